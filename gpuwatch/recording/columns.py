@@ -111,10 +111,9 @@ def _whole(values: Sequence[int]) -> Column:
 def _floats(values: array[float]) -> Column:
     if max(values) < _MOST_WHOLE and min(values) > -_MOST_WHOLE:
         for number, (factor, value) in enumerate(_FRACTIONS):
-            whole = round(values[-1] * factor)
-            if value(whole) != values[-1]:
-                continue
             try:
+                if value(round(values[-1] * factor)) != values[-1]:
+                    continue
                 wholes = [round(one * factor) for one in values]
             except (ValueError, OverflowError):  # NaN and infinity
                 break

@@ -505,7 +505,11 @@ class Recording:
         if known is not None:
             self._minutes.move_to_end(number)
             return known
-        rows = self._rows("SELECT block FROM data WHERE id = ?", (number,))
+        try:
+            rows = self._db.execute("SELECT block FROM data WHERE id = ?", (number,)).fetchall()
+        except DATABASE_ERRORS:  # a page of this block alone, perhaps; others are still read
+            self._damage(number)
+            return None
         if not rows:
             return None
         try:

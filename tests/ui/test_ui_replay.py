@@ -616,3 +616,25 @@ async def test_the_chip_is_never_cut(replay: Callable[..., Replayed], size: tupl
             await settle(pilot)
             assert "▶ REPLAY" in one.top, one.top
             assert "✖ 1" in one.top, one.top
+
+
+async def test_a_damaged_page_of_the_file_is_passed_over(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
+    """What the database itself cannot read, of one block."""
+    path = recorded(tmp_path / "a.gpuwatch", day(8, 50, 200))
+    with sqlite3.connect(path) as db:
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+        block = db.execute("SELECT block FROM data WHERE id = 2").fetchone()[0]
+    raw = bytearray(path.read_bytes())
+    place = raw.find(block[6000:6040]) // size * size  # a page that continues the block
+    assert place > 0
+    raw[place : place + size] = b"\xff" * size
+    path.write_bytes(raw)
+    one = replay(path, at=BEGIN + 28)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        for _ in range(10):
+            await one.play(pilot, 1)
+            if "damaged" in one.footer:
+                break
+        assert "damaged, cannot be read: 12:04:59–12:06:00" in one.footer
+        assert one.moment == pytest.approx(90, abs=5)

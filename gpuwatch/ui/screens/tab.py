@@ -183,8 +183,8 @@ class TabScreen(Screen[None]):
     def titles(self) -> dict[str, str]:
         """Current titles of actions, by id, if they differ from the table of actions."""
         view = self._view
-        if view is not None and view.replay is not None:  # space is named instead
-            return {"pause": "", "play": "play" if view.paused_since is not None else "pause"}
+        if view is not None and view.replay is not None:
+            return {"play": "play" if view.paused_since is not None else "pause"}
         return {"pause": "resume"} if view is not None and view.paused_since is not None else {}
 
     @property

@@ -416,7 +416,7 @@ REPLAY = (
         "report_stretch",
         "r",
         "report",
-        "Write a report on the half hour up to this moment",
+        "Write a report on the last half hour",
         footer=False,
         name="Report on the last half hour",
     ),
@@ -424,6 +424,7 @@ REPLAY = (
 """Actions of a replay, on every tab; their keys do nothing else there."""
 NOT_IN_REPLAY = frozenset(
     {
+        "pause",
         "signal",
         "up_by_k",
         "tag",
@@ -438,7 +439,7 @@ NOT_IN_REPLAY = frozenset(
         "change_interval(1)",
     }
 )
-"""Actions on the machine as it is now, which a replay does not offer."""
+"""Actions on the machine as it is now, which a replay does not offer, and those that it has under another name."""
 
 
 def for_pane(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]:
