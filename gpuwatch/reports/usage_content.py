@@ -285,6 +285,7 @@ def _devices(usage: Usage) -> Table:
         tuple(rows),
         frozenset({0, 2, 3, 4, 5, 6, 7}),
         note="In hours. Idle: utilization of 1 % at most.",
+        keep=frozenset({1}),
         optional=(8, 1, 7),
         sortable=True,
     )
