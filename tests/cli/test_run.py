@@ -410,7 +410,7 @@ def _without_times(shown: bytes) -> list[bytes]:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("where", ["pipe", "terminal"])
+@pytest.mark.parametrize("where", [pytest.param("pipe", marks=pytest.mark.long), "terminal"])
 def test_the_bar_of_keras_is_the_same(where: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_BAR)
