@@ -1,6 +1,6 @@
 """Graphs of a GPU in its card. Pure.
 
-To add a graph, add an entry to :data:`ALL`, of a metric that has an axis and is in ``session.playhead.GRAPHED``;
+To add a graph, add an entry to :data:`ALL`, of a metric that has an axis and is in ``model.period.GRAPHED``;
 cards, the chooser and the settings file follow.
 """
 
