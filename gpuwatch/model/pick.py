@@ -29,6 +29,7 @@ class RefusedGpu(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str | None
     index: int
     mig_instance: str | None = None
+    """``1/0``: GPU instance and compute instance; null for a whole GPU."""
     reason: str
     """Why, in words."""
 
@@ -44,3 +45,4 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="g
     spare: int
     """How many more meet the conditions; if ``chosen`` is empty, how many do at all."""
     refused: tuple[RefusedGpu, ...]
+    """The others, each with its reason."""
