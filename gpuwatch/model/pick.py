@@ -24,10 +24,11 @@ class PickedGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU or MIG instance that was not chosen although more were wanted, or that does not meet the conditions."""
+    """A GPU or MIG instance that does not meet the conditions."""
 
     uuid: str | None
     index: int
+    """NVML's index of the GPU."""
     mig_instance: str | None = None
     """``1/0``: GPU instance and compute instance; null for a whole GPU."""
     reason: str
@@ -45,4 +46,4 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="g
     spare: int
     """How many more meet the conditions; if ``chosen`` is empty, how many do at all."""
     refused: tuple[RefusedGpu, ...]
-    """The others, each with its reason."""
+    """GPUs that do not meet the conditions, each with its reason."""
