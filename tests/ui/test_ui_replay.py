@@ -474,14 +474,14 @@ async def test_a_damaged_end_is_told(tmp_path: Path, replay: Callable[..., Repla
 async def test_a_growing_file_is_followed(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
     """At its end a replay is the live dashboard of the recorder."""
     file, shots = Growing(tmp_path / "growing.gpuwatch", seal_seconds=5.0), troubled(90)
-    file.add(*shots[:20])
-    one = replay(file.path, at=BEGIN + 18)
+    file.add(*shots[:55])
+    one = replay(file.path, at=BEGIN + 53)
     one.session._today = lambda: file.now
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await one.play(pilot, 3)
-        assert round(one.moment) == 19
-        for place in range(20, 70):
+        assert round(one.moment) == 54
+        for place in range(55, 70):
             file.add(shots[place])
             one.seconds += 1.1
             until = time.monotonic() + 10
