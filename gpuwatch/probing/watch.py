@@ -35,7 +35,15 @@ from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.probing.runner import SnapshotSource, kept_environment
 from gpuwatch.probing.streams import Lines
-from gpuwatch.probing.termination import Termination, judged, not_started
+from gpuwatch.probing.termination import (
+    AFTER_SIGINT,
+    AFTER_SIGINT_RECORDING,
+    AFTER_SIGKILL,
+    AFTER_SIGTERM,
+    Termination,
+    judged,
+    not_started,
+)
 from gpuwatch.probing.watched_processes import WatchedProcesses
 
 _TICK = 0.5
@@ -53,10 +61,6 @@ _ASK = 0.2
 """Seconds between looks for processes of the program that are starting."""
 _SAMPLE = 1.0
 """Seconds to wait for the last sample of a measured program."""
-_INTERRUPT, _TERMINATE, _KILL = 5.0, 2.0, 2.0
-"""Seconds that a measured program has after SIGINT, SIGTERM and SIGKILL before the next one is sent."""
-_RECORD = 20.0
-"""Seconds that it has after SIGINT if it writes a recording of its memory then."""
 _SHARE, _SHARE_YOUNG = 0.005, 0.05
 """Share of a core that diagnosing and saving an unfinished run may cost."""
 
@@ -166,7 +170,7 @@ class Watch:
         self._connect()
         self._follow(lambda: not self._asked and not (self._program is not None and self._stops(stop)))
         if self._ending():
-            self._await_end(_INTERRUPT)
+            self._await_end(AFTER_SIGINT)
         else:
             self._sample_once_more()
         by_itself = self._status is not None or self._guard_gone
@@ -256,9 +260,9 @@ class Watch:
     def _end_measured(self) -> EndedBy:
         """Ends the program and everything that it started; which signal it took. A signal to us hurries it."""
         steps: tuple[tuple[EndedBy, str, int, float], ...] = (
-            ("SIGINT", "signal", signal.SIGINT, _RECORD if self._options.memory else _INTERRUPT),
-            ("SIGTERM", "group", signal.SIGTERM, _TERMINATE),
-            ("SIGKILL", "group", signal.SIGKILL, _KILL),
+            ("SIGINT", "signal", signal.SIGINT, AFTER_SIGINT_RECORDING if self._options.memory else AFTER_SIGINT),
+            ("SIGTERM", "group", signal.SIGTERM, AFTER_SIGTERM),
+            ("SIGKILL", "group", signal.SIGKILL, AFTER_SIGKILL),
         )
         took: EndedBy = "SIGINT"
         for name, word, number, seconds in steps:

@@ -20,6 +20,8 @@ from gpuwatch.recording.columns import Column, DamagedColumn, pack, unpack
 MINUTE, HOUR = 60, 3600
 BLOCKS = {MINUTE: 3600, HOUR: 86_400}
 """Seconds of a block, by seconds of its points."""
+KEPT = {MINUTE: 3, HOUR: 12}
+"""For how many times the age of samples means are kept, by seconds of their points."""
 _NUMBERS = frozenset(spec.id for spec in METRICS if spec.unit is not Unit.NAME)
 
 Key = tuple[str, str]

@@ -33,8 +33,6 @@ SEAL_SECONDS = 60.0
 """Length of a block, which begins at a multiple of it."""
 LEAST_BYTES = 4 << 20
 """Minimum of ``max_bytes``."""
-MINUTES_KEPT, HOURS_KEPT = 3, 12
-"""For how many times ``max_age`` the means of minutes and of hours are kept."""
 _JUMP = 2.0
 """Seconds by which the wall clock may drift between two samples before it was set."""
 _MOST_OPEN = 600
@@ -322,10 +320,10 @@ class RecordingWriter:
             (self._boot_id, boot - self._max_age, now - self._max_age),
         )
         self._delete_rows(now - self._max_age)
-        for seconds, times in ((tiers.MINUTE, MINUTES_KEPT), (tiers.HOUR, HOURS_KEPT)):
+        for seconds, times in tiers.KEPT.items():
             last = now - times * self._max_age - tiers.BLOCKS[seconds]
             self._db.execute("DELETE FROM tiers WHERE seconds = ? AND begin < ?", (seconds, last))
-        self._db.execute("DELETE FROM gpu_time WHERE begin < ?", (now - HOURS_KEPT * self._max_age,))
+        self._db.execute("DELETE FROM gpu_time WHERE begin < ?", (now - tiers.KEPT[tiers.HOUR] * self._max_age,))
 
     def _forget_most(self) -> None:
         """Deletes the oldest blocks until the file is below its maximum size, and then the means."""

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "nvml_internal.h"
+#include "card_values.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -263,7 +264,7 @@ UNSIGNED_GETTER(nvmlDeviceGetMinorNumber, index)
 UNSIGNED_GETTER(nvmlDeviceGetNumGpuCores, card->cores)
 UNSIGNED_GETTER(nvmlDeviceGetArchitecture, 7 /* Ampere */)
 UNSIGNED_GETTER(nvmlDeviceGetBrand, 0 /* unknown: simulated cards have no brand */)
-UNSIGNED_GETTER(nvmlDeviceGetMemoryBusWidth, 384)
+UNSIGNED_GETTER(nvmlDeviceGetMemoryBusWidth, CARD_MEMORY_BUS_BITS)
 UNSIGNED_GETTER(nvmlDeviceGetBusType, 2 /* PCI Express */)
 UNSIGNED_GETTER(nvmlDeviceGetPowerSource, 0 /* mains */)
 UNSIGNED_GETTER(nvmlDeviceGetBoardId, card->pci_bus << 8)
@@ -448,13 +449,10 @@ API nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned *shar
     return engine(state, index, GWS_SET_OFA_PERCENT, share, period_us);
 }
 
-#define IDLE_CELSIUS 33.0
-#define FULL_CELSIUS 76.0
-
 static unsigned celsius(gws_state *state, uint32_t index) {
     double heat = gws_device_heat(state, index);
     return (unsigned)gws_overridden(state, index, GWS_SET_TEMPERATURE_CELSIUS,
-                                lround(IDLE_CELSIUS + (FULL_CELSIUS - IDLE_CELSIUS) * heat));
+                                lround(CARD_IDLE_CELSIUS + (CARD_FULL_CELSIUS - CARD_IDLE_CELSIUS) * heat));
 }
 
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned sensor, unsigned *out) {
@@ -479,7 +477,7 @@ API nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_
 }
 
 static int slowdown_celsius(const gws_state *state, uint32_t index) {
-    return (int)gws_overridden(state, index, GWS_SET_SLOWDOWN_CELSIUS, 95);
+    return (int)gws_overridden(state, index, GWS_SET_SLOWDOWN_CELSIUS, CARD_SLOWDOWN_CELSIUS);
 }
 
 typedef struct {
@@ -500,13 +498,17 @@ API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned
     REQUIRE(out && kind < 8);
     int64_t value;
     switch (kind) {
-    case 0: *out = (unsigned)gws_overridden(state, index, GWS_SET_SHUTDOWN_CELSIUS, 98); return NVML_SUCCESS;
+    case 0:
+        *out = (unsigned)gws_overridden(state, index, GWS_SET_SHUTDOWN_CELSIUS, CARD_SHUTDOWN_CELSIUS);
+        return NVML_SUCCESS;
     case 1: *out = (unsigned)slowdown_celsius(state, index); return NVML_SUCCESS;
     case 2: /* the highest of the memory */
         if (!gws_override(state, index, GWS_SET_MEMORY_MAX_CELSIUS, &value)) return NVML_ERROR_NOT_SUPPORTED;
         *out = (unsigned)value;
         return NVML_SUCCESS;
-    case 3: *out = (unsigned)gws_overridden(state, index, GWS_SET_OPERATING_MAX_CELSIUS, 93); return NVML_SUCCESS;
+    case 3:
+        *out = (unsigned)gws_overridden(state, index, GWS_SET_OPERATING_MAX_CELSIUS, CARD_OPERATING_MAX_CELSIUS);
+        return NVML_SUCCESS;
     default: return NVML_ERROR_NOT_SUPPORTED;
     }
 }
@@ -539,7 +541,7 @@ UNSIGNED_GETTER(nvmlDeviceGetPowerManagementMode, 1)
 API nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned *low, unsigned *high) {
     ENTER_DEVICE(device);
     REQUIRE(low && high);
-    *low = 100000;
+    *low = CARD_POWER_LEAST_LIMIT_MW;
     *high = card->power_limit_mw;
     return NVML_SUCCESS;
 }
@@ -621,8 +623,10 @@ LONG_GETTER(nvmlDeviceGetSupportedClocksEventReasons, REASONS_SUPPORTED)
 LONG_GETTER(nvmlDeviceGetSupportedClocksThrottleReasons, REASONS_SUPPORTED)
 
 static unsigned fan(gws_state *state, uint32_t index) {
-    return (unsigned)gws_overridden(state, index, GWS_SET_FAN_PERCENT,
-                                lround(30.0 + 45.0 * gws_device_heat(state, index)));
+    double heat = gws_device_heat(state, index);
+    return (unsigned)gws_overridden(
+        state, index, GWS_SET_FAN_PERCENT,
+        lround(CARD_FAN_COOL_PERCENT + (CARD_FAN_HOT_PERCENT - CARD_FAN_COOL_PERCENT) * heat));
 }
 
 UNSIGNED_GETTER(nvmlDeviceGetNumFans, 1)
@@ -949,7 +953,7 @@ static void fill_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value
         break;
     case 83: put_long(value, energy_mj(state, index)); break;
     case 185: case 186: put_unsigned(value, draw_mw(state, index)); break; /* average, instant */
-    case 187: put_unsigned(value, 100000); break;                          /* lowest power limit */
+    case 187: put_unsigned(value, CARD_POWER_LEAST_LIMIT_MW); break;       /* lowest power limit */
     case 188: case 189: put_unsigned(value, card->power_limit_mw); break; /* highest, default */
     case 190: case 192: put_unsigned(value, power_limit_mw(state, index)); break;
     case 197: put_long(value, atomic_load(&card->device_to_host_bytes)); break; /* sent over PCIe */
@@ -997,14 +1001,13 @@ typedef struct {
     unsigned long long total, free, used;
 } nvmlBAR1Memory_t;
 
-#define BAR1_BYTES (256ull << 20)
 
 API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out) {
     ENTER_PART(device);
     REQUIRE(out);
     int64_t used = 0; /* each MIG instance has its own window, where nothing is mapped */
     if (mig < 0 && !gws_override(state, index, GWS_SET_BAR1_USED_BYTES, &used)) return NVML_ERROR_NOT_SUPPORTED;
-    unsigned long long total = mig < 0 ? BAR1_BYTES : BAR1_BYTES / 8 * card->mig[mig].gpu_slices;
+    unsigned long long total = mig < 0 ? CARD_BAR1_BYTES : CARD_BAR1_BYTES / 8 * card->mig[mig].gpu_slices;
     *out = (nvmlBAR1Memory_t){total, total - (unsigned long long)used, (unsigned long long)used};
     return NVML_SUCCESS;
 }

@@ -2,6 +2,7 @@
  * drives through ctypes. */
 #define _GNU_SOURCE
 #include "state_internal.h"
+#include "card_values.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +29,6 @@
 #define KERNEL_WAIT_SECONDS 2       /* a stopped process (SIGSTOP) may hold a device no longer than that */
 #define MEMORY_BYTES_PER_NS 10.0    /* what a host moves; makes bytes into "memory was busy" time */
 
-#define MIB (1024ull * 1024ull)
 #define GWS_MAPPED 64 /* machines that one process has open, each with a file */
 
 /* --- time ------------------------------------------------------------------------------------------- */
@@ -662,7 +662,8 @@ static uint64_t mix(uint64_t x) { /* splitmix64's finisher: spreads a small numb
     return x ^ (x >> 31);
 }
 
-/* The figures of a GA102 card (capability 8.6, 82 SMs), whose TensorFlow reserve is known. */
+static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
+
 static void init_device(gws_device *device, uint32_t index, uint32_t count, uint64_t memory_bytes,
                         const char *label) {
     snprintf(device->name, sizeof device->name, "Simulated GPU %s", label);
@@ -678,23 +679,23 @@ static void init_device(gws_device *device, uint32_t index, uint32_t count, uint
              u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
     device->pci_bus = index + 1;
     snprintf(device->pci_bus_id, sizeof device->pci_bus_id, "0000:%02x:00.0", device->pci_bus & 0xff);
-    device->cc_major = 8;
-    device->cc_minor = 6;
-    device->sm_count = 82;
-    device->cores = 82 * 128;
+    device->cc_major = CARD_CAPABILITY_MAJOR;
+    device->cc_minor = CARD_CAPABILITY_MINOR;
+    device->sm_count = CARD_MULTIPROCESSORS;
+    device->cores = CARD_MULTIPROCESSORS * CARD_CORES_PER_MULTIPROCESSOR;
     device->total_bytes = memory_bytes;
-    device->reserved_bytes = memory_bytes / 32 < 256 * MIB ? memory_bytes / 32 : 256 * MIB;
-    device->context_bytes = memory_bytes / 16 < 320 * MIB ? memory_bytes / 16 : 320 * MIB;
-    device->power_limit_mw = 350000;
-    device->power_idle_mw = 22000;
-    device->power_full_mw = 320000;
-    device->sm_clock_idle_mhz = 210;
-    device->sm_clock_full_mhz = 1695;
-    device->sm_clock_max_mhz = 2100;
-    device->memory_clock_idle_mhz = 405;
-    device->memory_clock_full_mhz = 9501;
-    device->pcie_generation = 4;
-    device->pcie_width = 16;
+    device->reserved_bytes = least(memory_bytes / 32, CARD_MOST_RESERVED_BYTES);
+    device->context_bytes = least(memory_bytes / 16, CARD_MOST_CONTEXT_BYTES);
+    device->power_limit_mw = CARD_POWER_LIMIT_MW;
+    device->power_idle_mw = CARD_POWER_IDLE_MW;
+    device->power_full_mw = CARD_POWER_FULL_MW;
+    device->sm_clock_idle_mhz = CARD_SM_CLOCK_IDLE_MHZ;
+    device->sm_clock_full_mhz = CARD_SM_CLOCK_FULL_MHZ;
+    device->sm_clock_max_mhz = CARD_SM_CLOCK_MAX_MHZ;
+    device->memory_clock_idle_mhz = CARD_MEMORY_CLOCK_IDLE_MHZ;
+    device->memory_clock_full_mhz = CARD_MEMORY_CLOCK_FULL_MHZ;
+    device->pcie_generation = CARD_PCIE_GENERATION;
+    device->pcie_width = CARD_PCIE_WIDTH;
     device->heat_at_ns = gws_now_ns();
     init_mutex(&device->kernel_lock);
 }
