@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -60,6 +61,7 @@ class Sent:
 @pytest.fixture
 def started() -> Iterator[Callable[[Command | Webhook], Sent]]:
     every: list[Sent] = []
+    before = set(psutil.Process().children())
 
     def start(delivery: Command | Webhook) -> Sent:
         every.append(Sent(delivery))
@@ -68,8 +70,7 @@ def started() -> Iterator[Callable[[Command | Webhook], Sent]]:
     yield start
     for sent in every:
         sent.channel.close()
-    with pytest.raises(ChildProcessError):  # no zombie is left
-        os.waitpid(-1, os.WNOHANG)
+    assert set(psutil.Process().children()) <= before, "no process is left, not even a zombie"
 
 
 Start = Callable[[Command | Webhook], Sent]

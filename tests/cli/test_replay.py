@@ -132,7 +132,7 @@ def test_a_growing_file_is_followed(tmp_path: Path) -> None:
             if over.wait(0.05):
                 return
 
-    terminal = start(growing.path, "-t", "now")
+    terminal = start(growing.path, "-t", "now", "--speed", "8")
     wait_for(terminal, "■ REPLAY end")
     thread = threading.Thread(target=record)
     thread.start()
@@ -152,9 +152,9 @@ def test_cpu_of_a_replay(tmp_path: Path) -> None:
     path = recorded(tmp_path / "a.gpuwatch", day(8, 50, 120))
     terminal = start(path, columns=160, rows=50)
     assert terminal.drain(20, lambda output: b"REPLAY" in output) is not None
-    terminal.drain(8)
+    terminal.drain(4)
     before, began = cpu_seconds(terminal.pid), time.monotonic()
-    terminal.drain(20)
+    terminal.drain(10)
     share = (cpu_seconds(terminal.pid) - before) / (time.monotonic() - began)
     terminal.keys("q")
     assert terminal.close() == 0
