@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gpuwatch.diagnosis.engine import NO_GPU
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rules.unexplained import ENDINGS, ended_by
@@ -10,7 +12,10 @@ from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import Run, Verdict
 
 GROUP = "run"
+DESPITE_OOM = "It exited with code 0, although memory ran out."
+"""Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
 _NO_REPLICA = "distribution.devices-missing"
+_OOM = frozenset(cause for cause in CAUSES if cause.startswith("memory."))
 
 
 def is_watched(run: Run) -> bool:
@@ -28,8 +33,9 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     raised = any(error.type not in ("KeyboardInterrupt", "SystemExit") for error in (*run.errors, *log.errors))
     raised = raised or ended_by(run) is not None or any(topic in ENDINGS for topic in log.topics)
     ended_well = run.verdict in ("ok", "fallback")
+    caught = _exited_well(run)
     return tuple(
-        found
+        replace(found, severity="warning") if found.severity == "error" and found.id in _OOM and caught else found
         for found in findings
         if not (found.id == "unknown" and not raised)
         and not (found.id in NO_GPU and not asked)
@@ -38,7 +44,12 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
 
 
 def verdict_of(run: Run, verdict: Verdict, evidence: Evidence, main: str | None) -> Verdict:
-    """``fallback`` if the work could only run on the CPU, even without a known op, or if replicas were misplaced."""
+    """``fallback`` if the work could only run on the CPU, even without a known op, or if replicas were misplaced.
+
+    Who catches that memory ran out and exits with 0 has not failed: the verdict is ``ok``, the finding a warning.
+    """
+    if verdict == "oom" and _exited_well(run):
+        return "ok"
     seen = run.framework is not None or (evidence.log is not None and bool(evidence.log.frameworks))
     on_cpu = seen and not evidence.gpu_usable and main in NO_GPU
     return "fallback" if verdict == "ok" and (on_cpu or main == _NO_REPLICA) else verdict
@@ -51,8 +62,15 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
     if verdict == "fallback" and main in NO_GPU:
         title = next((found.title for found in findings if found.id == main), CAUSES[main or "unknown"])
         return f"All of it ran on the CPU: {title}."
+    if verdict == "ok" and _exited_well(run) and any(not oom.expected for oom in run.ooms):
+        return DESPITE_OOM
     if verdict == "ok" and run.framework is None and not log.frameworks and not run.device_map:
         return "It succeeded; neither TensorFlow, PyTorch nor JAX was seen in it."
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
         return "It succeeded without problems." if run.device_map else "It succeeded."
     return ""
+
+
+def _exited_well(run: Run) -> bool:
+    """Whether the program ended by itself, with exit code 0."""
+    return run.verdict in ("ok", "fallback") and run.outcome.exit_code == 0

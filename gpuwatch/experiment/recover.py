@@ -12,7 +12,7 @@ from gpuwatch.experiment.occupied import occupied
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import NotTried, Setting, named, possible
-from gpuwatch.experiment.trial import WENT_ON, Goal, Interrupted, run_trial
+from gpuwatch.experiment.trial import Goal, Interrupted, handled_oom, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Oom, Run
@@ -87,7 +87,7 @@ def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: f
 def _no_oom(trial: Trial) -> str:
     run = trial.run
     assert run is not None
-    if run.verdict_reason == WENT_ON:
+    if handled_oom(run):
         return "It runs out of memory, but handles that and goes on: there is nothing to recover"
     if run.verdict in PASSED:
         return "It does not run out of memory: there is nothing to recover"

@@ -14,7 +14,7 @@ from gpuwatch.experiment.occupied import occupied
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import NotTried
-from gpuwatch.experiment.trial import WENT_ON, Goal, Interrupted, run_trial
+from gpuwatch.experiment.trial import Goal, Interrupted, handled_oom, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.model.trials import Answer, Trial
 from gpuwatch.reports.trial_summary import PASSED
@@ -63,7 +63,7 @@ def compared(
     if inherited and any(not one.setting.variables for one in chosen):
         verb = "is" if len(inherited) == 1 else "are"
         found.notes.append(f"{', '.join(inherited)} {verb} set in this environment: default has it too.")
-    handled = dict.fromkeys(trial.name for trial in found.trials if trial.run and trial.run.verdict_reason == WENT_ON)
+    handled = dict.fromkeys(trial.name for trial in found.trials if trial.run and handled_oom(trial.run))
     if handled:
         found.notes.append(f"Memory ran out under {listed(list(handled))}; the program handled that, and went on.")
     if any(_shared(trial) for trial in found.trials):

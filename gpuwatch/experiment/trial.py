@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.diagnosis.finish_run import complete
+from gpuwatch.diagnosis.user_program import DESPITE_OOM
 from gpuwatch.experiment.plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
 from gpuwatch.experiment.settings import Setting, made_by_program
 from gpuwatch.experiment.steady import is_steady, step_time
@@ -34,7 +35,7 @@ _RETRIES = 11.0
 """Seconds after which an allocation that TensorFlow retries (for 10 s) has failed, and that is known."""
 _LATER = 1.0
 """Seconds after a message that memory ran out from which on a step shows that the program goes on."""
-WENT_ON = "It ran out of memory, handled that, and went on."
+_WENT_ON = "It ran out of memory, handled that, and went on."
 _AGAIN = 1.1
 """Factor by which the number of steps must have grown before the interval is computed again."""
 
@@ -265,7 +266,7 @@ def _finished(
     )
     run = complete(run, draft.log, draft.before)
     if run.verdict == "oom" and _went_on(run, stop, steps, ended=measured.ended_by == "the program"):
-        run = msgspec.structs.replace(run, verdict="ok", verdict_reason=WENT_ON, primary=None)
+        run = msgspec.structs.replace(run, verdict="ok", verdict_reason=_WENT_ON, primary=None)
     setting = configuration.setting
     if setting.variables.get("CUDA_VISIBLE_DEVICES") == _NO_GPU and run.verdict == "fallback":
         findings = tuple(found for found in run.findings if found.id != run.primary)
@@ -340,10 +341,15 @@ def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool
     return "interrupted", run.verdict_reason
 
 
+def handled_oom(run: Run) -> bool:
+    """Whether memory ran out, and the program succeeded or stepped on all the same."""
+    return run.verdict_reason in (_WENT_ON, DESPITE_OOM)
+
+
 def _went_on(run: Run, stop: Stop, steps: StepCount, *, ended: bool) -> bool:
     """Whether the program handled that memory ran out, as by a smaller batch: it succeeded, or stepped on."""
     if ended:
-        return run.outcome.exit_code == 0
+        return False  # its exit code has told
     later = stop.refused_at is not None and steps.last_at is not None and steps.last_at > stop.refused_at + _LATER
     return stop.why == "success" or (stop.why == "steps" and later)
 
