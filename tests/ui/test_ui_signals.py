@@ -32,6 +32,7 @@ async def settle(pilot: Pilot[None]) -> None:
 @pytest.fixture
 def sleepers() -> Iterator[list[Child]]:
     begun = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2)]
+    begun.sort(key=lambda one: one.pid)  # their numbers may begin again in between
     yield begun
     for one in begun:
         one.kill()
