@@ -140,7 +140,11 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
             progress("")
             return picked, None
         if picked.chosen:
-            if (reservation := reserve([one.uuid for one in picked.chosen])) is not None:
+            try:
+                reservation = reserve([one.uuid for one in picked.chosen])
+            except OSError as error:
+                raise GpuwatchError(f"--reserve needs Unix sockets, which fail here: {error.strerror}") from error
+            if reservation is not None:
                 progress("")
                 return picked, reservation
             lost += 1

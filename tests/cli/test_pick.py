@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,9 +14,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from gpuwatch.cli.pick import _picked
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.session.free_gpus import Conditions
 from gpuwatch.session.gpu_reservations import reserve, reserved
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
+from tests.ui import machines
 
 Machine = Callable[[str], SimMachine]
 SHOW = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); sys.stdin.read()"
@@ -139,3 +144,14 @@ def test_all_or_nothing() -> None:
     again = reserve(["GPU-b"])
     assert again is not None
     again.release()
+
+
+def test_sockets_that_fail_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    monkeypatch.setattr("gpuwatch.cli.pick.reserve", refused)
+    monkeypatch.setattr("gpuwatch.cli.pick.take", lambda _: (machines.snapshot((machines.device(0),), ()), True))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with pytest.raises(GpuwatchError, match="--reserve needs Unix sockets, which fail here: Address family"):
+        _picked(Conditions(), 1.0, 0.0, keep=True)
