@@ -136,7 +136,7 @@ def _info(selection: Selection) -> Iterator[bytes]:
             "simulated": "true" if device.simulated else None,
         }
         own = labels(_labels(selection, device) | about)
-        yield f"{header}{INFO.name}_info{own} 1 {moment(selection.end)}\n".encode()
+        yield f"{header}{INFO.sample}{own} 1 {moment(selection.end)}\n".encode()
         header = ""
 
 
