@@ -89,6 +89,7 @@ _Key = tuple[str, str | None, int | None, str]
 _TELLING = 12
 """Characters from which equal text in two findings is the same log line."""
 _RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
+_FIRST_NO_GPU = _RANK[NO_GPU[0]]
 
 
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
@@ -168,9 +169,12 @@ def _of_the_work(found: Finding) -> bool:
     return found.id != "simulation.limit" or found.severity == "error"
 
 
-def _order(found: Finding) -> tuple[int, int, str, str, int]:
+def _order(found: Finding) -> tuple[int, bool, int, str, str, int]:
+    """Of two reasons why no GPU was usable, one that was reported comes before one that was inferred: a library that
+    "cannot be loaded" may follow from its wrong version, which the log states."""
     rank = _RANK.get(found.id, len(_RANK) + (found.id in ("unknown", "healthy")))
-    return (SEVERITY_ORDER[found.severity], rank, found.id, found.device_uuid or "", found.pid or 0)
+    inferred = rank >= _FIRST_NO_GPU and found.certainty == "likely"
+    return (SEVERITY_ORDER[found.severity], inferred, rank, found.id, found.device_uuid or "", found.pid or 0)
 
 
 def broken(name: str, causes: Iterable[str], error: Exception) -> Finding:

@@ -28,7 +28,12 @@ STATED: tuple[tuple[str, Certainty, str], ...] = (
     ),
     ("throttle.thermal", "fact", "Improve the cooling (fans, dust, airflow between cards), or lower the power limit."),
     ("throttle.power", "fact", "Check the power supply and its cables, and the node's power brake."),
-    ("mode.exclusive", "likely", "Set the compute mode to default (nvidia-smi -c 0), use MPS, or take another GPU."),
+    (
+        "mode.exclusive",
+        "likely",
+        "nvidia-smi -q -d COMPUTE tells: a mode other than Default keeps programs out (nvidia-smi -c 0, MPS, or another"
+        " GPU). If it is Default, look for a program that fills or hangs the GPU, then reset it.",
+    ),
     (
         "memory.limit-too-small",
         "likely",

@@ -157,6 +157,34 @@ ENDINGS = {
 }
 """Topic to title and action, for failures with a log line of their own."""
 
+_SHM = ENDINGS["ended.shared-memory"]
+_DISK_FULL = (
+    'The disk is full: the "device" without space is a disk, not the GPU',
+    "Look at df -h and df -i for the folder in that line (checkpoints, caches, /tmp); make room or write elsewhere.",
+)
+LAST_ERRORS: tuple[tuple[str, tuple[str, str]], ...] = (
+    ("unable to write to file </torch_", _SHM),
+    ("no space left on device: '/dev/shm", _SHM),
+    ("no space left on device", _DISK_FULL),
+    (
+        "disk quota exceeded",
+        (
+            "The disk quota is used up",
+            "Look at quota -s for the folder in that line; move caches (HF_HOME, TORCH_HOME, KERAS_HOME) elsewhere.",
+        ),
+    ),
+    (
+        "too many open files",
+        (
+            "The process has too many files open",
+            "Raise the limit (ulimit -n), or use fewer workers; PyTorch:"
+            " torch.multiprocessing.set_sharing_strategy('file_system').",
+        ),
+    ),
+)
+"""Texts in lower case of what the operating system refused, to title and action. They say something only of the error
+that ended the program: earlier ones were handled."""
+
 
 _FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."
 SIGNALS = {
@@ -297,6 +325,8 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     elif known is not None:
         title, action = ENDINGS[known]
         lines = list(dict.fromkeys((*(log.lines_of(known) if log is not None else ()), *lines)))
+    elif refused := _refused(lines):
+        title, action = refused
     elif lines == [_CUT]:
         title, action = _CUT, "Look at the whole log: the last line of a traceback names the error."
         lines = []
@@ -304,6 +334,12 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
             begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
             lines = [f"of {log.lines} lines, line {begun} is the last that shows where the error was"]
     yield finding("unknown", "error", certainty, title=title, evidence=lines, action=action)
+
+
+def _refused(lines: list[str]) -> tuple[str, str] | None:
+    """What the operating system refused: said by the last error, before a line that only tells the exit code."""
+    last = "\n".join(lines[-2:]).lower()
+    return next((words for text, words in LAST_ERRORS if text in last), None)
 
 
 def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
