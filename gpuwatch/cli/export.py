@@ -156,7 +156,7 @@ def _runs(documents: tuple[Path, ...], selection: Selection) -> list[Run]:
     from gpuwatch.cli.report import read_document
     from gpuwatch.exports.perfetto_trace import overlaps
     from gpuwatch.history.runs import RunStore
-    from gpuwatch.model.run import Comparison
+    from gpuwatch.model.comparison import Comparison
     from gpuwatch.model.trials import Experiment
 
     if not documents:

@@ -15,9 +15,10 @@ from gpuwatch.cli.output import check_output, data, output_option, publish, reda
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, read, schema_of
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Experiment
 from gpuwatch.reports.format_registry import BY_NAME
 

@@ -15,11 +15,12 @@ import msgspec
 
 from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU
 from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, meant_by
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.diagnostic import MACHINE as MACHINE
 from gpuwatch.model.diagnostic import Diagnostic, Effect, Excerpt, Gap, SourcedFinding, Variable
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 
 RECENT = datetime.timedelta(days=1)

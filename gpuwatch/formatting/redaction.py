@@ -86,7 +86,7 @@ postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu
 azureuser opc vagrant runner
 """)
 """Accounts of systems and images, not of persons."""
-_HOSTS = word_set("host hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
+_HOSTS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
 _ID_VARIABLES = re.compile(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
 _WORDS = word_set("""
 root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default

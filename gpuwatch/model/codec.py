@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gpuwatch.model.alert import Alert
 from gpuwatch.model.cause_list import CauseList, CausePage
 from gpuwatch.model.characters import escaped, printable
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.diff import Diff
@@ -27,7 +28,7 @@ from gpuwatch.model.period import Period
 from gpuwatch.model.pick import Pick
 from gpuwatch.model.probe_list import ProbeList, RecipeList
 from gpuwatch.model.recording import RecordingCheck, RecordingInfo
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import RUN_SECONDS, Process, Snapshot
 from gpuwatch.model.trials import Experiment
 from gpuwatch.model.usage import Usage

@@ -7,9 +7,10 @@ from typing import Literal
 
 import msgspec
 
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 
 Effect = Literal["effect", "warning", "misspelt", "too-late", "unknown"]

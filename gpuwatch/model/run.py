@@ -380,6 +380,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     fresh: bool = True
     pid: int | None = None
     host: str | None = None
+    node: str | None = None
+    """The node of a cluster on which it was run by ``--on``; null for a run of this machine."""
     settings: dict[str, Setting] = {}
     environment: dict[str, str] = {}
     """The variables that the probe set or that affect GPUs, at its start."""
@@ -423,37 +425,3 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     problems: tuple[str, ...] = ()
     """What could not be observed, and why."""
     log_tail: tuple[str, ...] = ()
-
-
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """How two runs of a comparison differ: what was changed, and its effects."""
-
-    run: int
-    """Index of the run."""
-    against: int
-    """Index of the run that it is compared with."""
-    changed: tuple[str, ...] = ()
-    """What was set up differently: settings, version, machine."""
-    effects: tuple[str, ...] = ()
-    causes: tuple[str, ...] = ()
-    """Causes that explain it."""
-    text: str = ""
-    """The difference in sentences."""
-
-
-class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.comparison/1"):
-    """Runs side by side."""
-
-    runs: tuple[Run, ...]
-    columns: tuple[str, ...]
-    best: dict[str, str]
-    """The best configuration of each column, among the comparable runs."""
-    worst: dict[str, str] = {}
-    best_run: dict[str, int] = {}
-    """The same by index in ``runs``: a configuration can occur more than once."""
-    worst_run: dict[str, int] = {}
-    comparable: tuple[int, ...] = ()
-    """Runs whose speeds may be compared: one workload, size, type and kind of device."""
-    notes: tuple[str, ...] = ()
-    """Caveats about the numbers, one sentence each."""
-    differences: tuple[Difference, ...] = ()

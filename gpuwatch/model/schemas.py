@@ -124,6 +124,7 @@ FIELDS: dict[str, str] = {
     "missing_libraries": "Libraries that could not be loaded.",
     "multiprocessors": "Streaming multiprocessors of the instance.",
     "name": "The name.",
+    "node": "Name of the node, as the launcher calls it.",
     "note": "What else there is to say.",
     "nvml_before_bytes": "Bytes in use on the device before the start, by NVML.",
     "nvml_bytes": "Bytes that NVML showed of the process.",

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.contrast import Contrast
-from gpuwatch.model.run import Comparison
 
 MOST_DEPTH = 64
 """Maximum nesting of objects and lists. gpuwatch's own documents have a dozen."""

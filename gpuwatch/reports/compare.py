@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.formatting.units import UNKNOWN, percent, size
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.run import Run
 from gpuwatch.reports import comparable, run_content
 from gpuwatch.reports.content import clean
 from gpuwatch.reports.differences import differences

@@ -7,8 +7,9 @@ import datetime
 from collections import Counter
 from collections.abc import Sequence
 
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.findings import SEVERITY_ORDER
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.reports import charts
 from gpuwatch.reports.comparable import gpus
 from gpuwatch.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, times

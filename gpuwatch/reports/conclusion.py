@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.formatting.units import UNKNOWN, per_second, size
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.reports import comparable
 from gpuwatch.reports.compare import labels
 from gpuwatch.reports.content import clean

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, size
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.diagnostic import Diagnostic, SourcedFinding
-from gpuwatch.model.run import Comparison, Oom, Run
+from gpuwatch.model.run import Oom, Run
 from gpuwatch.reports import charts, run_content
 from gpuwatch.reports.chart_data import Timeline
 from gpuwatch.reports.comparison_content import comparison_table

@@ -9,10 +9,11 @@ from importlib.resources import files
 
 from gpuwatch.formatting.text import shorten
 from gpuwatch.formatting.units import size
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.reports import run_content
 from gpuwatch.reports.content import clean

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.logs.clean import source_message
+from gpuwatch.model.comparison import Difference
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
-from gpuwatch.model.run import Difference, Run, Setting
+from gpuwatch.model.run import Run, Setting
 from gpuwatch.reports import comparable, run_content
 from gpuwatch.reports.content import clean
 from gpuwatch.reports.speed import speed, unproven

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from gpuwatch.model.codec import Document
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.diff import Diff
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.period import Period
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Experiment
 from gpuwatch.model.usage import Usage
 from gpuwatch.reports.comparison_content import comparison_content

@@ -8,7 +8,8 @@ import pytest
 from gpuwatch.diagnosis.diagnostic import Looks, diagnostic
 from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.run import Comparison, DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
+from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.run import DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
 from gpuwatch.model.snapshot import Snapshot
 from tests.diagnosis.cases import (
     CPU,

@@ -21,12 +21,13 @@ from typing import Any
 from msgspec import inspect
 
 from gpuwatch.model.codec import DOCUMENTS, Document, NotADocument, from_json
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.contrast import contrast
 from gpuwatch.reports.format_registry import FORMATS, render

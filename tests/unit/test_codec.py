@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.codec import NotADocument, from_json, to_json
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Process
 from tests.ui import machines
 

@@ -12,7 +12,8 @@ import pytest
 from gpuwatch.history import runs
 from gpuwatch.history.runs import RunStore
 from gpuwatch.model.codec import to_json
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Answer, Experiment, Trial
 
 NOON = datetime.datetime(2026, 5, 11, 12, 0, tzinfo=datetime.UTC)

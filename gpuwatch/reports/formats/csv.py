@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.formatting.spreadsheet import cell
 from gpuwatch.model.codec import Document
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.diff import Diff
@@ -23,7 +24,7 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.period import GRAPHED, Period
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Experiment, Trial
 from gpuwatch.model.usage import Usage

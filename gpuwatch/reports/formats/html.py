@@ -12,8 +12,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from gpuwatch.model.codec import Document
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.diagnostic import Diagnostic
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Experiment
 from gpuwatch.reports.commands import command, parts
 from gpuwatch.reports.content import GLYPHS, sentence_case

@@ -11,7 +11,8 @@ from textual import on
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.links import file_url
 from gpuwatch.formatting.text import printable
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.run import Run
 from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.comparison_content import APART, SCATTERED, speed_marks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.model.run import Comparison
+from gpuwatch.model.comparison import Comparison
 from gpuwatch.reports import charts
 from gpuwatch.reports.compare import labels
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of

@@ -9,7 +9,8 @@ from textual.binding import BindingType
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN
-from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.run import Run
 from gpuwatch.reports.compare import cells
 from gpuwatch.reports.comparison_content import BEST, speed_marks
 from gpuwatch.reports.content import GLYPHS
