@@ -141,8 +141,14 @@ def use(file: Path) -> None:
     assert gpuwatch("record", "check", str(part)).code == 0
     usage = gpuwatch("usage", str(file), "--json")
     assert usage.code == 0, usage.err
-    export = gpuwatch("export", str(file), "--format", "csv", "-o", str(file.with_suffix(".csv")))
-    assert export.code == 0, export.err
+    report = gpuwatch("report", str(file), "--since", "-40s", "--json")
+    assert report.code == 0, report.err
+    period = json.loads(report.out)
+    assert len(period["devices"]) == 2
+    assert all(one["series"]["memory.used_bytes"]["mean"] for one in period["devices"])
+    for name in ("csv", "pftrace"):
+        export = gpuwatch("export", str(file), "-o", str(file.with_suffix(f".{name}")))
+        assert export.code == 0, export.err
     with Recording(file) as recording:
         assert recording.end is not None
         session = open_replay(RecordedFeed(file), recording, recording.end - 30)
