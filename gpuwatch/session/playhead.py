@@ -28,8 +28,10 @@ GRAPHED = frozenset(
 """Device metrics with graphs."""
 GRAPHED_SECONDS = 600.0
 """Maximum time span of graphs."""
-_MARKED = ("error", "warning")
-"""Severities of the events that are marked."""
+TROUBLE = ("error", "warning")
+"""Severities of the events that are marked, and that can be gone to one by one."""
+_SAME = 1e-6
+"""Seconds: events that are not further apart happened at once."""
 _SPARSEST = LEVELS[-1][1]
 """Seconds between the oldest samples."""
 
@@ -51,6 +53,13 @@ class Navigation(ABC):
     def go(self, moment: float) -> None:
         """Moves to the last sample not later than ``moment``."""
 
+    @abstractmethod
+    def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
+        """Moves to the next event (1) or the one before (-1), of errors and warnings alone if ``bad``.
+
+        The event; None if there is none.
+        """
+
     def step(self, samples: int) -> None:
         """Moves by ``samples`` samples; negative: back."""
         times, moment = self.times, self.moment
@@ -62,13 +71,18 @@ class Navigation(ABC):
         self.go(times[min(max(here + samples, 0), len(times) - 1)])
 
     def jump(self, seconds: float) -> None:
-        """Moves by ``seconds``, at least one sample; negative: back."""
+        """Moves to the sample nearest to ``seconds`` from here, at least by one; negative: back."""
         times, moment = self.times, self.moment
         if not times or moment is None:
             return
-        wanted = bisect_left(times, moment + seconds)
+        target = moment + seconds
+        wanted = bisect_left(times, target)
+        if 0 < wanted < len(times) and target - times[wanted - 1] < times[wanted] - target:
+            wanted -= 1
         if seconds < 0:
             wanted = min(wanted, bisect_left(times, moment) - 1)
+        else:
+            wanted = max(wanted, bisect_right(times, moment))
         self.go(times[min(max(wanted, 0), len(times) - 1)])
 
     def first(self) -> None:
@@ -97,6 +111,8 @@ class Playhead(Navigation):
         self._marks: tuple[tuple[int, MachineEvent | None], tuple[tuple[float, str], ...]] = ((-1, None), ())
         """Of how many events, and of the last one."""
         self._recorded = recorded
+        self._event_at: float | None = None
+        """Time of the event that was gone to, which may be after the sample that is shown."""
         self._ring = ring
         taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
         history = ring.until(taken, GRAPHED) if taken is not None else ring
@@ -131,11 +147,12 @@ class Playhead(Navigation):
         events = self.timeline.events()
         known = (len(events), events[-1] if events else None)
         if known[0] != self._marks[0][0] or known[1] is not self._marks[0][1]:
-            self._marks = (known, tuple((one.at, one.severity) for one in events if one.severity in _MARKED))
+            self._marks = (known, tuple((one.at, one.severity) for one in events if one.severity in TROUBLE))
         return self._marks[1]
 
     def go(self, moment: float) -> None:
         """Moves to the last sample not later than ``moment``."""
+        self._event_at = None
         if moment == self._newest.until and not self._recorded:
             self._view = self._newest
             return
@@ -150,8 +167,25 @@ class Playhead(Navigation):
             findings=kept.findings,
             wrong=ranked(kept.findings),
             until=kept.at,
-            events=tuple([one for one in self.timeline.events() if one.at <= kept.at + 0.5][-EVENTS:]),
+            events=self._events_until(kept.at + 0.5),
         )
+
+    def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
+        """As in the base; the last sample not later than it is shown."""
+        now = self._event_at if self._event_at is not None else self.moment
+        times = self.times
+        if now is None or not times:
+            return None
+        found = event_beside(self.timeline.events(), max(now, times[0]) if way > 0 else now, way, bad=bad)
+        if found is None or found.at < times[0]:  # its samples are not kept
+            return None
+        self.go(found.at)
+        self._event_at = found.at
+        self._view = replace(self._view, events=self._events_until(max(found.at, (self.moment or 0.0) + 0.5)))
+        return found
+
+    def _events_until(self, moment: float) -> tuple[MachineEvent, ...]:
+        return tuple([one for one in self.timeline.events() if one.at <= moment][-EVENTS:])
 
     def _interval(self, moment: float) -> float:
         """Seconds between the samples around a moment; gaps without samples do not count."""
@@ -169,3 +203,12 @@ class Playhead(Navigation):
         history = self.timeline.history(moment, GRAPHED_SECONDS, GRAPHED)
         history.remember(self._ring)  # for the limits of the axes
         return history
+
+
+def event_beside(events: Sequence[MachineEvent], moment: float, way: int, *, bad: bool) -> MachineEvent | None:
+    """The event after (1) or before (-1) a moment; ``bad``: of errors and warnings alone."""
+    for one in events if way > 0 else reversed(events):
+        later = one.at - moment if way > 0 else moment - one.at
+        if later > _SAME and (not bad or one.severity in TROUBLE):
+            return one
+    return None

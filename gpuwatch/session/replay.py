@@ -19,7 +19,7 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.recorded_feed import SPEEDS, RecordedFeed, Skipped, gap_limit
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.tiers import MINUTE
-from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, Navigation
+from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, TROUBLE, Navigation, event_beside
 from gpuwatch.session.process_history import ProcessHistories
 from gpuwatch.session.session import Session
 from gpuwatch.session.view import PlayheadPosition, ReplayState, View
@@ -32,7 +32,6 @@ _SET_BACK = 60.0
 _MEMORY = "memory.used_bytes"
 _SEARCHED = 86_400.0
 """Seconds before a jump in which the last readings of a lost device are looked for."""
-_BAD = ("error", "warning")
 
 
 class ReplaySession(Session):
@@ -199,14 +198,10 @@ class ReplaySession(Session):
 
         The event; None if there is none.
         """
-        now = self.clock()
-        events = self._known_events if way > 0 else reversed(self._known_events)
-        for one in events:
-            later = one.at - now if way > 0 else now - one.at
-            if later > 1e-6 and (not bad or one.severity in _BAD):
-                self.go(one.at, within=True)
-                return one
-        return None
+        found = event_beside(self._known_events, self.clock(), way, bad=bad)
+        if found is not None:
+            self.go(found.at, within=True)
+        return found
 
     @property
     def begin(self) -> float:
@@ -282,7 +277,7 @@ class ReplaySession(Session):
                 self._bad = [bad for bad in self._bad if bad[0] < one.at]
             self._known_events.append(one)
             self._latest.append(max(one.at, self._latest[-1]) if self._latest else one.at)
-            if one.severity in _BAD:
+            if one.severity in TROUBLE:
                 self._bad.append((one.at, one.severity))
         self._read_events = len(every)
 
@@ -329,6 +324,9 @@ class _ReplayNavigation(Navigation):
 
     def go(self, moment: float) -> None:
         self._session.go(moment)
+
+    def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
+        return self._session.go_to_event(way, bad=bad)
 
 
 def open_replay(

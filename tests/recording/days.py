@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -39,6 +40,11 @@ def day(
     load = [noise.uniform(40, 95) for _ in devices]
     warm = [50.0 for _ in devices]
     energy = [noise.randrange(10**9) for _ in devices]
+    busy = Counter(row.device_uuid for row in rows if _is_busy(row))
+    holders = Counter(row.device_uuid for row in rows)
+    rooms = {
+        one.uuid: int(one.readings["memory.total_bytes"]) * 9 // 10 // max(holders[one.uuid], 1) for one in devices
+    }
     for tick in range(samples):
         for place, device in enumerate(devices):
             load[place] = min(max(load[place] + noise.gauss(0, 6), 0), 100)
@@ -63,15 +69,17 @@ def day(
                 ):
                     moved[name] = noise.random() * most
                 moved["energy_joules"] = energy[place] * 1e-3
-            if tick % 600 == 0:
-                used = noise.randrange(10, 130) * machines.GIB + noise.randrange(500) * 2**20
-                moved["memory.used_bytes"] = used
-                moved["memory.free_bytes"] = int(device.readings["memory.total_bytes"]) - used
             if everything:
                 moved |= {one.id: noise.random() * load[place] for one in METRICS if one.lane is Lane.GPM}
             devices[place] = _moved(device, moved)
+        # The processes of a GPU share its time and its memory.
+        shares = {device.uuid: load[place] / max(busy[device.uuid], 1) for place, device in enumerate(devices)}
         for place, row in enumerate(rows):
-            rows[place] = _worked(row, load[place % len(load)] if load else 0.0, tick, noise)
+            rows[place] = _worked(
+                row, shares.get(row.device_uuid or "", 0.0), rooms.get(row.device_uuid or "", 0), tick, noise
+            )
+        if tick % 900 == 0:
+            devices = [_filled(device, rows) for device in devices]
         host = replace(
             first.host,
             cpu_percent=round(noise.uniform(20, 40), 1),
@@ -89,16 +97,30 @@ def day(
         )
 
 
+def _filled(device: Device, rows: list[Process]) -> Device:
+    """The device with the memory of its processes in use, and some of the driver's."""
+    held = sum(int(row.readings["gpu_memory_bytes"]) for row in rows if row.device_uuid == device.uuid)
+    used = held + 600 * 2**20
+    return _moved(
+        device, {"memory.used_bytes": used, "memory.free_bytes": int(device.readings["memory.total_bytes"]) - used}
+    )
+
+
 def _moved(device: Device, moved: dict[str, Value]) -> Device:
     return replace(device, readings=device.readings | moved)
 
 
-def _worked(row: Process, load: float, tick: int, noise: random.Random) -> Process:
-    busy = row.pid % 3 != 0  # the others hold memory and wait
+def _is_busy(row: Process) -> bool:
+    """The others hold memory and wait."""
+    return row.pid % 3 != 0
+
+
+def _worked(row: Process, load: float, room: int, tick: int, noise: random.Random) -> Process:
+    """``load``, in percent, and ``room``, in bytes: its share of its GPU."""
     moved: dict[str, Value] = {}
-    if busy:
-        moved["sm_percent"] = round(min(max(load + noise.gauss(0, 3), 0), 100))
-        moved["memory_percent"] = round(load * 0.6)
+    if _is_busy(row):
+        moved["sm_percent"] = int(load * max(1 - abs(noise.gauss(0, 3)) / 100, 0))
+        moved["memory_percent"] = int(load * 0.6)
         moved["cpu_percent"] = (100 + noise.randrange(-3, 4)) / (1 + noise.random() * 1e-3)  # ticks of 10 ms
         if noise.random() < 0.1:
             moved["host_memory_bytes"] = 3 * machines.GIB + 4096 * noise.randrange(20_000)
@@ -107,5 +129,5 @@ def _worked(row: Process, load: float, tick: int, noise: random.Random) -> Proce
     elif row.readings.get("cpu_percent"):
         moved["cpu_percent"] = 0.0
     if tick % 900 == 0:
-        moved["gpu_memory_bytes"] = noise.randrange(500, 60_000) * 2**20
+        moved["gpu_memory_bytes"] = min(noise.randrange(500, 60_000) * 2**20, room)
     return replace(row, readings=row.readings | moved) if moved else row

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.recording.running_recorders import Announcement
+from gpuwatch.session.playhead import TROUBLE
 from gpuwatch.ui import app as application
 from gpuwatch.ui.widgets.paint import Painted
 from tests.recording.days import day
-from tests.recording.recordings import Growing
+from tests.recording.recordings import BEGIN, Growing, troubled, with_gap
 from tests.ui.conftest import Stage
 
 
@@ -67,6 +69,72 @@ async def test_a_time_before_the_start_is_typed(stage: Stage, recorder: Growing)
         assert stage.app.session.view().until == recorded[-1].taken_at.timestamp()
         await pilot.press("home")
         assert stage.app.session.view().until == recorded[0].taken_at.timestamp()
+
+
+async def test_problems_and_events_of_the_recording_can_be_gone_to(stage: Stage, recorder: Growing) -> None:
+    recorded = troubled()
+    recorder.add(*recorded[:390])
+    stage.app.session.looks_back = True
+    async with stage.app.run_test(size=(150, 40)) as pilot:
+        stage.push(*recorded[385:390])
+        await found(stage, pilot)
+        known = stage.app.session.timeline.events()
+        events = sorted({one.at for one in known})
+        marks = sorted({one.at for one in known if one.severity in TROUBLE})
+        assert len(marks) >= 3
+        assert len(events) > len(marks)
+        assert marks[0] < recorded[200].taken_at.timestamp()
+        for at in reversed(marks):
+            await pilot.press("N")
+            await pilot.pause()
+            assert stage.app.session.view().until == pytest.approx(at, abs=1.1)
+        assert "throttled" in stage.app.tab.keys.plain
+        await pilot.press("N")
+        await pilot.pause()
+        assert "no earlier warning or error" in stage.app.tab.keys.plain
+        assert stage.app.session.view().until == pytest.approx(marks[0], abs=1.1)
+        await pilot.press("n")
+        await pilot.pause()
+        assert stage.app.session.view().until == pytest.approx(marks[1], abs=1.1)
+        await pilot.press("home")
+        for at in events[1:]:  # the first one is at its begin
+            await pilot.press("full_stop")
+            await pilot.pause()
+            view = stage.app.session.view()
+            assert view.until == pytest.approx(at, abs=1.1)
+            assert view.events[-1].at == at
+        await pilot.press("comma")
+        await pilot.pause()
+        assert stage.app.session.view().until == pytest.approx(events[-2], abs=1.1)
+        await pilot.press("P")
+        await pilot.pause()
+        assert not stage.app.session.paused
+
+
+async def test_an_event_in_a_gap_is_passed(stage: Stage, recorder: Growing) -> None:
+    """The sample that is shown is earlier than the event, and the next key goes on from the event."""
+    shots = with_gap(130, at=60, seconds=600.0)
+    recorder.add(*shots[:60])
+    slept = [MachineEvent(at=BEGIN + after, kind="machine.slept", text=f"after {after} s") for after in (200.0, 400.0)]
+    recorder.now = shots[60].taken_at.timestamp()
+    recorder.writer.add(shots[60], (), slept)
+    recorder.add(*shots[61:120])
+    stage.app.session.looks_back = True
+    async with stage.app.run_test(size=(150, 40)) as pilot:
+        stage.push(*shots[-5:])
+        await found(stage, pilot)
+        await pilot.press("P", "home")
+        told = []
+        for _ in slept:
+            await pilot.press("full_stop")
+            await pilot.pause()
+            told.append(stage.app.tab.keys.plain)
+            assert stage.app.session.view().until == pytest.approx(BEGIN + 59, abs=1.1)
+        assert "after 200.0 s" in told[0]
+        assert "after 400.0 s" in told[1]
+        await pilot.press("comma")
+        await pilot.pause()
+        assert "after 200.0 s" in stage.app.tab.keys.plain
 
 
 async def test_without_a_recording_a_time_is_typed_while_paused(stage: Stage) -> None:

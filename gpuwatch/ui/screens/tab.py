@@ -24,6 +24,7 @@ from gpuwatch.ui.widgets.footer import KeyLine
 from gpuwatch.ui.widgets.strips import TooSmall, TopLine
 
 if TYPE_CHECKING:
+    from gpuwatch.history.machine_event import MachineEvent
     from gpuwatch.session.playhead import Navigation
     from gpuwatch.ui.screens.dashboard import Dashboard
     from gpuwatch.ui.widgets.timeline import TimelineStrip
@@ -32,6 +33,7 @@ _MESSAGE_SECONDS = 8.0
 _REPORTED = 1800.0
 """Seconds of a recording that a report is on."""
 _OF_REPLAY = frozenset(action.id.partition("(")[0] for action in REPLAY)
+_OF_PAST = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
 _COMMAND_SECONDS = 30.0
 """Seconds that a command line stays in the footer: long enough to copy it by hand."""
 
@@ -354,12 +356,15 @@ class TabScreen(Screen[None]):
     # Actions of a replay
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys of a replay do nothing while live, and are text while something is typed."""
+        """The keys of a replay do nothing while live, and are text while something is typed.
+
+        Those that move in time also work in the past of a live display.
+        """
         if action in _OF_REPLAY:
             typing = self.focused is not None and self.focused.check_consume_key("n", "n")
             session = self.gpuwatch.session
             past = session.paused or session.past is not None
-            here = session.replay is not None or (action == "go_to_time" and past)
+            here = session.replay is not None or (action in _OF_PAST and past)
             return here and not typing
         return super().check_action(action, parameters)
 
@@ -376,16 +381,24 @@ class TabScreen(Screen[None]):
         self._go_to_event(way, bad=False)
 
     def _go_to_event(self, way: int, *, bad: bool) -> None:
-        replay = self.gpuwatch.session.replay
-        if replay is None:
-            return
-        found = replay.go_to_event(way, bad=bad)
-        self.show(replay.view())
-        if found is not None:
-            self.say(f"{clock(found.at, replay.clock())}  {printable(found.text)}", "accent")
+        session = self.gpuwatch.session
+        replay = session.replay
+        found: MachineEvent | None = None
+
+        def move(past: Navigation) -> None:
+            nonlocal found
+            found = past.go_to_event(way, bad=bad)
+
+        if replay is not None:
+            found = replay.go_to_event(way, bad=bad)
+            self.show(replay.view())
         else:
-            what = "warning or error" if bad else "event"
-            self.say(f"no {'later' if way > 0 else 'earlier'} {what} in this recording", "warning")
+            self._look(move)
+        if found is not None:
+            self.say(f"{clock(found.at, session.clock())}  {printable(found.text)}", "accent")
+        else:
+            what = f"{'later' if way > 0 else 'earlier'} {'warning or error' if bad else 'event'}"
+            self.say(f"no {what}{' in this recording' if replay is not None else ''}", "warning")
 
     def action_go_to_time(self) -> None:
         """Asks for a time, and goes there."""
