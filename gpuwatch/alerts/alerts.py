@@ -7,8 +7,8 @@ import queue
 import time
 from collections.abc import Callable, Mapping
 
-from gpuwatch.alerts.channel import Channel
 from gpuwatch.alerts.command import Command
+from gpuwatch.alerts.delivery import Channel
 from gpuwatch.alerts.onsets import Onsets
 from gpuwatch.alerts.terminal_notification import sequence
 from gpuwatch.alerts.webhook import Webhook

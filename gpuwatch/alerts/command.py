@@ -12,7 +12,7 @@ import subprocess
 import threading
 from contextlib import suppress
 
-from gpuwatch.alerts.channel import DeliveryFailed
+from gpuwatch.alerts.delivery import DeliveryFailed
 from gpuwatch.model.alert import Alert
 from gpuwatch.model.codec import to_json
 

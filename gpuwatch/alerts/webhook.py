@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpuwatch import __version__
-from gpuwatch.alerts.channel import DeliveryFailed
+from gpuwatch.alerts.delivery import DeliveryFailed
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.alert import Alert

@@ -14,7 +14,7 @@ from gpuwatch.cli.options import progress, progress_wanted
 from gpuwatch.cli.output import check_output, say, say_written, to_stdout
 from gpuwatch.errors import UsageError
 from gpuwatch.exports import format_registry
-from gpuwatch.exports.selection import STEPS, Selection, selected
+from gpuwatch.exports.stretch import STEPS, Stretch, stretch_of
 from gpuwatch.exports.table_rows import NAMES, table
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.units import size
@@ -105,13 +105,13 @@ def export(
         raise UsageError(f"--every {every} applies only to the table devices", hint="omit --every")
     check_output(output, any_suffix=True)
     with open_recording(file) as recording:
-        selection = selected(recording, since, until, STEPS[every])
+        stretch = stretch_of(recording, since, until, STEPS[every])
         what: tuple[object, ...] = ()
         if chosen.name in _TABLES:
-            what = (table(table_name or "devices", selection.step),)
+            what = (table(table_name or "devices", stretch.step),)
         elif chosen.name == "perfetto":
-            what = (_runs(documents, selection),)
-        _write(chosen, selection, what, output)
+            what = (_runs(documents, stretch),)
+        _write(chosen, stretch, what, output)
         if recording.damaged:
             say(f"gpuwatch: {len(recording.damaged)} damaged blocks were left out (see gpuwatch record check)")
 
@@ -128,8 +128,8 @@ def _chosen(name: str | None, output: Path | None) -> format_registry.Format:
     return chosen
 
 
-def _write(chosen: format_registry.Format, selection: Selection, what: tuple[object, ...], output: Path | None) -> None:
-    pieces = chosen.write(selection, *what)
+def _write(chosen: format_registry.Format, stretch: Stretch, what: tuple[object, ...], output: Path | None) -> None:
+    pieces = chosen.write(stretch, *what)
     if output is None or to_stdout(output):
         for piece in pieces:
             sys.stdout.buffer.write(piece)
@@ -151,7 +151,7 @@ def _write(chosen: format_registry.Format, selection: Selection, what: tuple[obj
     say_written(output)
 
 
-def _runs(documents: tuple[Path, ...], selection: Selection) -> list[Run]:
+def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
     from gpuwatch.cli.report import read_document
     from gpuwatch.exports.perfetto_trace import overlaps
@@ -161,7 +161,7 @@ def _runs(documents: tuple[Path, ...], selection: Selection) -> list[Run]:
 
     if not documents:
         here = platform.node()
-        if not here or selection.host != here:
+        if not here or stretch.host != here:
             return []
         return [run for run in RunStore().latest() if run.host in (None, here)]
     runs: list[Run] = []
@@ -175,7 +175,7 @@ def _runs(documents: tuple[Path, ...], selection: Selection) -> list[Run]:
             runs += [trial.run for trial in document.trials if trial.run is not None]
         else:
             raise UsageError(f"{file_name(path)} is not a run", hint="give what gpuwatch run, probe or try saved")
-    missed = sum(not overlaps(run, selection) for run in runs)
+    missed = sum(not overlaps(run, stretch) for run in runs)
     if missed:
         say(f"gpuwatch: {missed} of {len(runs)} runs were not made in this time: left out")
     return runs

@@ -7,7 +7,7 @@ import datetime
 import io
 from collections.abc import Iterator
 
-from gpuwatch.exports.selection import Selection
+from gpuwatch.exports.stretch import Stretch
 from gpuwatch.exports.table_rows import Kind, Table
 from gpuwatch.formatting.spreadsheet import cell
 
@@ -15,14 +15,14 @@ _AT_ONCE = 500
 """Rows of a piece."""
 
 
-def write(selection: Selection, table: Table) -> Iterator[bytes]:
+def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
     """A line of headings, then the rows, in pieces."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
     moments = [place for place, column in enumerate(table.columns) if column.kind is Kind.MOMENT]
     texts = [place for place, column in enumerate(table.columns) if column.kind in (Kind.TEXT, Kind.FLAG)]
-    for count, row in enumerate(table.rows(selection), 1):
+    for count, row in enumerate(table.rows(stretch), 1):
         for place in moments:
             row[place] = _moment(row[place])
         for place in texts:

@@ -41,7 +41,7 @@ FORMATS: tuple[Format, ...] = (
     Format("parquet", (".parquet",), "parquet_table", binary=True, needs="pyarrow", extra="parquet"),
     Format("csv", (".csv",), "csv_table"),
     Format("ndjson", (".ndjson", ".jsonl"), "json_lines"),
-    Format("openmetrics", (".om", ".prom"), "open_metrics"),
+    Format("openmetrics", (".om", ".prom"), "openmetrics_text"),
 )
 BY_NAME = {entry.name: entry for entry in FORMATS}
 SUFFIXES = " ".join(suffix for entry in FORMATS for suffix in entry.suffixes)

@@ -14,16 +14,16 @@ from operator import itemgetter
 import msgspec
 from msgspec.structs import replace
 
-from gpuwatch.exports.selection import Selection
+from gpuwatch.exports.stretch import Stretch
 from gpuwatch.model.codec import to_json
-from gpuwatch.model.lines import EventLine, FindingLine, MeansLine, Statistics
+from gpuwatch.model.export_lines import EventLine, FindingLine, MeansLine, Statistics
 from gpuwatch.model.snapshot import Device
 
 
-def write(selection: Selection) -> Iterator[bytes]:
+def write(stretch: Stretch) -> Iterator[bytes]:
     """The lines."""
-    host, simulated = selection.host, selection.last.simulated
-    samples = _means(selection) if selection.step else _samples(selection)
+    host, simulated = stretch.host, stretch.last.simulated
+    samples = _means(stretch) if stretch.step else _samples(stretch)
     events = (
         (
             one.at,
@@ -33,30 +33,30 @@ def write(selection: Selection) -> Iterator[bytes]:
                 device_uuids=one.device_uuids, pid=one.pid, cause=one.cause, occurrence=one.occurrence,
             ),
         )
-        for one in selection.events()
+        for one in stretch.events()
     )  # fmt: skip
     findings = (
         (
-            max(since, selection.begin),
+            max(since, stretch.begin),
             FindingLine(since=_moment(since), until=_moment(until), host=host, simulated=simulated, finding=finding),
         )
-        for since, until, finding in sorted(selection.findings(), key=itemgetter(0))
+        for since, until, finding in sorted(stretch.findings(), key=itemgetter(0))
     )
     for _, document in heapq.merge(samples, events, findings, key=itemgetter(0)):
         yield to_json(document, indent=0).encode("utf-8", "backslashreplace")
 
 
-def _samples(selection: Selection) -> Iterator[tuple[float, msgspec.Struct]]:
-    for at, snapshot, findings in selection.samples():
+def _samples(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
+    for at, snapshot, findings in stretch.samples():
         yield at, replace(snapshot, findings=findings)
 
 
-def _means(selection: Selection) -> Iterator[tuple[float, msgspec.Struct]]:
-    host, simulated = selection.host, selection.last.simulated
-    for at, device, metrics in selection.means():
+def _means(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
+    host, simulated = stretch.host, stretch.last.simulated
+    for at, device, metrics in stretch.means():
         line = MeansLine(
             at=_moment(at),
-            seconds=selection.step,
+            seconds=stretch.step,
             host=host,
             simulated=simulated,
             device_uuid=device.uuid,

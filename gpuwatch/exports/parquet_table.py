@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpuwatch import __version__
-from gpuwatch.exports.selection import Selection
+from gpuwatch.exports.stretch import Stretch
 from gpuwatch.exports.table_rows import Kind, Row, Table
 
 _GROUP = 20_000
@@ -24,7 +24,7 @@ _TYPES: dict[Kind, Any] = {
 }
 
 
-def write(selection: Selection, table: Table) -> Iterator[bytes]:
+def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
     """The file, in pieces."""
     out = io.BytesIO()
     schema = pa.schema(
@@ -32,12 +32,12 @@ def write(selection: Selection, table: Table) -> Iterator[bytes]:
             pa.field(one.name, _TYPES[one.kind], metadata={"unit": one.unit} if one.unit else None)
             for one in table.columns
         ],
-        metadata={"gpuwatch_version": __version__, "simulated": str(selection.last.simulated).lower()},
+        metadata={"gpuwatch_version": __version__, "simulated": str(stretch.last.simulated).lower()},
     )
     moments = [place for place, column in enumerate(table.columns) if column.kind is Kind.MOMENT]
     with pq.ParquetWriter(_Growing(out), schema, compression="zstd") as writer:
         rows: list[Row] = []
-        for row in table.rows(selection):
+        for row in table.rows(stretch):
             for place in moments:
                 row[place] = _microseconds(row[place])
             rows.append(row)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpuwatch.exports.protobuf import double, message, number, text, varint
-from gpuwatch.exports.selection import NUMBERS, Selection
+from gpuwatch.exports.stretch import NUMBERS, Stretch
 from gpuwatch.formatting.brief import program_of
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.metrics import MetricSpec, Unit
@@ -58,34 +58,34 @@ class _Point(NamedTuple):
     arguments: Arguments
 
 
-def write(selection: Selection, runs: Iterable[Run] = ()) -> Iterator[bytes]:
+def write(stretch: Stretch, runs: Iterable[Run] = ()) -> Iterator[bytes]:
     """The trace, in pieces. ``runs``: documents whose phases are shown, if they are of the same machine and time."""
-    return _Writer(selection).pieces(list(runs))
+    return _Writer(stretch).pieces(list(runs))
 
 
 class _Writer:
-    def __init__(self, selection: Selection) -> None:
-        self._selection = selection
+    def __init__(self, stretch: Stretch) -> None:
+        self._stretch = stretch
         # Ids must not collide with those of a trace beside which this one is shown.
-        seed = hashlib.sha256(f"{selection.host} {selection.begin}".encode()).digest()
+        seed = hashlib.sha256(f"{stretch.host} {stretch.begin}".encode()).digest()
         self._next = int.from_bytes(seed[:4], "big") << 16
         self._gpus: dict[str, int] = {}
         """Tracks by UUID."""
 
     def pieces(self, runs: list[Run]) -> Iterator[bytes]:
-        selection = self._selection
-        clocks = message(1, number(1, REALTIME) + number(2, _nanoseconds(selection.begin)))
+        stretch = self._stretch
+        clocks = message(1, number(1, REALTIME) + number(2, _nanoseconds(stretch.begin)))
         yield message(1, _SEQUENCE + message(6, clocks + number(2, REALTIME)))
         self._machine = self._new_track()
-        note = " (simulated)" if selection.last.simulated else ""
-        yield self._track(self._machine, f"{printable(selection.host or 'machine')}{note}")
-        for device in selection.last.devices:
+        note = " (simulated)" if stretch.last.simulated else ""
+        yield self._track(self._machine, f"{printable(stretch.host or 'machine')}{note}")
+        for device in stretch.last.devices:
             yield from self._gpu(device.uuid)
         yield from self._runs(runs)
         yield from self._findings()
         yield from self._processes()
         yield from self._events()
-        yield from self._means() if selection.step else self._samples()
+        yield from self._means() if stretch.step else self._samples()
 
     # Tracks
 
@@ -106,7 +106,7 @@ class _Writer:
     def _gpu(self, uuid: str | None) -> Iterator[bytes]:
         """The track of a GPU, described where it is first needed."""
         if uuid is not None and uuid not in self._gpus:
-            device = self._selection.device(uuid, self._selection.end)
+            device = self._stretch.device(uuid, self._stretch.end)
             name = f"GPU {device.index}" if device.index >= 0 else uuid
             self._gpus[uuid] = self._new_track()
             yield self._track(self._gpus[uuid], f"{name} {printable(device.name)}".strip(), self._machine)
@@ -128,7 +128,7 @@ class _Writer:
         before: dict[tuple[str, str], float] = {}
         """When each counter had a value last."""
         specs = {spec.id: spec for spec in NUMBERS}
-        for times, columns in self._selection.numbers():
+        for times, columns in self._stretch.numbers():
             heads = [_head(at) for at in times]
             for key in sorted(columns):
                 values = columns[key]
@@ -146,7 +146,7 @@ class _Writer:
     def _means(self) -> Iterator[bytes]:
         tracks: dict[tuple[str, str], int] = {}
         specs = {spec.id: spec for spec in NUMBERS}
-        for at, device, metrics in self._selection.means():
+        for at, device, metrics in self._stretch.means():
             yield from self._gpu(device.uuid)
             for name, summary in metrics.items():
                 spec = specs[name]
@@ -159,12 +159,12 @@ class _Writer:
     # Slices and instants
 
     def _runs(self, runs: list[Run]) -> Iterator[bytes]:
-        shown = [_run(run) for run in runs if overlaps(run, self._selection)]
+        shown = [_run(run) for run in runs if overlaps(run, self._stretch)]
         yield from self._slices("Runs", self._machine, shown)
 
     def _findings(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
-        for since, until, finding in self._selection.findings():
+        for since, until, finding in self._stretch.findings():
             details: Arguments = {
                 "cause": finding.id,
                 "severity": finding.severity,
@@ -181,7 +181,7 @@ class _Writer:
 
     def _processes(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
-        for life in self._selection.lives():
+        for life in self._stretch.lives():
             command = printable(life.command or life.name or "")
             details: Arguments = {
                 "pid": life.pid,
@@ -203,7 +203,7 @@ class _Writer:
 
     def _events(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[_Point]] = {}
-        for event in self._selection.events():
+        for event in self._stretch.events():
             details: Arguments = {
                 "kind": event.kind,
                 "severity": event.severity,
@@ -224,7 +224,7 @@ class _Writer:
         """Slices on as many tracks as are needed for none to overlap, cut to what is exported."""
         ends: list[tuple[float, int]] = []
         for one in sorted(found, key=lambda one: (one.begin, -one.end)):
-            begin, end = max(one.begin, self._selection.begin), min(one.end, self._selection.end)
+            begin, end = max(one.begin, self._stretch.begin), min(one.end, self._stretch.end)
             lane = next((place for place, (until, _) in enumerate(ends) if until <= begin), None)
             if lane is None:
                 track = self._new_track()
@@ -246,10 +246,10 @@ class _Writer:
             yield _packet(_head(end), _event(track, _END))
 
 
-def overlaps(run: Run, selection: Selection) -> bool:
+def overlaps(run: Run, stretch: Stretch) -> bool:
     """Whether the run is of the time that is exported."""
     one = _run(run)
-    return one.begin <= selection.end and one.end >= selection.begin
+    return one.begin <= stretch.end and one.end >= stretch.begin
 
 
 def _run(run: Run) -> Slice:

@@ -11,7 +11,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import NamedTuple
 
-from gpuwatch.exports.selection import NUMBERS, Selection
+from gpuwatch.exports.stretch import NUMBERS, Stretch
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.metrics import METRICS, Unit
 from gpuwatch.model.reading import Value
@@ -42,7 +42,7 @@ class Table(NamedTuple):
     """A table: its columns, and its rows in the order of time."""
 
     columns: tuple[Column, ...]
-    rows: Callable[[Selection], Iterator[Row]]
+    rows: Callable[[Stretch], Iterator[Row]]
 
 
 _PROCESS_UNITS = {
@@ -94,10 +94,10 @@ def _device_columns(step: int) -> tuple[Column, ...]:
     )
 
 
-def _devices(selection: Selection) -> Iterator[Row]:
+def _devices(stretch: Stretch) -> Iterator[Row]:
     ids = [(spec.id, spec.unit is Unit.NAME) for spec in METRICS]
-    host = selection.host
-    for at, snapshot, _ in selection.samples():
+    host = stretch.host
+    for at, snapshot, _ in stretch.samples():
         for device in snapshot.devices:
             readings = device.readings
             row: Row = [at, host, device.index, device.uuid, device.name, device.state, device.simulated]
@@ -108,10 +108,10 @@ def _devices(selection: Selection) -> Iterator[Row]:
             yield row
 
 
-def _device_means(selection: Selection) -> Iterator[Row]:
+def _device_means(stretch: Stretch) -> Iterator[Row]:
     ids = [spec.id for spec in NUMBERS]
-    host = selection.host
-    for at, device, metrics in selection.means():
+    host = stretch.host
+    for at, device, metrics in stretch.means():
         row: Row = [float(at), host, device.index if device.index >= 0 else None, device.uuid, device.name or None]
         row += [None, device.simulated]  # the state is not kept
         for name in ids:
@@ -119,9 +119,9 @@ def _device_means(selection: Selection) -> Iterator[Row]:
         yield row
 
 
-def _processes(selection: Selection) -> Iterator[Row]:
-    host = selection.host
-    for at, snapshot, _ in selection.samples():
+def _processes(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
+    for at, snapshot, _ in stretch.samples():
         for row in snapshot.processes:
             yield [
                 *(at, host, row.device_index, row.device_uuid, row.pid, row.create_time, _text(row.user)),
@@ -135,17 +135,17 @@ def _number(value: Value | None) -> Value | None:
     return None if type(value) is str else value
 
 
-def _host(selection: Selection) -> Iterator[Row]:
-    host = selection.host
+def _host(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
     measured = attrgetter(*_HOST_NUMBERS)
-    for at, snapshot, _ in selection.samples():
+    for at, snapshot, _ in stretch.samples():
         yield [at, host, *measured(snapshot.host), *(snapshot.host.load or (None, None, None))]
 
 
-def _lives(selection: Selection) -> Iterator[Row]:
-    host = selection.host
+def _lives(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
     measured = attrgetter(*_LIFE_NUMBERS)
-    for one in selection.lives():
+    for one in stretch.lives():
         yield [
             *(one.first, one.last, host, one.device_index, one.device_uuid, one.pid, one.create_time, _text(one.user)),
             *(_text(one.command or one.name), one.type, one.framework, one.container, one.mig_instance),
@@ -157,20 +157,20 @@ def _lives(selection: Selection) -> Iterator[Row]:
 _LIFE_NUMBERS = {"held_seconds": "s", "memory_peak_bytes": "B", "sm_seconds": "s", "sm_percent_max": "%"}
 
 
-def _events(selection: Selection) -> Iterator[Row]:
-    host = selection.host
-    for one in selection.events():
-        index = None if one.device_uuid is None else selection.device(one.device_uuid, one.at).index
+def _events(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
+    for one in stretch.events():
+        index = None if one.device_uuid is None else stretch.device(one.device_uuid, one.at).index
         yield [
             *(one.at, host, index if index is not None and index >= 0 else None, one.device_uuid, one.kind),
             *(one.severity, one.certainty, _text(one.text), one.pid, one.cause or None, one.occurrence or None),
         ]
 
 
-def _findings(selection: Selection) -> Iterator[Row]:
-    host = selection.host
-    for since, until, one in selection.findings():
-        index = None if one.device_uuid is None else selection.device(one.device_uuid, since).index
+def _findings(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
+    for since, until, one in stretch.findings():
+        index = None if one.device_uuid is None else stretch.device(one.device_uuid, since).index
         yield [
             *(since, until, host, index if index is not None and index >= 0 else None, one.device_uuid, one.id),
             *(one.severity, one.certainty, _text(one.title), _text(" / ".join(one.evidence))),

@@ -23,7 +23,7 @@ from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.diff import Diff
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
-from gpuwatch.model.lines import EventLine, FindingLine, MeansLine
+from gpuwatch.model.export_lines import EventLine, FindingLine, MeansLine
 from gpuwatch.model.period import Period
 from gpuwatch.model.pick import Pick
 from gpuwatch.model.probe_list import ProbeList, RecipeList

@@ -43,12 +43,13 @@ class SharedSamples:
 
     def __init__(self, recorder: RunningRecorder) -> None:
         """:class:`GpuwatchError` or :class:`DamagedFrame` if its recording cannot be read."""
-        from gpuwatch.recording.tail import Tail  # imports SQLite, which is not needed without a recorder
+        # It imports SQLite, which is not needed without a recorder.
+        from gpuwatch.recording.newest_samples import NewestSamples
 
         self._recorder = recorder
         self.interval = recorder.entry.interval
         """Seconds between samples."""
-        self._tail = Tail(Path(recorder.entry.path))
+        self._newest = NewestSamples(Path(recorder.entry.path))
         self._last = self._looked = time.monotonic()
         """When the last sample came, and when this was last looked for."""
         self._own: OwnProcesses | None = None
@@ -59,7 +60,7 @@ class SharedSamples:
         try:
             self.first = self._first()
         except BaseException:
-            self._tail.close()
+            self._newest.close()
             raise
 
     def _first(self) -> Snapshot | None:
@@ -70,7 +71,7 @@ class SharedSamples:
         return None
 
     def _take(self) -> list[Snapshot]:
-        found = self._tail.take()
+        found = self._newest.take()
         return found if self._own is None else list(map(self._own.complete, found))
 
     @property
@@ -137,7 +138,7 @@ class SharedSamples:
 
     def close(self) -> None:
         """Closes the recording."""
-        self._tail.close()
+        self._newest.close()
         self._recorder.close()
 
 

@@ -21,8 +21,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.alerts.alerts import Alerts
-from gpuwatch.alerts.channel import WAITING, Channel
 from gpuwatch.alerts.command import Command
+from gpuwatch.alerts.delivery import WAITING, Channel
 from gpuwatch.alerts.terminal_notification import sequence, text_of
 from gpuwatch.alerts.webhook import Webhook, checked, shown
 from gpuwatch.errors import UsageError

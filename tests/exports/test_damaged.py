@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.exports import csv_table, json_lines, open_metrics, perfetto_trace, table_rows
-from gpuwatch.exports.selection import selected
+from gpuwatch.exports import csv_table, json_lines, openmetrics_text, perfetto_trace, table_rows
+from gpuwatch.exports.stretch import stretch_of
 from gpuwatch.recording.reader import open_recording
 from tests.exports.recorded import record
 from tests.exports.trace_reader import Trace
@@ -53,12 +53,12 @@ def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
         try:
             with open_recording(path) as recording:
                 for step in (0, 60):
-                    selection = selected(recording, None, None, step)
-                    Trace(b"".join(perfetto_trace.write(selection)))
-                    for written in (json_lines.write(selection), open_metrics.write(selection)):
+                    stretch = stretch_of(recording, None, None, step)
+                    Trace(b"".join(perfetto_trace.write(stretch)))
+                    for written in (json_lines.write(stretch), openmetrics_text.write(stretch)):
                         assert b"".join(written)
                     for name in ("devices",) if step else table_rows.NAMES:
-                        assert b"".join(csv_table.write(selection, table_rows.table(name, step)))
+                        assert b"".join(csv_table.write(stretch, table_rows.table(name, step)))
             ended["exported"] += 1
         except GpuwatchError:
             ended["refused"] += 1

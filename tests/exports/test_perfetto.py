@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.exports import perfetto_trace, protobuf
-from gpuwatch.exports.selection import NUMBERS, selected
+from gpuwatch.exports.stretch import NUMBERS, stretch_of
 from gpuwatch.model.run import Phases, Run, Throughput
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording.reader import Recording
@@ -33,7 +33,7 @@ RUN = Run(
 
 def trace_of(file: Path, *, step: int = 0, runs: tuple[Run, ...] = (), **times: str) -> bytes:
     with Recording(file) as recording:
-        chosen = selected(recording, times.get("since"), times.get("until"), step)
+        chosen = stretch_of(recording, times.get("since"), times.get("until"), step)
         return b"".join(perfetto_trace.write(chosen, runs))
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpuwatch.exports import csv_table, json_lines, open_metrics, table_rows
-from gpuwatch.exports.selection import NUMBERS, Selection, selected
+from gpuwatch.exports import csv_table, json_lines, openmetrics_text, table_rows
+from gpuwatch.exports.stretch import NUMBERS, Stretch, stretch_of
 from gpuwatch.formatting.openmetrics import device_family
 from gpuwatch.model.codec import from_json, schema_of
 from gpuwatch.model.metrics import METRICS
@@ -25,19 +25,19 @@ from tests.exports.recorded import SECRET, START
 
 
 @pytest.fixture
-def selection(file: Path) -> Any:
+def stretch(file: Path) -> Any:
     with Recording(file) as recording:
-        yield selected(recording, None, None)
+        yield stretch_of(recording, None, None)
 
 
-def rows_of(selection: Selection, name: str) -> list[dict[str, str]]:
-    text = b"".join(csv_table.write(selection, table_rows.table(name, selection.step))).decode()
+def rows_of(stretch: Stretch, name: str) -> list[dict[str, str]]:
+    text = b"".join(csv_table.write(stretch, table_rows.table(name, stretch.step))).decode()
     assert SECRET not in text
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def shots(selection: Selection) -> list[Snapshot]:
-    return [kept.snapshot for kept in selection.samples()]
+def shots(stretch: Stretch) -> list[Snapshot]:
+    return [kept.snapshot for kept in stretch.samples()]
 
 
 def seconds(text: str) -> float:
@@ -48,9 +48,9 @@ def seconds(text: str) -> float:
 # CSV
 
 
-def test_csv_has_the_readings_of_every_device(selection: Selection) -> None:
-    rows = rows_of(selection, "devices")
-    expected = [(shot, device) for shot in shots(selection) for device in shot.devices]
+def test_csv_has_the_readings_of_every_device(stretch: Stretch) -> None:
+    rows = rows_of(stretch, "devices")
+    expected = [(shot, device) for shot in shots(stretch) for device in shot.devices]
     assert len(rows) == len(expected) == 1000
     missing = 0
     for row, (shot, device) in zip(rows, expected, strict=True):
@@ -66,30 +66,30 @@ def test_csv_has_the_readings_of_every_device(selection: Selection) -> None:
     assert {row["power.draw_watts"] for row in rows if row["state"] == "lost"} == {""}
 
 
-def test_csv_of_processes(selection: Selection) -> None:
-    rows = rows_of(selection, "processes")
-    assert len(rows) == sum(len(shot.processes) for shot in shots(selection))
-    first = shots(selection)[0].processes[0]
+def test_csv_of_processes(stretch: Stretch) -> None:
+    rows = rows_of(stretch, "processes")
+    assert len(rows) == sum(len(shot.processes) for shot in shots(stretch))
+    first = shots(stretch)[0].processes[0]
     assert rows[0]["pid"] == str(first.pid)
     assert rows[0]["gpu_memory_bytes"] == str(first.readings["gpu_memory_bytes"])
     assert rows[0]["command"].startswith("python train.py --token ")
 
 
-def test_csv_of_lives_events_and_findings(selection: Selection) -> None:
-    lives = rows_of(selection, "lives")
+def test_csv_of_lives_events_and_findings(stretch: Stretch) -> None:
+    lives = rows_of(stretch, "lives")
     assert len(lives) == 6
     assert sorted(float(row["held_seconds"]) for row in lives)[0] == pytest.approx(199, abs=0.1)
-    events = rows_of(selection, "events")
+    events = rows_of(stretch, "events")
     assert [row["kind"] for row in events] == ["recording.began", "throttle.began", "recording.ended"]
     assert [row["gpu"] for row in events] == ["", "0", ""]
-    (finding,) = rows_of(selection, "findings")
+    (finding,) = rows_of(stretch, "findings")
     assert finding["cause"] == "throttle.thermal"
     assert finding["evidence"] == '91 °C, "hot"'
 
 
-def test_csv_of_the_host(selection: Selection) -> None:
-    rows = rows_of(selection, "host")
-    hosts = [shot.host for shot in shots(selection)]
+def test_csv_of_the_host(stretch: Stretch) -> None:
+    rows = rows_of(stretch, "host")
+    hosts = [shot.host for shot in shots(stretch)]
     assert [row["cpu_percent"] for row in rows] == [str(host.cpu_percent) for host in hosts]
     assert [row["load_1min"] for row in rows] == [str(host.load[0]) for host in hosts if host.load]
     assert rows[0]["swap_used_bytes"] == ("" if hosts[0].swap_used_bytes is None else str(hosts[0].swap_used_bytes))
@@ -97,7 +97,7 @@ def test_csv_of_the_host(selection: Selection) -> None:
 
 def test_csv_of_means(file: Path) -> None:
     with Recording(file) as recording:
-        rows = rows_of(selected(recording, None, None, 60), "devices")
+        rows = rows_of(stretch_of(recording, None, None, 60), "devices")
         points = recording.summaries(60, 0, 1e11, frozenset(["power.draw_watts"]))
     found = {
         (seconds(row["time"]), row["uuid"]): [
@@ -119,7 +119,7 @@ def test_csv_of_means(file: Path) -> None:
 @pytest.mark.parametrize("step", [0, 60])
 def test_every_line_is_a_document_of_its_schema(file: Path, step: int) -> None:
     with Recording(file) as recording:
-        lines = b"".join(json_lines.write(selected(recording, None, None, step))).splitlines()
+        lines = b"".join(json_lines.write(stretch_of(recording, None, None, step))).splitlines()
     checks = {
         name: jsonschema.Draft202012Validator(schema_of(name)) for name in ("snapshot", "event", "finding", "means")
     }
@@ -136,14 +136,14 @@ def test_every_line_is_a_document_of_its_schema(file: Path, step: int) -> None:
     assert SECRET.encode() not in b"".join(lines)
 
 
-def test_ndjson_is_in_the_order_of_time_and_reads_back(selection: Selection) -> None:
-    lines = b"".join(json_lines.write(selection)).splitlines()
+def test_ndjson_is_in_the_order_of_time_and_reads_back(stretch: Stretch) -> None:
+    lines = b"".join(json_lines.write(stretch)).splitlines()
     documents = [json.loads(line) for line in lines]
     times = [one.get("taken_at") or one.get("at") or one["since"] for one in documents]
     moments = [datetime.datetime.fromisoformat(one) for one in times]
     assert moments == sorted(moments)
     read = [from_json(line) for line, one in zip(lines, documents, strict=True) if "taken_at" in one]
-    for before, after in zip(shots(selection), read, strict=True):
+    for before, after in zip(shots(stretch), read, strict=True):
         assert isinstance(after, Snapshot)
         assert after.devices == before.devices
         assert after.processes == before.processes
@@ -152,8 +152,8 @@ def test_ndjson_is_in_the_order_of_time_and_reads_back(selection: Selection) -> 
 # OpenMetrics
 
 
-def openmetrics(selection: Selection) -> str:
-    return b"".join(open_metrics.write(selection)).decode()
+def openmetrics(stretch: Stretch) -> str:
+    return b"".join(openmetrics_text.write(stretch)).decode()
 
 
 def test_names_have_units() -> None:
@@ -166,21 +166,21 @@ def test_names_have_units() -> None:
     assert not [one.name for one in names.values() if "percent" in one.name or "mhz" in one.name]
 
 
-def test_prometheus_reads_it(selection: Selection) -> None:
+def test_prometheus_reads_it(stretch: Stretch) -> None:
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
-    families = {family.name: family for family in parser.text_string_to_metric_families(openmetrics(selection))}
+    families = {family.name: family for family in parser.text_string_to_metric_families(openmetrics(stretch))}
     used = families["gpuwatch_gpu_memory_used_bytes"]
     assert (used.type, used.unit) == ("gauge", "bytes")
     expected = {
         (device.uuid, round(shot.taken_at.timestamp(), 3)): device.readings["memory.used_bytes"]
-        for shot in shots(selection)
+        for shot in shots(stretch)
         for device in shot.devices
         if "memory.used_bytes" in device.readings
     }
     assert {(one.labels["uuid"], float(one.timestamp)): one.value for one in used.samples} == expected
     assert {frozenset(one.labels) for one in used.samples} == {frozenset(("uuid", "gpu", "host"))}
     load = families["gpuwatch_gpu_utilization_ratio"]
-    first = shots(selection)[0].devices[0]
+    first = shots(stretch)[0].devices[0]
     assert load.samples[0].value == pytest.approx(first.readings["utilization.gpu_percent"] / 100)
     assert families["gpuwatch_gpu_energy_joules"].type == "counter"
     info = families["gpuwatch_gpu"].samples
@@ -191,8 +191,8 @@ def test_prometheus_reads_it(selection: Selection) -> None:
     assert max(after[0] - before[0] for before, after in pairwise(states)) <= 60
 
 
-def test_openmetrics_has_each_family_once(selection: Selection) -> None:
-    text = openmetrics(selection)
+def test_openmetrics_has_each_family_once(stretch: Stretch) -> None:
+    text = openmetrics(stretch)
     assert text.endswith("\n# EOF\n")
     heads = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(heads) == len(set(heads))
@@ -206,23 +206,23 @@ def tables(file: Path, folder: Path) -> Path:
     parquet = pytest.importorskip("gpuwatch.exports.parquet_table", exc_type=ImportError)
     for name in table_rows.NAMES:
         with Recording(file) as recording:
-            pieces = parquet.write(selected(recording, None, None), table_rows.table(name, 0))
+            pieces = parquet.write(stretch_of(recording, None, None), table_rows.table(name, 0))
             (folder / f"{name}.parquet").write_bytes(b"".join(pieces))
     return folder
 
 
-def test_parquet_has_types_units_and_nulls(file: Path, tmp_path: Path, selection: Selection) -> None:
+def test_parquet_has_types_units_and_nulls(file: Path, tmp_path: Path, stretch: Stretch) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     read = pq.read_table(tables(file, tmp_path) / "devices.parquet")
     assert str(read.schema.field("time").type) == "timestamp[us, tz=UTC]"
     assert str(read.schema.field("power.draw_watts").type) == "double"
     assert str(read.schema.field("performance.state").type) == "string"
     assert read.schema.field("power.draw_watts").metadata == {b"unit": b"W"}
-    expected = [device.readings.get("power.draw_watts") for shot in shots(selection) for device in shot.devices]
+    expected = [device.readings.get("power.draw_watts") for shot in shots(stretch) for device in shot.devices]
     assert read.column("power.draw_watts").to_pylist() == expected
     assert None in expected
     assert [at.timestamp() for at in read.column("time").to_pylist()] == [
-        kept.at for kept in selection.samples() for _ in kept.snapshot.devices
+        kept.at for kept in stretch.samples() for _ in kept.snapshot.devices
     ]
 
 

@@ -313,9 +313,9 @@ def test_a_reader_who_was_given_the_file_reads_it_while_it_grows(here: Machine, 
     here.file.chmod(0o644)
     log = here.file.with_name("a.gpuwatch-wal")
     code = (
-        "import os, sys; sys.path.insert(0, sys.argv[2]); from gpuwatch.recording.tail import Tail; "
+        "import os, sys; sys.path.insert(0, sys.argv[2]); from gpuwatch.recording.newest_samples import NewestSamples; "
         "from pathlib import Path; os.setgid(65534); os.setuid(65534); "
-        "print(len(Tail(Path(sys.argv[1])).take()))"
+        "print(len(NewestSamples(Path(sys.argv[1])).take()))"
     )
     for folder in (tmp_path, *tmp_path.parents[:3]):
         if folder != Path("/tmp"):

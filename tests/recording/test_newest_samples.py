@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording import tail
+from gpuwatch.recording import newest_samples
+from gpuwatch.recording.newest_samples import NewestSamples
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.storable import Storable
-from gpuwatch.recording.tail import Tail
 from tests.recording.days import day
 from tests.recording.recordings import Growing
 
 
 def test_nothing_is_there_yet(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "a.gpuwatch")
-    following = Tail(growing.path)
+    following = NewestSamples(growing.path)
     assert following.take() == []
     shots = list(day(1, 1, 2))
     growing.add(*shots)
@@ -36,7 +36,7 @@ def test_each_sample_comes_once_however_often_one_looks(tmp_path: Path, seed: in
     stored = Storable()
     expected = [stored.of(one) for one in shots]
     growing.add(*shots[:25])
-    following, found, written = Tail(growing.path), list[Snapshot](), 25
+    following, found, written = NewestSamples(growing.path), list[Snapshot](), 25
     while written < len(shots):
         found += following.take()
         more = chance.choice((1, 1, 1, 2, 9, 10, 11, 17))
@@ -51,13 +51,13 @@ def test_after_a_long_stop_only_the_last_minutes_come(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "a.gpuwatch", seal_seconds=10.0)
     shots = list(day(1, 1, 200))
     growing.add(*shots[:5])
-    following = Tail(growing.path)
+    following = NewestSamples(growing.path)
     following.take()
     growing.add(*shots[5:])
     times = [one.taken_at for one in following.take()]
     wanted = [one.taken_at for one in shots]
     assert times == wanted[-len(times) :]
-    assert 10 * tail._MOST_BLOCKS <= len(times) <= 10 * tail._MOST_BLOCKS + 10
+    assert 10 * newest_samples._MOST_BLOCKS <= len(times) <= 10 * newest_samples._MOST_BLOCKS + 10
 
 
 def test_a_recorder_that_was_killed_and_another_one(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_recorder_that_was_killed_and_another_one(tmp_path: Path) -> None:
     shots = list(day(1, 2, 30))
     growing = Growing(tmp_path / "a.gpuwatch")
     growing.add(*shots[:10])
-    following = Tail(growing.path)
+    following = NewestSamples(growing.path)
     assert [one.taken_at for one in following.take()] == [shots[9].taken_at]
     growing.add(*shots[10:12])
     growing.writer._lock.close()  # as its end does
@@ -79,7 +79,7 @@ def test_a_file_that_was_read_until_its_recorder_ended_is_whole_by_itself(tmp_pa
     growing = Growing(tmp_path / "a.gpuwatch")
     shots = list(day(2, 6, 90))
     growing.add(*shots[:80])
-    following = Tail(growing.path)
+    following = NewestSamples(growing.path)
     following.take()
     with Recording(growing.path) as recording:
         growing.add(*shots[80:])

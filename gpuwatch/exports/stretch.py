@@ -36,7 +36,7 @@ class Means(NamedTuple):
     metrics: dict[str, Summary]
 
 
-class Selection:
+class Stretch:
     """A stretch of a recording. Times are in seconds since the epoch, and both ends are part of it."""
 
     def __init__(self, recording: Recording, begin: float, end: float, step: int = 0) -> None:
@@ -139,7 +139,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
     return (finding.id, finding.device_uuid, finding.pid, finding.since)
 
 
-def selected(recording: Recording, since: str | None, until: str | None, step: int = 0) -> Selection:
+def stretch_of(recording: Recording, since: str | None, until: str | None, step: int = 0) -> Stretch:
     """The stretch between two times as people write them, of a recording that has samples; all without them.
 
     :class:`UsageError` if nothing was recorded then.
@@ -161,4 +161,4 @@ def selected(recording: Recording, since: str | None, until: str | None, step: i
             f"nothing was recorded from {shown(begin)} to {shown(end)}",
             hint=f"{file_name(recording.path)} has {shown(first)} to {shown(recording.end)}",
         )
-    return Selection(recording, begin, end, step)
+    return Stretch(recording, begin, end, step)

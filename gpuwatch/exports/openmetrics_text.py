@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-from gpuwatch.exports.selection import NUMBERS, Selection
+from gpuwatch.exports.stretch import NUMBERS, Stretch
 from gpuwatch.formatting.openmetrics import FINDING, INFO, device_family, labels, moment, value
 from gpuwatch.model.snapshot import Device
 from gpuwatch.recording.tiers import Key
@@ -25,20 +25,20 @@ _Series = tuple[str, str]
 """Id of the metric, UUID of the device."""
 
 
-def write(selection: Selection) -> Iterator[bytes]:
+def write(stretch: Stretch) -> Iterator[bytes]:
     """The text."""
     with _Spool() as spool:
-        if selection.step:
-            _means(selection, spool)
+        if stretch.step:
+            _means(stretch, spool)
         else:
-            _samples(selection, spool)
-        yield from _info(selection)
+            _samples(stretch, spool)
+        yield from _info(stretch)
         for spec in NUMBERS:
             header = device_family(spec).header().encode()
             for piece in spool.pieces(spec.id):
                 yield header + piece
                 header = b""
-        yield from _findings(selection)
+        yield from _findings(stretch)
         yield b"# EOF\n"
 
 
@@ -85,15 +85,15 @@ class _Spool:
                     yield piece
 
 
-def _samples(selection: Selection, spool: _Spool) -> None:
+def _samples(stretch: Stretch, spool: _Spool) -> None:
     known: dict[Key, str] = {}
     families = {spec.id: device_family(spec) for spec in NUMBERS}
-    for times, columns in selection.numbers():
+    for times, columns in stretch.numbers():
         moments = [moment(at) for at in times]
         for (uuid, name), values in columns.items():
             if (uuid, name) not in known:
-                device = selection.device(uuid, times[0])
-                known[uuid, name] = families[name].sample + labels(_labels(selection, device))
+                device = stretch.device(uuid, times[0])
+                known[uuid, name] = families[name].sample + labels(_labels(stretch, device))
             head, scale = known[uuid, name], families[name].scale
             lines = [
                 f"{head} {value(number if scale == 1 else _scaled(number, scale))} {at}\n"
@@ -104,10 +104,10 @@ def _samples(selection: Selection, spool: _Spool) -> None:
                 spool.add((name, uuid), "".join(lines))
 
 
-def _means(selection: Selection, spool: _Spool) -> None:
+def _means(stretch: Stretch, spool: _Spool) -> None:
     specs = {spec.id: (spec, device_family(spec)) for spec in NUMBERS}
-    for at, device, metrics in selection.means():
-        own = labels(_labels(selection, device))
+    for at, device, metrics in stretch.means():
+        own = labels(_labels(stretch, device))
         for name, summary in metrics.items():
             spec, family = specs[name]
             number = summary.most if spec.counter else summary.mean
@@ -120,36 +120,36 @@ def _scaled(number: float, scale: float) -> float:
     return round(number * scale, 9)
 
 
-def _labels(selection: Selection, device: Device) -> dict[str, object]:
+def _labels(stretch: Stretch, device: Device) -> dict[str, object]:
     gpu = device.index if device.index >= 0 else None
-    return {"uuid": device.uuid, "gpu": gpu, "host": selection.host}
+    return {"uuid": device.uuid, "gpu": gpu, "host": stretch.host}
 
 
-def _info(selection: Selection) -> Iterator[bytes]:
+def _info(stretch: Stretch) -> Iterator[bytes]:
     header = INFO.header()
-    for device in selection.last.devices:
+    for device in stretch.last.devices:
         about: dict[str, object] = {
             "name": device.name,
             "pci_bus_id": device.pci_bus_id,
             "compute_capability": device.compute_capability,
-            "driver": selection.last.driver.version if selection.last.driver is not None else None,
+            "driver": stretch.last.driver.version if stretch.last.driver is not None else None,
             "simulated": "true" if device.simulated else None,
         }
-        own = labels(_labels(selection, device) | about)
-        yield f"{header}{INFO.sample}{own} 1 {moment(selection.end)}\n".encode()
+        own = labels(_labels(stretch, device) | about)
+        yield f"{header}{INFO.sample}{own} 1 {moment(stretch.end)}\n".encode()
         header = ""
 
 
-def _findings(selection: Selection) -> Iterator[bytes]:
+def _findings(stretch: Stretch) -> Iterator[bytes]:
     """1 as long as a finding held, then 0. Times of one series must grow: what overlaps is one."""
     held: dict[str, list[tuple[float, float]]] = {}
-    for since, until, finding in selection.findings():
+    for since, until, finding in stretch.findings():
         about: dict[str, object] = {"cause": finding.id, "severity": finding.severity}
         if finding.device_uuid is not None:
-            about |= _labels(selection, selection.device(finding.device_uuid, since))
+            about |= _labels(stretch, stretch.device(finding.device_uuid, since))
         else:
-            about["host"] = selection.host
-        since, until = max(since, selection.begin), min(until, selection.end)
+            about["host"] = stretch.host
+        since, until = max(since, stretch.begin), min(until, stretch.end)
         times = held.setdefault(labels(about), [])
         if times and since <= times[-1][1] + 1.0:
             times[-1] = (times[-1][0], max(times[-1][1], until))
@@ -163,7 +163,7 @@ def _findings(selection: Selection) -> Iterator[bytes]:
                 lines.append(f"{FINDING.sample}{own} 1 {moment(at)}\n")
                 at += _EVERY
             lines.append(f"{FINDING.sample}{own} 1 {moment(until)}\n")
-            if until < selection.end:
+            if until < stretch.end:
                 lines.append(f"{FINDING.sample}{own} 0 {moment(until + 0.5)}\n")
             yield (header + "".join(lines)).encode()
             header = ""

@@ -15,7 +15,7 @@ _MOST_BLOCKS = 3
 """Blocks that are read again after this process was stopped for some minutes; older ones are left out."""
 
 
-class Tail:
+class NewestSamples:
     """Follows the writer of a file. Used by one thread. :class:`~gpuwatch.errors.GpuwatchError` if it cannot be read.
 
     A look without news costs about twenty microseconds.
