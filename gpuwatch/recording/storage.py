@@ -146,7 +146,9 @@ def upgraded(connection: sqlite3.Connection, schema: int) -> None:
 def created(path: Path) -> sqlite3.Connection:
     """A connection to a new, empty recording in an empty file."""
     connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.executescript(f"BEGIN;{TABLES}PRAGMA user_version = {SCHEMA};COMMIT;")
+    # At once: who opens it meanwhile sees an empty file or a recording.
+    header = (
+        f"PRAGMA auto_vacuum = INCREMENTAL;PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA};"
+    )
+    connection.executescript(f"BEGIN;{header}{TABLES}COMMIT;")
     return connection
