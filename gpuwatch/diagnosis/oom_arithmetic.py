@@ -64,6 +64,8 @@ class Judgement:
     action: str = ""
 
 
+HOST_ALLOCATORS = ("cpu", "mklcpu")
+"""TensorFlow's allocators of host memory."""
 _OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
 _MIB = 1 << 20
 _ROUND_MIB = (256, 1000)
@@ -79,6 +81,16 @@ WHAT_WOULD_TELL = (
     "Run it again while nvidia-smi -l 1 shows the device: another process may hold memory briefly, or in another"
     " container."
 )
+_TELLING = 64 << 20
+"""A single request below this fails on any full device, whoever filled it; one beyond it is large in itself."""
+WHO_HELD_IT = "Out of GPU memory; who held it is not known"
+UNEXPLAINED = frozenset({REFUSED, WHO_HELD_IT})
+"""Titles of findings ``unknown`` that are about memory."""
+_WHO_WOULD_TELL = (
+    "Run it again with gpuwatch run, which sees who holds the GPU. Or add more of the log: the rest of the message, or"
+    " the allocator's report (Limit, InUse), has the numbers."
+)
+_OTHERS_UNKNOWN = "not known here: whether other processes held memory on the device (nvidia-smi shows them)"
 _SPARE = 1 << 30
 """Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
 
@@ -99,7 +111,7 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
             lines.append(f"others held {size(known.most)} on the device")
         return Judgement(oom.verdict, tuple(lines), certain=True)
     if asked is None or limit is None or (used is None and block is None and asked <= limit):
-        return _without_limit(lines, asked, known)
+        return _without_limit(oom, lines, known)
     free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
     limits, total = known.limits_bytes, known.total_bytes
     if limits and total and limits + known.overhead_bytes > total and asked <= free and (known.refusals or not block):
@@ -167,16 +179,50 @@ def is_round(limit: int) -> bool:
     return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
 
 
-def _without_limit(lines: list[str], asked: int | None, known: OomFacts) -> Judgement:
+def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
     """The cause of a failure without a limit, from the device's memory alone."""
+    asked = oom.requested_bytes
     others, total = known.most if known.held_by_others is not False else None, known.total_bytes
     if asked is not None and known.least_free_bytes is not None and known.least_free_bytes >= asked:
         return _not_for_want(lines, known.least_free_bytes)
+    if asked is not None and total is not None and asked > total and not known.from_name:
+        lines.append(f"{size(asked)} > {size(total)}, the whole device")
+        return Judgement("memory.request-too-large", tuple(lines), certain=True)
     fits = asked is None or total is None or asked + known.overhead_bytes <= total
     if others and total and others > total / 2 and fits and not (asked and asked + others + _SPARE <= total):
         lines.append(f"others held {size(others)} of {size(total)}")
         return Judgement("memory.other-process", tuple(lines), certain=False)
+    if known.held_by_others is None and not _own_memory_known(oom):
+        by_limit = _by_limit(lines, oom.limit_bytes, total, known)
+        if by_limit is not None:
+            return by_limit
+        if asked is not None and asked < _TELLING:
+            lines.append(f"a request of {size(asked)} fails on any full GPU, whoever filled it")
+            return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
+        lines.append(_OTHERS_UNKNOWN)
     return Judgement("memory.model-too-large", tuple(lines), certain=False)
+
+
+def _by_limit(lines: list[str], limit: int | None, total: int | None, known: OomFacts) -> Judgement | None:
+    """The cause by what TensorFlow granted its allocator at its start: nearly all memory that was free then."""
+    if limit is None or total is None:
+        return None
+    if not is_small(limit, total):
+        if known.from_name:
+            return None  # a card of this name may be larger
+        lines.append(f"its allocator was granted {size(limit)} of {size(total)}: others held little at its start")
+        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+    if known.limited or is_round(limit):
+        lines.append(f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}")
+        return Judgement("memory.limit-too-small", tuple(lines), certain=False)
+    lines.append(_granted_little(known, total, limit))
+    return Judgement("memory.other-process", tuple(lines), certain=False)
+
+
+def _own_memory_known(oom: Oom) -> bool:
+    """Whether anything but the request is known of the program's own memory; host memory has no other GPU programs."""
+    listed = (oom.in_use_bytes, oom.largest_free_bytes, oom.pool_bytes, oom.equal_blocks, oom.process_bytes)
+    return any(number is not None for number in listed) or oom.allocator in HOST_ALLOCATORS
 
 
 def _not_for_want(lines: list[str], free: int) -> Judgement:
@@ -219,9 +265,13 @@ def _raise(known: OomFacts, need: int) -> str:
 
 def _had_too_little(known: OomFacts, total: int, limit: int) -> Iterator[str]:
     """Evidence if it was not checked what others held: TensorFlow's own limit would have been higher."""
-    capacity = f"with {size(total)} or more by its name" if known.from_name else f"of {size(total)}"
-    yield f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
+    yield _granted_little(known, total, limit)
     yield "the work would have fitted the empty device; what the program would request next is unknown"
+
+
+def _granted_little(known: OomFacts, total: int, limit: int) -> str:
+    capacity = f"with {size(total)} or more by its name" if known.from_name else f"of {size(total)}"
+    return f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
 
 
 def _fragmented(lines: list[str], known: OomFacts, limit: int, free: int) -> Judgement:

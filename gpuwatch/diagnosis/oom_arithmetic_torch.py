@@ -46,6 +46,8 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     if allowed is not None and allowed < total and room:
         why = f"{size(asked)} refused with {size(free)} free on the device: {size(allowed)} are allowed to this process"
         return "memory.limit-too-small", why, False, ""
+    if oom.process_bytes is None and not oom.others and not room:
+        return None  # the message is cut off: what this process held is not known
     if free is not None and not room and (small := _beside(oom, own, free, total)) is not None:
         return small
     if spare is not None and spare >= asked > _SMALL and not room:
@@ -69,8 +71,8 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     if own + free < _MOSTLY * total or (own < _MOSTLY * total and held > own):
         return (
             "memory.other-process",
-            f"{beyond}: others held {size(taken)}, this process {size(own)}",
-            held > 0,
+            f"{beyond}: others held {size(taken)}{_own(oom)}",
+            held > 0 and oom.process_bytes is not None,
             _stop(oom),
         )
     return "memory.model-too-large", f"{beyond}: this process held {size(own)}", asked > free, ""
@@ -83,8 +85,13 @@ def _beside(oom: Oom, own: int, free: int, total: int) -> tuple[str, str, bool, 
         return None
     held = sum(holder.held_bytes for holder in oom.others)
     taken = held or total - free - own
-    why = f"{_beyond(asked, free, total)}: others held {size(taken)}, this process {size(own)}"
-    return "memory.other-process", why, held > 0, _stop(oom)
+    why = f"{_beyond(asked, free, total)}: others held {size(taken)}{_own(oom)}"
+    return "memory.other-process", why, held > 0 and oom.process_bytes is not None, _stop(oom)
+
+
+def _own(oom: Oom) -> str:
+    """What this process held; in a container it may be one of the others where the message does not say."""
+    return "" if oom.process_bytes is None else f", this process {size(oom.process_bytes)}"
 
 
 def _beyond(asked: int, free: int, total: int) -> str:

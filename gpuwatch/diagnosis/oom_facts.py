@@ -11,7 +11,7 @@ import msgspec
 
 from gpuwatch.diagnosis.card_memory import memory_in_log
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.diagnosis.oom_arithmetic import HOST_ALLOCATORS, OomFacts, judge
 from gpuwatch.diagnosis.others_memory import beside, entry_of, others_memory, trifling, with_mates
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.run import Oom, Run
@@ -122,7 +122,7 @@ def _with_peak(evidence: Evidence, oom: Oom) -> Oom:
 
 def on_host(oom: Oom) -> bool:
     """Whether host memory ran out."""
-    return (oom.allocator or "") in ("cpu", "mklcpu")
+    return oom.allocator in HOST_ALLOCATORS
 
 
 def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from gpuwatch.diagnosis.engine import NO_GPU
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.oom_arithmetic import UNEXPLAINED
 from gpuwatch.diagnosis.rules.unexplained import ENDINGS, ended_by
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import CAUSES, Finding
@@ -15,7 +16,6 @@ GROUP = "run"
 DESPITE_OOM = "It exited with code 0, although memory ran out."
 """Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
 _NO_REPLICA = "distribution.devices-missing"
-_OOM = frozenset(cause for cause in CAUSES if cause.startswith("memory."))
 
 
 def is_watched(run: Run) -> bool:
@@ -35,9 +35,9 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     ended_well = run.verdict in ("ok", "fallback")
     caught = _exited_well(run)
     return tuple(
-        replace(found, severity="warning") if found.severity == "error" and found.id in _OOM and caught else found
+        replace(found, severity="warning") if found.severity == "error" and _of_memory(found) and caught else found
         for found in findings
-        if not (found.id == "unknown" and not raised)
+        if not (found.id == "unknown" and not raised and not _of_memory(found))
         and not (found.id in NO_GPU and not asked)
         and not (found.id == "healthy" and not (ended_well and asked))
     )
@@ -69,6 +69,10 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
         return "It succeeded without problems." if run.device_map else "It succeeded."
     return ""
+
+
+def _of_memory(found: Finding) -> bool:
+    return found.id.startswith("memory.") or found.title in UNEXPLAINED
 
 
 def _exited_well(run: Run) -> bool:

@@ -353,6 +353,9 @@ class LogParser:
             if self._ooms.tensor(message):
                 facts.note("memory.oom", line)
             known = True
+        elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
+            facts.note("memory.oom", line)
+            known = True
         elif pytorch.is_out_of_memory(message):
             if not self._ooms.full():
                 self._ooms.reported(pytorch.out_of_memory(message))
@@ -366,9 +369,6 @@ class LogParser:
             or tensorflow_oom.elsewhere(message)
         ):
             self._memory(source, line, message)
-            known = True
-        elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
-            facts.note("memory.oom", line)
             known = True
         if "cuInit" in message and (error := devices.cuinit(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error

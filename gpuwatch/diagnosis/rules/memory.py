@@ -9,7 +9,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.framework_advice import framework_of, memory_action
 from gpuwatch.diagnosis.memory_growth import growth, kept
 from gpuwatch.diagnosis.memory_holders import ANYWHERE, described, headline, holders, make_room
-from gpuwatch.diagnosis.oom_arithmetic import Judgement, judge
+from gpuwatch.diagnosis.oom_arithmetic import WHO_HELD_IT, Judgement, judge
 from gpuwatch.diagnosis.oom_facts import full_device, on_host, oom_facts, ooms_of
 from gpuwatch.diagnosis.others_memory import beside, entry_of, trifling
 from gpuwatch.diagnosis.rule_registry import finding, rule
@@ -76,12 +76,16 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         judgement = judge(oom, oom_facts(evidence, oom))
         by_cause.setdefault(judgement.cause, []).append((oom, judgement))
     for cause, failures in by_cause.items():
+        if cause == "unknown" and len(by_cause) > 1 and all(one.title == WHO_HELD_IT for _, one in failures):
+            continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
         severity: Severity = "info" if expected else "error"
         certain = all(judgement.certain for _, judgement in failures)
         lines = [line for _, judgement in failures[:5] for line in judgement.lines]
         if cause in ("memory.other-process", "memory.context-failed"):
             lines += _holders(evidence, failures[0][0])
+        elif cause == "unknown":
+            lines += _in_table(evidence)
         device = full_device(evidence, failures[0][0])
         title = next((judgement.title for _, judgement in failures if judgement.title), "")
         action = next((judgement.action for _, judgement in failures if judgement.action), "")
