@@ -129,6 +129,11 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Line of the last frame of a traceback; if it follows the last exception, its own exception is still to come."""
     open_traceback_line: int | None = None
     """Line of the head of a notebook's last traceback, which names the same error as its end."""
+    reported_end: str = ""
+    """Topic of how a shell, launcher or scheduler says that the program ended (:mod:`gpuwatch.logs.reported_ends`)."""
+    reported_end_line: str = ""
+    reported_end_at: int = 0
+    """Number of the last line that reports an end."""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
     found_device_lines: int = 0

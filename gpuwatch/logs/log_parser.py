@@ -15,6 +15,7 @@ from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.multiline_units import MAX_LIST, OpenUnits
 from gpuwatch.logs.placement import PlacementCounter
 from gpuwatch.logs.placer_runs import PlacerRuns
+from gpuwatch.logs.reported_ends import ReportedEnds
 from gpuwatch.logs.tracebacks import FrameFinder
 from gpuwatch.model.run import DeviceMapping, Oom, Placement, RunError
 
@@ -35,6 +36,8 @@ _ERROR_LINE = re.compile(
 )
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
 _KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
+# A line of an exception's message after its first; also in the output of one rank of a job.
+_CONTINUES = re.compile(r"(?:\[?rank:? ?\d+\]?:|\[\d+,[\w:,. -]*\]<std\w+>:)?(?:\s|$)")
 # A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
 _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
 _IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
@@ -86,6 +89,9 @@ class LogParser:
         """Kind of message by its text without digits."""
         self._units = OpenUnits(self._facts)
         self._frames = FrameFinder()
+        self._ends = ReportedEnds()
+        self._message_open = False
+        """Whether an exception's message may go on in the next line, indented."""
         self._placement_failed = False
 
     def keep_placer_runs(self) -> None:
@@ -108,6 +114,9 @@ class LogParser:
         self._facts.copies = self._placements.copies()
         self._facts.ooms = self._ooms.result()
         self._facts.frame = self._frames.frame
+        self._facts.reported_end = self._ends.topic
+        self._facts.reported_end_line = in_words(self._ends.line[:400])
+        self._facts.reported_end_at = self._ends.at
         for name in sorted(self._frames.packages):
             self._framework(name)
         constant = self._facts.refusals.constant_bytes
@@ -121,6 +130,10 @@ class LogParser:
         facts.lines += 1
         if line.startswith('{"') and self._enveloped(line):
             return
+        if self._message_open:
+            self._message_open = _CONTINUES.match(line) is not None
+            if self._message_open:
+                facts.last_error_line = facts.lines
         if self._frames.open:
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
         if ", line " in line and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE]))):
@@ -265,7 +278,8 @@ class LogParser:
         if "\r" in raw.rstrip("\r\n"):
             self._pieces(raw)
             return True
-        line = unwrapped(undecorated(raw[:_MAX_LINE]))
+        whole = undecorated(raw[:_MAX_LINE])
+        line = unwrapped(whole)
         if self._units.open and self._within(line):
             return True
         if self._ooms.in_dump():
@@ -283,7 +297,8 @@ class LogParser:
             self._facts.kernel_driver = self._facts.kernel_driver or version
             self._facts.note("driver.loaded", line)
             return True
-        known = self._meaning("", line, line)
+        known = self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
+        known |= self._meaning("", line, line)
         return self._python_error(line) or known
 
     def _enveloped(self, line: str) -> bool:
@@ -493,6 +508,7 @@ class LogParser:
             errors.remove(error)
         errors.append(error)
         self._facts.last_error_line = self._facts.lines
+        self._message_open = True
         del errors[:-MAX_ERRORS]
         return True
 

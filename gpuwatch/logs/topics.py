@@ -70,6 +70,13 @@ def hinted(line: bytes) -> bool:
         or "library" in text
         or "bad_alloc" in text
         or "killed" in text
+        or "terminated" in text
+        or "cancelled" in text
+        or "exit" in text
+        or "died" in text
+        or "root cause" in text
+        or "term_" in text
+        or "bytes fail" in text
         or "interrupt" in text
         or "nouveau" in text
         or "kernel" in text

@@ -76,7 +76,13 @@ OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
 """Texts that name their cause explicitly."""
 
 INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
+    # A GPU that is left alone
+    ("gpu available but not used", "gpu.unused"),
+    (("gpu available: true", "used: false"), "gpu.unused"),
     # No GPU, without a reason
+    (("device_type of 'cuda'", "cuda is not available"), "gpu.none"),
+    (("'pin_memory' argument is set as true but no accelerator", "is found"), "gpu.none"),
+    ("cuda is set but no cuda device", "gpu.none"),
     ("no gpu/tpu found", "gpu.none"),
     (("num gpus available", ": 0"), "gpu.none"),
     (("num gpus available", " 0"), "gpu.none"),

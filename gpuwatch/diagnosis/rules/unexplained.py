@@ -12,6 +12,7 @@ from gpuwatch.diagnosis.rules.build import NO_NCCL
 from gpuwatch.diagnosis.rules.simulated_driver import unreached
 from gpuwatch.diagnosis.rules.simulation import lacks_compiler
 from gpuwatch.formatting.units import size
+from gpuwatch.logs import reported_ends
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import CAUSES, Certainty, Finding
@@ -19,6 +20,8 @@ from gpuwatch.model.run import Run, RunError
 
 _TAIL = 8
 """Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
+_EPILOGUE = 200
+"""Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
 _ENOUGH = frozenset(
     {
         "build.gpu-jit",
@@ -150,6 +153,28 @@ ENDINGS = {
         "The program crashed with a signal",
         "Read the lines before it. An illegal instruction at the import means that this build needs a newer CPU.",
     ),
+    reported_ends.TIME_LIMIT: (
+        "The job reached its time limit",
+        "Request more time (--time), or save checkpoints and continue from the last one.",
+    ),
+    reported_ends.PREEMPTED: (
+        "The scheduler preempted the job",
+        "Submit it again, and continue from a checkpoint; Slurm: --requeue does so by itself.",
+    ),
+    reported_ends.CANCELLED: (
+        "The job was cancelled",
+        "Find who ended it: sacct -j JOB -o State%30 names the user; else Ctrl+C, a dependency or an administrator.",
+    ),
+    reported_ends.KERNEL_DIED: (
+        "The notebook's kernel died: killed for lack of host memory (RAM), or crashed",
+        "Look in dmesg for 'Out of memory: Killed process', then run the notebook as a script (jupyter nbconvert --to"
+        " script), whose last lines say more.",
+    ),
+    reported_ends.TERMINATED: (
+        "The program was ended by SIGTERM: by a scheduler, a timeout, a supervisor or a person",
+        "Find who sent it (sacct -j JOB, timeout, systemd); in a job of several ranks, look for the one that failed"
+        " first.",
+    ),
     "ended.worker": (
         "A worker of the DataLoader was killed, usually for lack of host memory",
         "Use fewer workers or less data in memory, and check dmesg for the kernel's OOM killer.",
@@ -263,6 +288,7 @@ def _host_evidence(run: Run) -> Iterator[str]:
 
 
 _NO_GPU = "gpu.none"
+_UNUSED_GPU = "gpu.unused"
 _CPU_WHEEL = "build.cpu-wheel"
 _CPU_XLA = "xla.interpreter"
 """XLA's log of the platforms that it started, without CUDA, not even as a failure."""
@@ -300,6 +326,22 @@ def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
 
 
 @rule("unknown")
+def gpu_not_used(evidence: Evidence) -> Iterator[Finding]:
+    """The framework says itself that it found a GPU and leaves it."""
+    log = evidence.log
+    if log is not None and evidence.run is None and (lines := log.lines_of(_UNUSED_GPU)):
+        yield finding(
+            "unknown",
+            "warning",
+            "fact",
+            title="The program found a GPU and does not use it",
+            evidence=lines,
+            action="Request it (Lightning: Trainer(accelerator='gpu')), or look for device='cpu', use_cpu=True or"
+            " no_cuda=True in its arguments.",
+        )
+
+
+@rule("unknown")
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognised error, reported so that it does not look healthy."""
     log = evidence.log
@@ -317,6 +359,9 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     certainty: Certainty = "fact"
     number = ended_by(evidence.run) if evidence.run is not None else None
     known = next((topic for topic in ENDINGS if log is not None and topic in log.topics), None)
+    reported, of_a_child = _reported(log) if known is None and log is not None else ("", "")
+    if reported in ENDINGS:
+        known = reported
     if evidence.run is not None and evidence.run.host_memory_out:
         known = HOST_MEMORY  # by the kernel's own count
     if evidence.run is not None and number is not None and known in (None, HOST_MEMORY, "ended.killed", "ended.crash"):
@@ -325,6 +370,9 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     elif known is not None:
         title, action = ENDINGS[known]
         lines = list(dict.fromkeys((*(log.lines_of(known) if log is not None else ()), *lines)))
+    elif reported and log is not None:
+        title, action = _in_a_process(log)
+        lines = list(dict.fromkeys((of_a_child, *lines)))
     elif refused := _refused(lines):
         title, action = refused
     elif lines == [_CUT]:
@@ -395,6 +443,10 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     endings = [line for topic in ENDINGS for line in log.lines_of(topic)][:1]
     if endings:
         return endings
+    _, reported = _reported(log)
+    if reported:
+        own = _own_error(log)
+        return [reported, *([_line(own)] if own is not None else [])]
     last = log.last_error_line
     if last is not None and log.lines - last <= _TAIL:
         error = log.errors[-1]
@@ -403,6 +455,37 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if frame is not None and log.lines - frame <= _TAIL and (last or 0) < frame:
         return [_CUT]
     return [_CUT] if head is not None and (last or 0) < head else []
+
+
+def _reported(log: LogFacts) -> tuple[str, str]:
+    """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
+    if log.reported_end and log.lines - log.reported_end_at <= _EPILOGUE:
+        return log.reported_end, log.reported_end_line
+    last = log.errors[-1] if log.errors else None
+    at_end = log.last_error_line is not None and log.lines - log.last_error_line <= _TAIL
+    if last is not None and at_end and reported_ends.of_a_child(last.type):
+        return reported_ends.child_end(last.message), _line(last)
+    return "", ""
+
+
+def _own_error(log: LogFacts) -> RunError | None:
+    """The last exception that is not a launcher's."""
+    own = (one for one in reversed(log.errors) if not reported_ends.of_a_child(one.type))
+    return next((one for one in own if one.type not in _ON_PURPOSE), None)
+
+
+def _in_a_process(log: LogFacts) -> tuple[str, str]:
+    """Title and action for a process that exited with an error of its own."""
+    own = _own_error(log)
+    if own is None:
+        return (
+            "A process of the job failed, and its own error is not in this log",
+            "Read that process's own output: its last lines say why (torchrun --log-dir DIR --tee 3; srun -o %t.log).",
+        )
+    return (
+        f"A process of the job failed; the last error before is {own.type}",
+        "Read that error, which the process printed itself; what launchers print after it says only that it failed.",
+    )
 
 
 def _explains(log: LogFacts | None) -> bool:

@@ -1,0 +1,143 @@
+"""How shells, launchers and schedulers report that a program ended badly.
+
+A program that is killed, or one of many ranks, often says nothing itself: the last lines of the log are those of
+torchrun, srun, mpirun, kubectl or the shell. Formats: ``torch/distributed/elastic/multiprocessing/errors``, DeepSpeed's
+``launcher/launch.py``, srun(1) and slurmstepd, Open MPI's ``prterun``/``orterun`` help texts, LSF's and PBS's job ends,
+bash(1), zsh(1), make(1), ``kubectl exec``, Docker Compose, ``subprocess.CalledProcessError``.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+
+KILLED = "ended.killed"
+TERMINATED = "ended.terminated"
+CRASH = "ended.crash"
+HOST_MEMORY = "ended.host-memory"
+TIME_LIMIT = "ended.time-limit"
+PREEMPTED = "ended.preempted"
+CANCELLED = "ended.cancelled"
+KERNEL_DIED = "ended.notebook"
+FAILED = "ended.in-a-process"
+"""A process exited with an exit code of its own: why stands in its own output."""
+
+ROOT_CAUSE = "Root Cause (first observed failure)"
+"""torchrun's summary: the process after this line failed first; those before it were ended for it, or later."""
+
+_CODE = re.compile(
+    r"^srun: error: .{1,200}: Exited with exit code (?P<srun>\d{1,3})\b"
+    r"|^exitcode +: (?P<torchrun>-?\d{1,3}) \(pid: \d+\)"
+    r"|\bfailed \(exitcode: (?P<agent>-?\d{1,3})\) local_rank: \d+"
+    r"|\] exits with return code = (?P<deepspeed>-?\d{1,3})\b"
+    r"|^Exited with exit code (?P<lsf>\d{1,3})\.$"
+    r"|^Exit Code: +(?P<kubectl_describe>\d{1,3})$"
+    r"|^(?:error: )?command terminated with exit code (?P<kubectl>\d{1,3})\b"
+    r"|^[\w.-]{1,80}-\d{1,4} exited with code (?P<compose>\d{1,3})$"
+    r"|^(?:##\[error\])?Process completed with exit code (?P<actions>\d{1,3})\.?$"
+    r"|^g?make(?:\[\d+\])?: [* ]{0,4}\[[^\]]{1,200}\] Error (?P<make>\d{1,3})\b"
+    r"|\bexited on signal (?P<mpirun>\d{1,2})\b"
+    r"|\bdied through signal \w{2,10} \((?P<sge>\d{1,2})\)"
+)
+_SIGNALS = frozenset({"mpirun", "sge"})
+"""Groups of ``_CODE`` that are signals."""
+_WORD = re.compile(
+    r"^srun: error: \S{1,200}: tasks? [\d,-]{1,80}: (?P<srun>Killed|Terminated|Segmentation fault|Aborted|Bus error)"
+    r"|^(?:zsh|bash|sh|dash|fish): (?P<shell>killed|terminated|segmentation fault|abort|bus error)\b"
+    r"|^(?:\[\d+\] *[-+]? *)?\d{1,10} (?P<job>killed|terminated|segmentation fault|abort|bus error)\b {1,2}\S"
+    r"|^(?P<alone>Terminated)$"
+)
+_CANCELLED = re.compile(r"^slurmstepd(?:-\S{1,80})?: error: \*\*\* (?:JOB|STEP) .{1,200}CANCELLED\b(?P<why>.{0,120})")
+_TEXTS: tuple[tuple[str, str], ...] = (
+    ("TERM_MEMLIMIT", HOST_MEMORY),
+    ("TERM_RUNLIMIT", TIME_LIMIT),
+    ("PBS: job killed: walltime", TIME_LIMIT),
+    ("PBS: job killed: mem", HOST_MEMORY),
+    ("PBS: job killed: vmem", HOST_MEMORY),
+    ("Reason: OOMKilled", HOST_MEMORY),
+    ("Task was killed due to the node running low on memory", HOST_MEMORY),
+    ("Primary job  terminated normally, but", FAILED),
+    ("one or more processes exited with non-zero status", FAILED),
+    ("appears to have died. It will restart automatically", KERNEL_DIED),
+    ("DeadKernelError: Kernel died", KERNEL_DIED),
+)
+_RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
+_OF_SIGNAL = {
+    signal.SIGKILL: KILLED,
+    signal.SIGTERM: TERMINATED,
+    signal.SIGINT: CANCELLED,
+    signal.SIGSEGV: CRASH,
+    signal.SIGABRT: CRASH,
+    signal.SIGBUS: CRASH,
+    signal.SIGILL: CRASH,
+    signal.SIGFPE: CRASH,
+}
+_OF_WORD = {"killed": KILLED, "terminated": TERMINATED}
+_CHILD = re.compile(r"non-zero exit status (?P<code>\d{1,3})\b|died with <Signals\.\w{2,10}: (?P<signal>\d{1,2})>")
+_CHILD_TYPES = frozenset({"CalledProcessError", "ChildFailedError", "ProcessExitedException", "ProcessRaisedException"})
+"""Exceptions of launchers about a program that they started."""
+
+
+def reported_end(line: str) -> str | None:
+    """The topic of a line without prefixes that reports a bad end; ``""`` for a good one; None for other lines."""
+    if (found := _CODE.search(line)) is not None:
+        kind = str(found.lastgroup)
+        return _of_code(-int(found[kind]) if kind in _SIGNALS else int(found[kind]))
+    if (found := _WORD.search(line)) is not None:
+        return _OF_WORD.get(str(found[str(found.lastgroup)]).lower(), CRASH)
+    if (found := _CANCELLED.search(line)) is not None:
+        why = found["why"].upper()
+        return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why else CANCELLED
+    if _RUST_OUT_OF_MEMORY.search(line):
+        return HOST_MEMORY
+    return next((topic for text, topic in _TEXTS if text in line), None)
+
+
+def of_a_child(error_type: str) -> bool:
+    """Whether an exception is a launcher's, about a program that it started: the program's own error stands before."""
+    return error_type in _CHILD_TYPES
+
+
+def child_end(message: str) -> str:
+    """The topic of such an exception, by its message."""
+    found = _CHILD.search(message)
+    if found is None:
+        return FAILED
+    return _of_code(-int(found["signal"]) if found["signal"] else int(found["code"])) or FAILED
+
+
+def _of_code(code: int) -> str:
+    """Exit codes above 128 are signals in shells; negative ones in Python."""
+    number = -code if code < 0 else code - 128
+    if code == 0:
+        return ""
+    try:
+        return _OF_SIGNAL.get(signal.Signals(number), FAILED) if code < 0 or code > 128 else FAILED
+    except ValueError:
+        return FAILED
+
+
+class ReportedEnds:
+    """Takes the reports of one log; keeps the first, which the others follow, or torchrun's "root cause"."""
+
+    def __init__(self) -> None:
+        self.topic = ""
+        self.line = ""
+        self.at = 0
+        """Number of the last line that reports an end."""
+        self._root = False
+
+    def take(self, line: str, number: int) -> bool:
+        """Takes a line without prefixes; False if it reports no end."""
+        if ROOT_CAUSE in line:
+            self._root = True
+            return True
+        topic = reported_end(line)
+        if topic is None:
+            return False
+        if topic:
+            self.at = number
+            if not self.topic or self._root:
+                self.topic, self.line = topic, line
+                self._root = False
+        return True

@@ -1,0 +1,190 @@
+"""What shells, launchers and schedulers say when a program ended badly."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.logs.reported_ends import (
+    CANCELLED,
+    CRASH,
+    FAILED,
+    HOST_MEMORY,
+    KERNEL_DIED,
+    KILLED,
+    PREEMPTED,
+    TERMINATED,
+    TIME_LIMIT,
+    reported_end,
+)
+
+_HEALTHY = (
+    "2026-11-02 10:00:00.1: I tensorflow/core/common_runtime/gpu/gpu_device.cc:2021] Created device"
+    " /job:localhost/replica:0/task:0/device:GPU:0 with 20480 MB memory:  -> device: 0, name: NVIDIA A100,"
+    " pci bus id: 0000:01:00.0, compute capability: 8.0",
+    "Epoch 1/2",
+    "100/100 - 20s - loss: 0.5",
+)
+_TORCHRUN = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-05-01_10:00:02
+  host      : n3
+  rank      : 6 (local_rank: 6)
+  exitcode  : -15 (pid: 3313)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 3313
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-05-01_10:00:00
+  host      : n3
+  rank      : 5 (local_rank: 5)
+  exitcode  : {code} (pid: 3312)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================"""
+
+ENDS = [
+    ("srun: error: n7: task 3: Exited with exit code 1", FAILED),
+    ("srun: error: n7: tasks 0-3,5: Killed", KILLED),
+    ("srun: error: n7: task 3: Segmentation fault (core dumped)", CRASH),
+    ("srun: error: n7: task 0: Exited with exit code 143", TERMINATED),
+    ("slurmstepd: error: *** JOB 44 ON n3 CANCELLED AT 2026-05-01T10:00:00 DUE TO TIME LIMIT ***", TIME_LIMIT),
+    ("slurmstepd-n3: error: *** JOB 44 ON n3 CANCELLED AT 2026-05-01T10:00:00 DUE TO PREEMPTION ***", PREEMPTED),
+    ("slurmstepd: error: *** STEP 44.0 ON n3 CANCELLED AT 2026-05-01T10:00:00 ***", CANCELLED),
+    (
+        "[2026-04-16 21:54:13,235] [ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = -9",
+        KILLED,
+    ),
+    ("mpirun noticed that process rank 2 with PID 4231 on node n3 exited on signal 9 (Killed).", KILLED),
+    ("mpirun noticed that process rank 2 with PID 4231 on node n3 exited on signal 11 (Segmentation fault).", CRASH),
+    ("Primary job  terminated normally, but 1 process returned", FAILED),
+    ("mpirun detected that one or more processes exited with non-zero status, thus causing", FAILED),
+    ("make: *** [Makefile:12: train] Error 137", KILLED),
+    ("zsh: killed     python train.py", KILLED),
+    ("[1]    12345 segmentation fault (core dumped)  python train.py", CRASH),
+    ("Terminated", TERMINATED),
+    ("error: command terminated with exit code 137", KILLED),
+    ("command terminated with exit code 3", FAILED),
+    ("train-1 exited with code 139", CRASH),
+    ("  Exit Code:    137", KILLED),
+    ("##[error]Process completed with exit code 1.", FAILED),
+    ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", HOST_MEMORY),
+    ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", TIME_LIMIT),
+    ("=>> PBS: job killed: walltime 3602 exceeded limit 3600", TIME_LIMIT),
+    ("job 44.1 died through signal KILL (9)", KILLED),
+    ("memory allocation of 2097152 bytes failed", HOST_MEMORY),
+    ("The kernel for train.ipynb appears to have died. It will restart automatically.", KERNEL_DIED),
+    ("subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.", FAILED),
+    ("subprocess.CalledProcessError: Command 'x' died with <Signals.SIGKILL: 9>.", KILLED),
+]
+_TITLES = {
+    KILLED: "killed by SIGKILL",
+    TERMINATED: "SIGTERM",
+    CRASH: "crashed with a signal",
+    HOST_MEMORY: "host's memory",
+    TIME_LIMIT: "time limit",
+    PREEMPTED: "preempted",
+    CANCELLED: "cancelled",
+    KERNEL_DIED: "kernel died",
+    FAILED: "process of the job failed",
+}
+
+
+@pytest.mark.parametrize(("line", "topic"), ENDS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("prefix", ["", "[rank3]: ", "2026-11-20T07:00:01.5Z stderr F "])
+def test_a_log_that_looks_healthy_but_for_its_end(line: str, topic: str, prefix: str) -> None:
+    found = explain([*_HEALTHY, prefix + line])
+    assert found.primary == "unknown"
+    assert found.findings[0].severity == "error"
+    assert _TITLES[topic] in found.findings[0].title
+
+
+@pytest.mark.parametrize(("code", "title"), [("-9", "SIGKILL"), ("1", "process of the job failed"), ("-11", "crashed")])
+def test_torchruns_root_cause_counts_not_the_ranks_that_were_ended_for_it(code: str, title: str) -> None:
+    found = explain([*_HEALTHY, *_TORCHRUN.format(code=code).split("\n")])
+    assert found.primary == "unknown"
+    assert title in found.findings[0].title
+
+
+def test_a_make_within_a_make() -> None:
+    assert reported_end("make[2]: *** [train] Error 2") == FAILED
+
+
+def test_the_programs_own_error_is_told_not_the_launchers() -> None:
+    own = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: 3 != 4"]
+    called = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1."
+    for end in (_TORCHRUN.format(code="1").split("\n"), [called]):
+        found = explain([*_HEALTHY, *own, *end]).findings[0]
+        assert "the last error before is ValueError" in found.title
+        assert "ValueError: 3 != 4" in found.evidence
+
+
+def test_a_cause_that_the_log_names_stays_the_cause() -> None:
+    full = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.6 GiB"
+    )
+    found = explain([*_HEALTHY, full, *_TORCHRUN.format(code="1").split("\n")])
+    assert found.primary is not None
+    assert found.primary.startswith("memory.")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun: error: n7: task 3: Exited with exit code 0",
+        "train-1 exited with code 0",
+        "worker exited with code 1, starting another",
+        "exit code: 1",
+        "Terminated early: no improvement for 5 epochs",
+        "exitcode of the last run was 1",
+        "memory allocation of 20 bytes failed over to the host",
+        "killed 3 stale workers",
+    ],
+)
+def test_what_only_looks_like_an_end(line: str) -> None:
+    assert not reported_end(line)
+    assert explain([*_HEALTHY, line]).primary == "healthy"
+
+
+def test_a_good_end_does_not_hide_a_bad_one_of_the_same_shape() -> None:
+    lines = [f"srun: error: n{i}: task {i}: Exited with exit code 0" for i in range(3)]
+    assert explain([*_HEALTHY, *lines, "srun: error: n7: task 7: Exited with exit code 7"]).primary == "unknown"
+
+
+def test_a_program_that_went_on_did_not_end_there() -> None:
+    steps = [f"step {i}: loss {i / 7:.4f}" for i in range(300)]
+    assert explain([*_HEALTHY, "make: *** [ops] Error 2", *steps]).primary == "healthy"
+
+
+def test_an_error_with_a_long_message_is_the_end() -> None:
+    message = [f"  layer {i}: 3 != 4" for i in range(40)]
+    for prefix in ("", "[rank1]:"):
+        text = [f"{prefix}{line}" for line in ("ValueError: shapes do not match:", *message)]
+        found = explain([*_HEALTHY, *text]).findings[0]
+        assert found.title.startswith("It ended in ValueError")
+    went_on = ["ValueError: no cache", "going on", *(f"  layer {i}: 3 != 4" for i in range(40))]
+    assert explain([*_HEALTHY, *went_on]).primary == "healthy"
+
+
+def test_a_gpu_that_is_found_and_left_alone() -> None:
+    found = explain(["GPU available: True (cuda), used: False", "TPU available: False, using: 0 TPU cores"])
+    assert [(one.id, one.severity) for one in found.findings] == [("unknown", "warning")]
+    assert found.findings[0].title == "The program found a GPU and does not use it"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "UserWarning: 'pin_memory' argument is set as true but no accelerator is found, then device pinned",
+        "UserWarning: User provided device_type of 'cuda', but CUDA is not available. Disabling",
+        "UserWarning: cuda is set but no CUDA device. amp disabled",
+    ],
+)
+def test_pytorch_without_a_gpu(line: str) -> None:
+    assert explain([line]).findings[0].title == "The program has no GPU, and the log does not say why"
