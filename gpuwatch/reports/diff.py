@@ -188,12 +188,13 @@ def diff_content(document: Diff) -> Content:
         _count(len(went), "finding", " gone"),
         _count(len(document.numbers), "number"),
     ]
+    names = f"{clean(one.name)} and {clean(two.name)}"
     worse = any(change.severity == "error" for change in came)
     return Content(
-        title=f"{one.name} and {two.name} compared",
+        title=f"{names} differ: {', '.join(filter(None, counts))}" if document.differs else f"{names} do not differ",
         subtitle=" · ".join(_about(side) for side in document.sides),
         state="error" if worse else "warning" if document.differs else "ok",
-        verdict=f"They differ: {', '.join(filter(None, counts))}" if document.differs else "No difference",
+        verdict="Different" if document.differs else "No difference",
         reason="",
         simulated=SIMULATED_MACHINE if document.simulated else "",
         facts=(
@@ -221,9 +222,11 @@ def _about(side: Side) -> str:
 
 def _shown(change: NumberChange, value: Spread) -> str:
     median = _value(change, value.median)
-    return (
-        median if value.low == value.high else f"{median} ({_value(change, value.low)} – {_value(change, value.high)})"
-    )
+    if value.low == value.high:
+        return median
+    low, high = _value(change, value.low), _value(change, value.high)
+    number, _, unit = low.rpartition(" ")
+    return f"{median} ({number if number and high.endswith(f' {unit}') else low} – {high})"
 
 
 def _value(change: NumberChange, value: float) -> str:
@@ -239,4 +242,6 @@ def _times(change: NumberChange) -> str:
     one, two = (value.median for value in change.values)
     if change.unit == "%":
         return f"{two - one:+.0f} points"
+    if change.unit == Unit.CELSIUS.value:
+        return f"{two - one:+.0f} °C"
     return f"{(two / one - 1) * 100:+.0f} %" if one else "from 0"

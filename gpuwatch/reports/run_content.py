@@ -67,11 +67,15 @@ def run_content(run: Run) -> Content:
     )
     started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
     title = clean(run.title) if run.title else ""
-    # The title of a watched program is its command line.
-    kind = () if run.group == "run" else (f"group {clean(run.group)}", clean(run.workload))
+    if run.group == "run" and title and len(title) <= _HEADLINE:
+        # The title of a watched program is its command line.
+        headline, about = title, ("gpuwatch run", clean(run.host or ""), started)
+    else:
+        kind = () if run.group == "run" else (f"group {clean(run.group)}", clean(run.workload))
+        headline, about = clean(run.config), (title, *kind)
     return Content(
-        title=clean(run.config),
-        subtitle=" · ".join(part for part in (title, *kind) if part),
+        title=headline,
+        subtitle=" · ".join(part for part in about if part),
         state=state_of(run),
         verdict=f"{run.verdict}, as expected" if as_shown(run) else run.verdict,
         reason=clean(run.verdict_reason) if run.verdict_reason else "",
@@ -104,6 +108,8 @@ def asked(run: Run) -> str:
     return ", ".join(parts) or UNKNOWN
 
 
+_HEADLINE = 80
+"""Characters of a command line that still is a headline."""
 OWN = "gpuwatch run"
 """Source of a setting that gpuwatch itself made for one of its options."""
 

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from gpuwatch.model.codec import from_json, to_json
 from gpuwatch.model.diagnostic import MACHINE, Diagnostic, SourcedFinding
-from gpuwatch.model.diff import Diff
+from gpuwatch.model.diff import Diff, NumberChange, Spread
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.recording.writer import Clock, RecordingWriter
-from gpuwatch.reports.diff import diff
+from gpuwatch.reports.diff import diff, diff_content
 from gpuwatch.reports.diff_sides import Comparable, of_document
 from gpuwatch.reports.format_registry import BY_NAME, render
 from tests.conftest import gpuwatch
@@ -183,6 +183,22 @@ def test_numbers_of_recordings_are_compared_beyond_their_noise(folder: Path) -> 
     assert [value["median"] for value in power["values"]] == [303, 253]
     assert power["threshold"] == pytest.approx(0.05 * 303)
     assert [(one["id"], one["change"]) for one in document["findings"]] == [("hardware.fault", "came")]
+
+
+def test_temperatures_differ_by_degrees_and_ranges_have_one_unit() -> None:
+    cool, hot = Spread(median=48, low=47, high=50, points=9), Spread(median=67, low=66, high=69, points=9)
+    change = NumberChange(
+        part="GPU 0",
+        name="GPU temperature",
+        metric="temperature.gpu_celsius",
+        unit="°C",
+        values=(cool, hot),
+        threshold=3,
+    )
+    document = replace(compared(machine(), machine()), numbers=(change,), differs=True)
+    content = diff_content(document)
+    assert content.tables[-1].rows[0][1:] == ("48 °C (47 – 50 °C)", "67 °C (66 – 69 °C)", "+19 °C")
+    assert content.title == "A and B differ: 1 number"
 
 
 def test_two_stretches_of_one_recording(folder: Path) -> None:

@@ -147,6 +147,14 @@ def test_html_is_one_well_formed_file_without_requests(document: Document) -> No
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_the_name_of_a_button_begins_with_what_it_shows(document: Document) -> None:
+    for attributes, shown in re.findall(r"<button ([^>]*)>([^<]*)</button>", render(document, "html")):
+        name = re.search(r'aria-label="([^"]*)"', attributes)
+        assert shown
+        assert name is None or name[1].startswith(shown)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
 def test_the_only_script_is_the_one_whose_hash_the_policy_names(document: Document) -> None:
     drawn = render(document, "html")
     (script,) = re.findall(r"<script>(.*?)</script>", drawn, flags=re.S)
@@ -357,6 +365,14 @@ def test_a_program_that_used_no_gpu_is_told_as_that() -> None:
 
 def _story(run: Run) -> str:
     return " ".join(f"{name} {value}" for name, value in content_of(run).facts)
+
+
+def test_the_headline_of_a_watched_program_is_its_command() -> None:
+    run = full_run(group="run", config="run", title="python train.py --epochs 3", workload="run")
+    assert content_of(run).title == "python train.py --epochs 3"
+    assert content_of(run).subtitle == "gpuwatch run · node07 · 2026-11-20 06:30:00 UTC"
+    long = full_run(group="run", config="run", title="python " + "x" * 200, workload="run")
+    assert content_of(long).title == "run"
 
 
 def test_the_story_says_how_long_it_took() -> None:

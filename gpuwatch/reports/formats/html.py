@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.comparison import Comparison
@@ -26,6 +26,8 @@ from gpuwatch.reports.formats.graphs import period_graphs
 _BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
 _HERE = Path(__file__).parent
 _UNIT = re.compile(r"(?<=\d) (?=[KMGT]iB\b|%|m?s\b|W\b|°C)")
+_SHORT = 24
+"""Characters of a cell whose amounts are kept on one line; sentences break anywhere."""
 _SIGNS = {"●": " good", "▲": " warning", "✖": " error", "○": " none"}
 
 
@@ -56,16 +58,20 @@ def _part(name: str) -> str:
 
 def _breakable(text: str) -> Markup:
     """Lets browsers break long names at separators, and commands nowhere; everything is escaped."""
+    pieces = parts(_whole(text) if len(text) <= _SHORT else text)
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if code and " " in piece else Markup("<wbr>").join(_BREAKS.split(piece))
-        for piece, code in parts(text)
+        Markup("<code>{}</code>").format(piece) if code and " " in piece else _split(piece) for piece, code in pieces
     )
 
 
+def _split(text: str) -> Markup:
+    return Markup("<wbr>").join(_BREAKS.split(text))
+
+
 def _code(text: str) -> Markup:
-    """Commands and settings as code; everything is escaped."""
+    """Commands and settings as code, other text breakable at separators; everything is escaped."""
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if code else escape(piece) for piece, code in parts(text)
+        Markup("<code>{}</code>").format(piece) if code else _split(piece) for piece, code in parts(text)
     )
 
 
@@ -80,7 +86,7 @@ def _along(amount: float, top: float) -> float:
 
 
 def _whole(text: str) -> str:
-    """Large text with no line break between a number and its unit."""
+    """Text with no line break between a number and its unit."""
     return _UNIT.sub("\u00a0", text)
 
 
