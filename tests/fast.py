@@ -16,7 +16,17 @@ from typing import Any
 
 import pytest
 
-STARTS = {"subprocess", "multiprocessing", "fork", "forkpty", "posix_spawn", "execv", "execve", "execvpe"}
+STARTS = {
+    "subprocess",
+    "multiprocessing",
+    "fork",
+    "forkpty",
+    "posix_spawn",
+    "execv",
+    "execve",
+    "execvpe",
+    "stdio_client",
+}
 PILOTS = {"run_test"}
 FRAMEWORKS = {"tensorflow", "torch"}
 EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system", "pty.spawn"}

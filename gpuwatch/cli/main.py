@@ -49,6 +49,7 @@ _COMMANDS = {
     "explain": "gpuwatch.cli.explain:explain",
     "doctor": "gpuwatch.cli.doctor:doctor",
     "cause": "gpuwatch.cli.cause:cause",
+    "mcp": "gpuwatch.cli.mcp:mcp",
     "report": "gpuwatch.cli.report:report",
     "sim": "gpuwatch.cli.sim:sim",
     "schema": "gpuwatch.cli.report:schema",

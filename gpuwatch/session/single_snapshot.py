@@ -31,21 +31,29 @@ def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
     taken, failure = samples(2, deadline, on_demand=True, gpm=gpm)
     if taken:
         return taken[-1], True
+    return without_driver(deadline, failure, longer="; to wait longer: --deadline"), False
+
+
+def without_driver(waited: float, failure: str, *, longer: str = "") -> Snapshot:
+    """The host alone, and as a problem that the driver did not answer within ``waited`` seconds.
+
+    ``failure``: the error of gpuwatch itself that prevented it. ``longer``: ends the hint.
+    """
     simulated = bool(os.environ.get(ENV_STATE))  # the library itself does not answer
     cure = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "see dmesg for a GPU that hangs"
     problem = Problem(
         source="collector",
         reason="driver.bad-state",
-        detail=f"the driver did not answer within {deadline:g} s",
-        hint=f"{cure}; to wait longer: --deadline",
+        detail=f"the driver did not answer within {waited:g} s",
+        hint=f"{cure}{longer}",
     )
     if failure:
         what, _, rest = failure.partition("; ")
         problem = Problem(source="collector", reason=FAILED_ITSELF, detail=what, hint=rest)
     host, problems = _host()
-    silent = Snapshot(
+    return Snapshot(
         taken_at=datetime.datetime.now(datetime.UTC),
-        took_seconds=deadline,
+        took_seconds=waited,
         simulated=simulated,
         driver=None,
         devices=(),
@@ -53,7 +61,6 @@ def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
         host=host,
         problems=(problem, *problems),
     )
-    return silent, False
 
 
 def _host() -> tuple[Host, list[Problem]]:

@@ -1,0 +1,1 @@
+"""``gpuwatch mcp``: what gpuwatch knows, as tools of the Model Context Protocol (modelcontextprotocol.io)."""

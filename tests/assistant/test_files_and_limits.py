@@ -1,0 +1,237 @@
+"""What an assistant may have read, how large an answer may be, and what reaches a command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import anyio
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpuwatch.assistant import arguments as kinds
+from gpuwatch.assistant.answer import MOST_BYTES, bounded, output_schema, plain
+from gpuwatch.assistant.commands import Commands
+from gpuwatch.assistant.log_files import open_document, open_log
+from gpuwatch.assistant.machine import Machine
+from gpuwatch.assistant.tools import BY_NAME, TOOLS, Tools
+from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.reports.compare import compare
+from gpuwatch.session.probe_batch import WORKLOADS
+from tests.reports.documents import full_run
+from tests.ui import machines
+
+
+def opened(path: Path | str, *folders: Path) -> None:
+    os.close(open_log(str(path), folders))
+
+
+@pytest.mark.parametrize(
+    "name", ["train.log", "slurm-4711.out", "job.o4711", "job.e4711", "nohup.out", "notes.TXT", "train.log.1", "stderr"]
+)
+def test_logs_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x")
+    opened(tmp_path / name)
+
+
+def test_what_is_no_log_is_not_read(tmp_path: Path) -> None:
+    hidden = tmp_path / ".ssh"
+    hidden.mkdir()
+    (hidden / "keys.txt").write_text("secret")
+    (tmp_path / "id_rsa").write_text("secret")
+    (tmp_path / "link.log").symlink_to(tmp_path / "id_rsa")
+    (tmp_path / "link.txt").symlink_to(hidden / "keys.txt")
+    os.mkfifo(tmp_path / "pipe.log")
+    (tmp_path / "folder.log").mkdir()
+    (tmp_path / "empty.log").touch()
+    with (tmp_path / "huge.log").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    for name in ("link.log", "link.txt", "id_rsa", "pipe.log", "folder.log", "empty.log", "huge.log", ".ssh/keys.txt"):
+        with pytest.raises(UsageError):
+            opened(tmp_path / name)
+    for path in (
+        "/etc/passwd",
+        "/proc/self/environ",
+        "/dev/zero",
+        "/dev/tty",
+        "",
+        "no-such.log",
+        "a\0.log",
+    ):
+        with pytest.raises(UsageError):
+            opened(path)
+    assert len(os.listdir("/proc/self/fd")) < 100
+    with pytest.raises(UsageError, match="not named like a document"):
+        open_document("/etc/passwd", ())
+
+
+def test_folders_limit_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for folder in ("in", "."):
+        (tmp_path / folder / "a.log").write_text("x")
+    (tmp_path / "in" / "out.log").symlink_to(tmp_path / "a.log")
+    opened(tmp_path / "in" / "a.log", tmp_path / "in")
+    for path in (tmp_path / "a.log", tmp_path / "in" / "out.log", tmp_path / "in" / ".." / "a.log"):
+        with pytest.raises(UsageError, match="outside of the folders that --logs allows"):
+            opened(path, tmp_path / "in")
+
+
+def large_snapshot() -> Snapshot:
+    devices = tuple(machines.device(index) for index in range(16))
+    rows = tuple(
+        machines.process(number, pid=1000 + number, command="python train.py " + "x" * 9000) for number in range(300)
+    )
+    return machines.snapshot(devices, rows)
+
+
+def test_large_documents_are_shortened_and_stay_valid() -> None:
+    document = plain(large_snapshot(), redact=False)
+    found = bounded(document, ["asked: all"])
+    assert len(json.dumps(found, separators=(",", ":"))) <= MOST_BYTES
+    assert found["left_out"][0] == "asked: all"
+    assert "processes.command: 300 long texts are cut" in found["left_out"]
+    (note,) = [one for one in found["left_out"] if one.startswith("processes: ")]
+    assert note == f"processes: {300 - len(found['processes'])} of 300"
+    assert len(found["devices"]) == 16
+    jsonschema.validate(found, output_schema(Snapshot))
+
+
+def test_runs_stay_and_their_details_go() -> None:
+    run = replace(full_run(), log_tail=tuple(f"line {number} {'y' * 200}" for number in range(200)))
+    found = bounded(plain(compare([run] * 6), redact=False))
+    assert len(json.dumps(found, separators=(",", ":"))) <= MOST_BYTES
+    assert len(found["runs"]) == 6
+    assert found["runs"][0]["log_tail"][-1].startswith("line 199"), "the end of a log tells most"
+    assert found["runs"][0]["findings"] == plain(run, redact=False)["findings"]
+    jsonschema.validate(found, output_schema(Run, Comparison))
+
+
+def test_small_documents_stay_whole() -> None:
+    document = plain(full_run(), redact=False)
+    assert bounded(document) == {**document, "left_out": []}
+
+
+def test_nothing_to_leave_out_is_an_error() -> None:
+    with pytest.raises(GpuwatchError, match="larger than 48 KiB"):
+        bounded({f"name{number}": "x" * 1900 for number in range(50)})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3000),
+    lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.text(max_size=20), inner, max_size=20),
+    max_leaves=60,
+)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.text(max_size=20), json_values, max_size=20))
+def test_no_answer_is_larger_than_the_limit(document: dict[str, Any]) -> None:
+    try:
+        found = bounded(document)
+    except GpuwatchError:
+        return
+    assert (
+        len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")) <= MOST_BYTES
+    )
+
+
+class RecordedCommands(Commands):
+    """Starts nothing; remembers the command lines."""
+
+    def __init__(self) -> None:
+        super().__init__(redact=False)
+        self.lines: list[tuple[list[str], list[str]]] = []
+
+    async def document(self, arguments: Sequence[str], deadline: float, **more: Any) -> dict[str, Any]:
+        assert 0 < deadline <= 4000
+        self.lines.append((list(arguments), list(more.get("program", ()))))
+        return {"schema": "gpuwatch.explanation/1"}
+
+
+names = st.sampled_from([tool.name for tool in TOOLS if tool.name not in ("snapshot", "find_free_gpus")])
+words = st.text(max_size=60) | st.sampled_from(
+    ["\ud800", "-x", "--json", "--", "--output=/tmp/x", "$(id)", "a\0b", "../..", ""]
+)
+values = words | st.integers() | st.floats() | st.booleans() | st.none() | st.lists(words, max_size=30)
+fields = st.sampled_from(sorted({name for tool in TOOLS for name in tool.arguments.__struct_fields__} | {"x", "-o"}))
+
+
+@settings(max_examples=400, deadline=None)
+@given(names, st.dictionaries(fields, values, max_size=5) | values)
+def test_no_argument_becomes_an_option(name: str, given: Any) -> None:
+    """Whatever a client sends is refused in one line, or ends behind the ``=`` of an option that the tool has."""
+    commands = RecordedCommands()
+    tools = Tools(Machine(), commands, False, (Path("/no/such/folder"),))
+
+    async def call() -> str:
+        try:
+            await tools.call(BY_NAME[name], given)
+        except GpuwatchError as error:
+            return error.message
+        return ""
+
+    message = anyio.run(call)
+    assert len(message) <= 1000
+    assert "\n" not in message
+    own = {"framework", "since", "until", "by", "config", "seconds", "workload", "fraction", "memory-limit", "python"}
+    own |= {"vary", "largest", "rounds", "budget"}
+    for line, program in commands.lines:
+        assert line[0] in ("doctor", "explain", "usage", "compare", "probe", "try")
+        for word in line[1:]:
+            option = word.partition("=")[0]
+            assert word in ("-", "--recover") or option in {f"--{one}" for one in own} or word.startswith("/dev/fd/")
+        assert not program or name == "try"
+
+
+def test_schemas_of_arguments_are_objects_without_more() -> None:
+    for tool in TOOLS:
+        schema = kinds.input_schema(tool.arguments)
+        assert schema["type"] == "object"
+        assert schema["additionalProperties"] is False
+        assert all("description" in field for field in schema["properties"].values())
+    assert get_args(kinds.Workload) == WORKLOADS
+
+
+async def test_a_command_ends_at_its_deadline_and_when_it_is_cancelled() -> None:
+    commands = Commands(redact=False)
+    reader, writer = os.pipe()  # a log that never ends
+    try:
+        with pytest.raises(GpuwatchError, match=r"gpuwatch explain took longer than 2 s and was ended"):
+            await commands.document(["explain", "-"], 2.0, stdin=reader)
+        with anyio.move_on_after(2.0) as scope:
+            await commands.document(["explain", "-"], 60.0, stdin=reader)
+        assert scope.cancelled_caught
+    finally:
+        os.close(writer)
+        os.close(reader)
+
+
+async def test_only_a_few_calls_wait() -> None:
+    class Slow(Commands):
+        async def _run(self, *_: object) -> dict[str, Any]:
+            await anyio.sleep(0.2)
+            return {}
+
+    commands, ends = Slow(redact=False), []
+
+    async def one() -> None:
+        try:
+            await commands.document(["doctor"], 1.0)
+            ends.append("")
+        except GpuwatchError as error:
+            ends.append(error.message)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(one)
+    assert sorted(set(ends)) == ["", "too many calls at once"]
+    assert ends.count("") == 8
