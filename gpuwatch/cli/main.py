@@ -42,6 +42,7 @@ _COMMANDS = {
     "record": "gpuwatch.cli.record:record",
     "replay": "gpuwatch.cli.replay:replay",
     "export": "gpuwatch.cli.export:export",
+    "exporter": "gpuwatch.cli.exporter:exporter",
     "usage": "gpuwatch.cli.usage:usage",
     "pick": "gpuwatch.cli.pick:pick",
     "compare": "gpuwatch.cli.report:compare",

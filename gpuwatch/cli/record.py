@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -250,21 +249,14 @@ def _made_default_file() -> Path:
 
 def _unit(file: Path | None, every: float, max_size: int, max_age: float) -> str:
     """The unit, with these options."""
-    program = shutil.which("gpuwatch")
-    command = [str(Path(program).absolute())] if program else [sys.executable, "-m", "gpuwatch"]
+    from gpuwatch.cli.systemd_unit import HARDENING, command_line, quoted
+
     age = f"{max_age / 86_400:g}d" if max_age >= 86_400 else f"{max_age:g}s"
     limits = ["--every", f"{every:g}s", "--max-size", f"{max_size / 2**20:g}MiB", "--max-age", age]
-    words = [*command, "record", str(file.absolute()) if file is not None else "", *limits]
-    # systemd has its own rules of quoting and expands %: its %H is the host name.
-    start = " ".join(_quoted(word) if word else f"{_STATE}/%H.gpuwatch" for word in words)
-    return _UNIT.format(start=start, state=_STATE, folder=_quoted(str(file.absolute().parent)) if file else _STATE)
-
-
-def _quoted(word: str) -> str:
-    word = word.replace("%", "%%").replace("$", "$$")
-    if word and all(one.isalnum() or one in "-_./=+:,@%$" for one in word):
-        return word
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    name = quoted(str(file.absolute())) if file is not None else f"{_STATE}/%H.gpuwatch"  # %H is the host name
+    start = f"{command_line('record')} {name} {' '.join(map(quoted, limits))}"
+    folder = quoted(str(file.absolute().parent)) if file else _STATE
+    return _UNIT.format(start=start, state=_STATE, folder=folder, hardening=HARDENING)
 
 
 _STATE = "/var/lib/gpuwatch"
@@ -296,29 +288,8 @@ Environment=XDG_STATE_HOME={state}
 Nice=5
 
 # It reads the driver's devices and the /proc of all users, and writes one file: nothing else is left to it.
-NoNewPrivileges=yes
-CapabilityBoundingSet=
-AmbientCapabilities=
-ProtectSystem=strict
-ProtectHome=read-only
-PrivateTmp=yes
-ProtectKernelTunables=yes
-ProtectKernelModules=yes
-ProtectKernelLogs=yes
-ProtectControlGroups=yes
-ProtectClock=yes
-ProtectHostname=yes
-RestrictAddressFamilies=AF_UNIX
+{hardening}RestrictAddressFamilies=AF_UNIX
 IPAddressDeny=any
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-PrivateMounts=yes
-KeyringMode=private
-LockPersonality=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallErrorNumber=EPERM
 MemoryMax=512M
 
 [Install]

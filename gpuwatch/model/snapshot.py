@@ -39,6 +39,8 @@ have its activity (``activity.sm_percent`` ...), if the user opted in."""
 WSL = "wsl"
 """Treated like a container: Windows has the GPU, and its processes are not listed."""
 
+UNLISTED = Missing("unknown", detail="the list of processes could not be read")
+"""Reason of a missing ``memory.unexplained_bytes``: a device without processes may have some."""
 BAD_STATES = frozenset({"lost", "reset-required", "failed"})
 """States of a device in which its readings cannot be trusted."""
 _NEVER_READ = Missing("unknown", detail="not asked for")

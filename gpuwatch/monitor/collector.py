@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import Device, Driver, Problem, Process, Snapshot, Topology
+from gpuwatch.model.snapshot import UNLISTED, Device, Driver, Problem, Process, Snapshot, Topology
 from gpuwatch.model.xids import Xid
 from gpuwatch.monitor.bystanders import Bystanders
 from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
@@ -366,11 +366,11 @@ def _unexplained(
     """Used memory minus that of the listed processes, if the memory of each of them is known."""
     used = readings.get("memory.used_bytes")
     key = "memory.unexplained_bytes"
+    if not complete:
+        missing[key] = UNLISTED
+        return
     if not isinstance(used, int):
         missing[key] = missing.get("memory.used_bytes", Missing("unknown", detail="used memory is not known"))
-        return
-    if not complete:
-        missing[key] = Missing("unknown", detail="the list of processes could not be read")
         return
     owned = [row.readings.get("gpu_memory_bytes") for row in rows]
     known = [amount for amount in owned if isinstance(amount, int)]

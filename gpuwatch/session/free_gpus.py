@@ -92,9 +92,7 @@ def pick(
         if allowed is not None and not _in(unit, allowed):
             reason = "hidden by CUDA_VISIBLE_DEVICES"
         else:
-            holder = reserved.get(unit.uuid or "")
-            reason = errors.get(unit.device.uuid) or _refusal(unit, conditions)
-            reason = reason or (f"reserved by {holder}" if holder else "")
+            reason = _why_not(unit, conditions, errors, reserved)
         if reason:
             refused.append(_refused(unit, reason))
         else:
@@ -108,6 +106,16 @@ def pick(
         spare=len(fit) - (conditions.count if enough else 0),
         refused=tuple(refused),
     )
+
+
+def unused(
+    machine: Snapshot, reserved: Mapping[str, str], findings: Sequence[Finding] = ()
+) -> Iterator[tuple[Device, MigInstance | None, bool]]:
+    """Every GPU or MIG instance, and whether ``pick --idle`` would choose it; arguments as of :func:`pick`."""
+    errors = {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
+    conditions = Conditions(idle=True)
+    for unit in _units(machine):
+        yield unit.device, unit.instance, not _why_not(unit, conditions, errors, reserved)
 
 
 def impossible(machine: Snapshot, conditions: Conditions) -> str:
@@ -138,6 +146,13 @@ def reasons(picked: Pick) -> str:
     return "; ".join(shown) + (f"; and {rest} more" if rest > 0 else "")
 
 
+def _why_not(unit: _Unit, conditions: Conditions, errors: Mapping[str | None, str], reserved: Mapping[str, str]) -> str:
+    """Why a GPU is not chosen; empty if it may be."""
+    holder = reserved.get(unit.uuid or "")
+    reason = errors.get(unit.device.uuid) or _refusal(unit, conditions)
+    return reason or (f"reserved by {holder}" if holder else "")
+
+
 def _allowed(devices: Sequence[Device], environment: Mapping[str, str]) -> frozenset[str] | None:
     """UUIDs, maybe abbreviated, that CUDA_VISIBLE_DEVICES leaves; None: all."""
     listed = environment.get("CUDA_VISIBLE_DEVICES")
@@ -165,8 +180,12 @@ def _in(unit: _Unit, allowed: frozenset[str]) -> bool:
 
 
 def _units(machine: Snapshot) -> Iterator[_Unit]:
+    tenants: dict[str | None, list[Process]] = {}
+    for row in machine.processes:
+        if row.type != "G":
+            tenants.setdefault(row.device_uuid, []).append(row)
     for device in machine.devices:
-        rows = [row for row in machine.processes if row.device_uuid == device.uuid and row.type != "G"]
+        rows = tenants.get(device.uuid, [])
         rows.sort(key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
         if not divided(device):
             yield _Unit(device, None, tuple(rows))

@@ -1,0 +1,172 @@
+"""``gpuwatch exporter``: metrics of this machine for Prometheus."""
+
+from __future__ import annotations
+
+import platform
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuwatch.cli.choice import Choice
+from gpuwatch.cli.completion import files
+from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, sim_option
+from gpuwatch.cli.output import say
+from gpuwatch.cli.quantities import Duration
+from gpuwatch.errors import UsageError
+from gpuwatch.formatting.terminal import file_name
+
+_EXAMPLES = """\b
+Examples:
+  gpuwatch exporter                              http://127.0.0.1:9836/metrics
+  gpuwatch exporter --listen :9836 --web-config web.yml   TLS and users
+  gpuwatch exporter --processes                  also who holds how much, by process
+  gpuwatch exporter --compat dcgm --listen :9400   for dashboards made for dcgm-exporter
+  gpuwatch exporter --listen :9836 --print-unit  a systemd unit
+"""
+_PROCESSES = 50
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--listen",
+    default="127.0.0.1:9836",
+    show_default=True,
+    metavar="ADDRESS:PORT",
+    help="Serve at this address; :9836 are all addresses of this machine.",
+)
+@click.option(
+    "--metrics",
+    type=Choice(["core", "all"]),
+    default="core",
+    show_default=True,
+    help="core: at most 30 series a GPU; all: everything that NVML tells.",
+)
+@click.option(
+    "--compat",
+    type=Choice(["dcgm"]),
+    help="Use the names and labels of NVIDIA's dcgm-exporter, for dashboards and alerts made for it.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=0, max=10_000),
+    is_flag=False,
+    flag_value=_PROCESSES,
+    default=0,
+    metavar="[N]",
+    help=f"Also show the N processes with the most GPU memory ({_PROCESSES} without a number): pid, user, name.",
+)
+@click.option("--commands", is_flag=True, help="Show the command lines of these processes; secrets are masked.")
+@click.option(
+    "--every",
+    type=Duration(0.25, 60.0),
+    default="5s",
+    show_default=True,
+    metavar="DURATION",
+    help="Take a sample every so often, however often it is scraped.",
+)
+@click.option(
+    "--web-config",
+    type=click.Path(path_type=Path),
+    shell_complete=files,
+    metavar="FILE",
+    help="TLS, client certificates and users: the web configuration file of Prometheus's exporters.",
+)
+@click.option(
+    "--max-requests",
+    type=click.IntRange(min=0),
+    default=40,
+    show_default=True,
+    help="Answer this many requests at once, others get 503; 0: no limit.",
+)
+@click.option(
+    "--write-job-map",
+    type=click.Path(path_type=Path, file_okay=False),
+    shell_complete=files,
+    metavar="DIR",
+    help="Write which Slurm jobs use which GPU, as dcgm-exporter's --hpc-job-mapping-dir reads it.",
+)
+@click.option("--print-unit", is_flag=True, help="Print a systemd unit with these options, and exit.")
+@gpm_option
+@sim_option
+@click.pass_context
+def exporter(
+    ctx: click.Context,
+    listen: str,
+    metrics: str,
+    compat: str | None,
+    processes: int,
+    commands: bool,
+    every: float,
+    web_config: Path | None,
+    max_requests: int,
+    write_job_map: Path | None,
+    print_unit: bool,
+) -> None:
+    """Serve metrics of the GPUs for Prometheus.
+
+    Free and busy GPUs, their owners, findings by cause, and what NVML tells, at /metrics until Ctrl+C or SIGTERM. What
+    could not be read is absent, never 0. While the driver hangs, the last sample is served with its age; readings are
+    left out when it is a minute old.
+    """
+    if commands and not processes:
+        raise UsageError("--commands needs --processes")
+    from gpuwatch.exporter.server import Address, MetricsServer
+    from gpuwatch.exporter.web_config import WebConfig
+
+    address = Address(listen)
+    web = WebConfig(web_config, say)
+    job_map = _job_map(write_job_map)
+    if print_unit:
+        from gpuwatch.cli.exporter_unit import unit
+
+        click.echo(unit(ctx, loopback=address.loopback), nl=False)
+        return
+    enter_simulation(ctx)
+    from gpuwatch.exporter.publisher import Publisher
+    from gpuwatch.exporter.series import Options
+    from gpuwatch.monitor.live_feed import LiveFeed
+
+    options = Options(
+        host=platform.node() or "localhost",
+        metrics="all" if metrics == "all" else "core",
+        dcgm=compat == "dcgm",
+        processes=processes,
+        commands=commands,
+        interval=every,
+    )
+    feed = LiveFeed(every, gpm=bool(asked_gpm(ctx)), share=True)
+    publisher = Publisher(feed, options, job_map=job_map, say=say)
+    server = MetricsServer(
+        address, lambda: publisher.page, web=web, max_requests=max_requests, plain_only=options.dcgm, say=say
+    )
+
+    def end(number: int, frame: object) -> None:
+        publisher.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+    server.start()
+    say(f"gpuwatch: metrics at {server.url}, a sample every {every:g} s")
+    if not address.loopback and not web.settings.protected:
+        shown = "GPUs, their users and jobs" + (", processes" if processes else "") + (", commands" if commands else "")
+        say(f"gpuwatch: everyone who can reach this address can read it ({shown}); --web-config adds TLS and users")
+    try:
+        publisher.run(server.reap)
+    finally:
+        server.stop()
+
+
+def _job_map(folder: Path | None) -> Any:
+    if folder is None:
+        return None
+    from gpuwatch.exporter.job_map import JobMap
+
+    job_map = JobMap(folder)
+    try:
+        job_map.check()
+    except OSError as error:
+        raise UsageError(f"cannot write to {file_name(folder)}: {error.strerror or error}") from None
+    return job_map

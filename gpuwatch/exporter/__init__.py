@@ -1,0 +1,1 @@
+"""Metrics of this machine over HTTP, for Prometheus."""
