@@ -73,6 +73,10 @@ def torch_pythons() -> list[str]:
     return [path for path in os.environ.get("GPUWATCH_TORCH_PYTHON", "").split(":") if path]
 
 
+def has_prometheus() -> bool:
+    return shutil.which("prometheus") is not None and shutil.which("promtool") is not None
+
+
 def has_tensorflow() -> bool:
     return importlib.util.find_spec("tensorflow") is not None or "GPUWATCH_TENSORFLOW_PYTHON" in os.environ
 
@@ -113,6 +117,7 @@ LONGEST = (
 """Files that take 15 seconds and more, first: a worker that begins one last leaves the other without work."""
 
 SKIPPED = {
+    "prometheus": (has_prometheus, "there is no prometheus and promtool: apt-get install prometheus"),
     "gpu": (has_driver, "needs a real NVIDIA GPU: there is no /dev/nvidiactl"),
     "tensorflow": (has_tensorflow, "TensorFlow is not installed here"),
     "torch": (torch_pythons, "GPUWATCH_TORCH_PYTHON names no CUDA build of PyTorch"),

@@ -47,13 +47,13 @@ OWNERS_LISTED = 3
 """Owners a GPU that have series of their own."""
 _COMMAND = 200
 
-_CONSTANT = ("identity.", "mode.")
-"""Metrics that are labels, though some are numbers or yes and no."""
+_LABELS = ("identity.", "mode.", "mig.")
+"""Begins of metrics that are labels, though some are numbers or yes and no: they hardly ever change."""
 
 
 def _is_series(spec: MetricSpec) -> bool:
     # Prometheus computes the rates of counters itself.
-    return is_number(spec) and not spec.rate_of and not spec.id.startswith(_CONSTANT)
+    return is_number(spec) and not spec.rate_of and not spec.id.startswith(_LABELS) and spec.id != "nvlink.links"
 
 
 ALL = tuple(spec for spec in METRICS if _is_series(spec) and spec.lane is not Lane.ON_DEMAND)

@@ -265,17 +265,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.answered(self._accepted)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A request that is none, in one line."""
+        """Answers what is no request, or has another method, in one line."""
         self.close_connection = True
-        if not hasattr(self, "command") or self.command is None:
-            self.command = ""
-        status = HTTPStatus(code)
-        if status is HTTPStatus.NOT_IMPLEMENTED and self.request_version != "HTTP/0.9":
-            self._send(
-                HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD.\n", {"Allow": "GET, HEAD", "Connection": "close"}
-            )
-            return
-        self._send(status, f"{message or status.phrase}\n", {"Connection": "close"})
+        more = {"Connection": "close"}
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            status, message = HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD."
+            more["Allow"] = "GET, HEAD"
+        else:
+            status = HTTPStatus(code)
+            self.command, self.request_version = "", self.protocol_version
+        self._send(status, f"{message or status.phrase}\n", more)
+
+    def version_string(self) -> str:
+        """The header Server, without Python's version."""
+        return self.server_version
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: a scrape is no news."""

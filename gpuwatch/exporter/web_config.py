@@ -73,7 +73,7 @@ _TLS: dict[str, type] = {
     "curve_preferences": list,
 }
 _HTTP = {"http2": bool, "headers": dict}
-_NOBODY = "$2b$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
+_NOBODY = "$2b$10$5yyahqD4U.TYz5ht3JnphObXQpQ7u7U8hEcPdzZKszH2KbbYcBWfy"
 """The hash that the password of an unknown user is compared with, so that the time does not tell who is known."""
 _SALT = os.urandom(32)
 _CACHED = 100

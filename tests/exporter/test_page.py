@@ -1,0 +1,77 @@
+"""The page: rendered once, compressed as one stream, its age as of each scrape."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import zlib
+
+import pytest
+
+from gpuwatch.exporter import page as page_module
+from gpuwatch.exporter.page import Form, Page
+from gpuwatch.exporter.series import Content, series
+from tests.exporter.machines import OPTIONS, device, snapshot
+
+CONTENT = Content(snapshot(device()), answering=True)
+
+
+class Clock:
+    now = 10.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_page_is_rendered_once_however_many_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Content] = []
+
+    def counted(content: Content, options: object) -> object:
+        made.append(content)
+        return series(content, OPTIONS)
+
+    monkeypatch.setattr(page_module, "series", counted)
+    page = Page(CONTENT, OPTIONS, 0.0)
+    assert made == []  # nobody has scraped yet
+    forms: list[Form] = ["plain", "openmetrics"]
+    readers = [
+        threading.Thread(target=page.body, args=(form,), kwargs={"gzip": packed})
+        for form in forms
+        for packed in (False, True)
+        for _ in range(10)
+    ]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("form", ["plain", "openmetrics"])
+def test_the_age_is_that_of_each_scrape(form: Form) -> None:
+    clock = Clock()
+    page = Page(CONTENT, OPTIONS, 8.0, clock)
+    for later, age in ((0.0, "2.000"), (30.0, "32.000"), (-30.0, "0.000")):
+        clock.now = 10.0 + later
+        text = page.body(form).decode()
+        assert f'gpuwatch_snapshot_age_seconds{{host="node7"}} {age}\n' in text
+        assert text.endswith("# EOF\n") == (form == "openmetrics")
+
+
+@pytest.mark.parametrize("form", ["plain", "openmetrics"])
+def test_compressed_it_is_one_stream_of_the_same_text(form: Form) -> None:
+    clock = Clock()
+    page = Page(CONTENT, OPTIONS, 8.0, clock)
+    for _ in range(3):
+        clock.now += 1
+        packed = page.body(form, gzip=True)
+        assert gzip.decompress(packed) == page.body(form)
+        stream = zlib.decompressobj(31)
+        assert stream.decompress(packed) == page.body(form)
+        assert stream.eof
+        assert stream.unused_data == b""  # a client that reads only the first member reads everything
+        assert len(packed) < len(page.body(form)) / 4
+
+
+def test_without_a_sample_there_is_no_age() -> None:
+    assert "age" not in Page(Content(), OPTIONS, None).body("plain").decode().replace("Age", "")
