@@ -34,10 +34,14 @@ _ERROR_LINE = re.compile(
     r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$"
     r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
 )
+_TRACEBACK = "Traceback (most recent call last)"
+"""The head of a traceback, also within Rich's box; TensorFlow's "defined at (most recent call last)" is none."""
+# What follows the frames of a traceback.
+_NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w*)(?:: (.*))?$")
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
 _KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
 # A line of an exception's message after its first; also in the output of one rank of a job.
-_CONTINUES = re.compile(r"(?:\[?rank:? ?\d+\]?:|\[\d+,[\w:,. -]*\]<std\w+>:)?(?:\s|$)")
+_CONTINUES = re.compile(r"(?:\[?rank:? ?\d+\]?: ?+|\[\d+,[\w:,. -]*\]<std\w+>: ?+)?(?:\s|[\u2502\u2570]|$)")
 # A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
 _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
 _IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
@@ -92,6 +96,8 @@ class LogParser:
         self._ends = ReportedEnds()
         self._message_open = False
         """Whether an exception's message may go on in the next line, indented."""
+        self._error_next = False
+        """Whether a traceback has begun: the next line that is neither indented nor a frame is its exception."""
         self._placement_failed = False
 
     def keep_placer_runs(self) -> None:
@@ -136,8 +142,12 @@ class LogParser:
                 facts.last_error_line = facts.lines
         if self._frames.open:
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
+        if self._error_next:
+            self._within_traceback(line)
         if ", line " in line and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE]))):
             facts.last_frame_line = facts.lines
+        elif _TRACEBACK in line:
+            self._error_next = True
         at = line.find(".cc:")
         if at > 0:
             end = line.find("]", at, at + 12)
@@ -314,6 +324,15 @@ class LogParser:
             self.feed(piece)
         self._facts.lines = counted
         return True
+
+    def _within_traceback(self, line: str) -> None:
+        """Takes a line after its head: an exception may have any name (StopIteration, requests' ConnectTimeout)."""
+        if _CONTINUES.match(line) or ", line " in line:
+            return
+        self._error_next = False
+        named = _NAMED_ERROR.match(unwrapped(undecorated(line[:_MAX_LINE])))
+        if named is not None and not _ERROR_LINE.match(named[0]):
+            self._error(named[1].rsplit(".", 1)[-1], named[2] or "")
 
     def _pieces(self, raw: str) -> None:
         """Takes each state of a progress bar, which overwrites itself, as a line."""
@@ -502,7 +521,11 @@ class LogParser:
             self._framework("tensorflow")
         elif line.startswith("torch."):
             self._framework("pytorch")
-        error = RunError(type=name, message=in_words((match[2] or "")[:2000]))
+        self._error(name, match[2] or "")
+        return True
+
+    def _error(self, name: str, message: str) -> None:
+        error = RunError(type=name, message=in_words(message[:2000]))
         errors = self._facts.errors
         if error in errors:
             errors.remove(error)
@@ -510,7 +533,6 @@ class LogParser:
         self._facts.last_error_line = self._facts.lines
         self._message_open = True
         del errors[:-MAX_ERRORS]
-        return True
 
     # Units of several lines
 

@@ -18,7 +18,9 @@ HOST_MEMORY = "ended.host-memory"
 TIME_LIMIT = "ended.time-limit"
 PREEMPTED = "ended.preempted"
 CANCELLED = "ended.cancelled"
+FATAL = "ended.fatal"
 KERNEL_DIED = "ended.notebook"
+NOT_STARTED = "ended.not-started"
 FAILED = "ended.in-a-process"
 """A process exited with an exit code of its own: why stands in its own output."""
 
@@ -36,16 +38,30 @@ _CODE = re.compile(
     r"|^[\w.-]{1,80}-\d{1,4} exited with code (?P<compose>\d{1,3})$"
     r"|^(?:##\[error\])?Process completed with exit code (?P<actions>\d{1,3})\.?$"
     r"|^g?make(?:\[\d+\])?: [* ]{0,4}\[[^\]]{1,200}\] Error (?P<make>\d{1,3})\b"
+    r"|^\[?Process (?:finished|exited) with (?:exit )?code (?P<editor>-?\d{1,10})\b"
     r"|\bexited on signal (?P<mpirun>\d{1,2})\b"
     r"|\bdied through signal \w{2,10} \((?P<sge>\d{1,2})\)"
 )
 _SIGNALS = frozenset({"mpirun", "sge"})
 """Groups of ``_CODE`` that are signals."""
+_CRASHES = "[Ss]egmentation fault|[Aa]bort(?:ed)?|[Bb]us error|[Ii]llegal instruction|[Ff]loating point exception"
 _WORD = re.compile(
-    r"^srun: error: \S{1,200}: tasks? [\d,-]{1,80}: (?P<srun>Killed|Terminated|Segmentation fault|Aborted|Bus error)"
-    r"|^(?:zsh|bash|sh|dash|fish): (?P<shell>killed|terminated|segmentation fault|abort|bus error)\b"
-    r"|^(?:\[\d+\] *[-+]? *)?\d{1,10} (?P<job>killed|terminated|segmentation fault|abort|bus error)\b {1,2}\S"
-    r"|^(?P<alone>Terminated)$"
+    rf"^srun: error: \S{{1,200}}: tasks? [\d,-]{{1,80}}: (?P<srun>Killed|Terminated|{_CRASHES})"
+    rf"|^(?:zsh|bash|sh|dash|fish): (?P<shell>killed|terminated|{_CRASHES})\b"
+    rf"|^(?:\[\d+\] *[-+]? *)?\d{{1,10}} (?P<job>killed|terminated|{_CRASHES})\b {{1,2}}\S"
+    rf"|^(?:\S{{1,80}}: line \d{{1,9}}: +\d{{1,10}} )?(?P<alone>Terminated|{_CRASHES})(?: \(core dumped\))?"
+    r"(?: {2,}|$)"
+)
+_CRASHED = re.compile(
+    r"^(?:\*{0,3} ?(?:stack smashing detected|buffer overflow detected|Process received signal) \*\*\*"
+    r"|double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |malloc_consolidate\(\): "
+    r"|corrupted (?:size vs|double-link)|Fatal Python error: |Windows fatal exception: |libc\+\+abi: terminating"
+    r"|terminate called (?:after throwing|without an active|recursively))"
+)
+_PANIC = re.compile(r"^thread '[^']{1,80}' (?:\(\d+\) )?panicked at ")
+_NOT_STARTED = re.compile(
+    r"^(?:\S{0,200}python[\d.]*: (?:can't open file|No module named|symbol lookup error|error while loading shared)"
+    r"|\S{1,200}: (?:line \d{1,9}: )?\S{1,200}: command not found$|\S{1,200}\.py: error: )"
 )
 _CANCELLED = re.compile(r"^slurmstepd(?:-\S{1,80})?: error: \*\*\* (?:JOB|STEP) .{1,200}CANCELLED\b(?P<why>.{0,120})")
 _TEXTS: tuple[tuple[str, str], ...] = (
@@ -60,6 +76,10 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ("one or more processes exited with non-zero status", FAILED),
     ("appears to have died. It will restart automatically", KERNEL_DIED),
     ("DeadKernelError: Kernel died", KERNEL_DIED),
+    ("The Kernel crashed while executing code", KERNEL_DIED),
+    ("Your session crashed after using all available RAM", HOST_MEMORY),
+    ("timeout: sending signal TERM to command", TERMINATED),
+    ("timeout: sending signal KILL to command", KILLED),
 )
 _RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
 _OF_SIGNAL = {
@@ -90,6 +110,12 @@ def reported_end(line: str) -> str | None:
         return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why else CANCELLED
     if _RUST_OUT_OF_MEMORY.search(line):
         return HOST_MEMORY
+    if _CRASHED.search(line):
+        return CRASH
+    if _PANIC.search(line):
+        return FATAL
+    if _NOT_STARTED.search(line):
+        return NOT_STARTED
     return next((topic for text, topic in _TEXTS if text in line), None)
 
 
@@ -111,6 +137,8 @@ def _of_code(code: int) -> str:
     number = -code if code < 0 else code - 128
     if code == 0:
         return ""
+    if code < -128 or code > 255:
+        return CRASH  # a status of Windows, such as 0xC0000005
     try:
         return _OF_SIGNAL.get(signal.Signals(number), FAILED) if code < 0 or code > 128 else FAILED
     except ValueError:

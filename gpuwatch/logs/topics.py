@@ -70,7 +70,17 @@ def hinted(line: bytes) -> bool:
         or "library" in text
         or "bad_alloc" in text
         or "killed" in text
-        or "terminated" in text
+        or "terminat" in text
+        or "fault" in text
+        or "abort" in text
+        or "illegal" in text
+        or "corrupt" in text
+        or "(): " in text  # glibc: "free(): invalid pointer"
+        or "***" in text
+        or "panicked" in text
+        or "crash" in text
+        or "command" in text
+        or "can't open" in text
         or "cancelled" in text
         or "exit" in text
         or "died" in text

@@ -9,9 +9,11 @@ from gpuwatch.logs.reported_ends import (
     CANCELLED,
     CRASH,
     FAILED,
+    FATAL,
     HOST_MEMORY,
     KERNEL_DIED,
     KILLED,
+    NOT_STARTED,
     PREEMPTED,
     TERMINATED,
     TIME_LIMIT,
@@ -80,13 +82,34 @@ ENDS = [
     ("job 44.1 died through signal KILL (9)", KILLED),
     ("memory allocation of 2097152 bytes failed", HOST_MEMORY),
     ("The kernel for train.ipynb appears to have died. It will restart automatically.", KERNEL_DIED),
+    ("Segmentation fault", CRASH),
+    ("./run.sh: line 3: 4711 Aborted                 (core dumped) python train.py", CRASH),
+    ("*** stack smashing detected ***: terminated", CRASH),
+    ("double free or corruption (!prev)", CRASH),
+    ("terminate called after throwing an instance of 'std::runtime_error'", CRASH),
+    ("*** Process received signal ***", CRASH),
+    ("Fatal Python error: Segmentation fault", CRASH),
+    ("Windows fatal exception: access violation", CRASH),
+    ("Process finished with exit code 139 (interrupted by signal 11:SIGSEGV)", CRASH),
+    ("Process finished with exit code -1073740791 (0xC0000409)", CRASH),
+    ("thread 'main' panicked at src/main.rs:3:5:", FATAL),
+    ("timeout: sending signal TERM to command 'python'", TERMINATED),
+    ("Your session crashed after using all available RAM.", HOST_MEMORY),
+    ("The Kernel crashed while executing code in the current cell or a previous cell.", KERNEL_DIED),
+    ("python: can't open file '/home/u/train.py': [Errno 2] No such file or directory", NOT_STARTED),
+    ("/usr/bin/python3: No module named train", NOT_STARTED),
+    ("bash: line 1: pyhton: command not found", NOT_STARTED),
+    ("train.py: error: unrecognized arguments: --bacth 3", NOT_STARTED),
+    ("python: symbol lookup error: /env/libx.so: undefined symbol: foo", NOT_STARTED),
     ("subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.", FAILED),
     ("subprocess.CalledProcessError: Command 'x' died with <Signals.SIGKILL: 9>.", KILLED),
 ]
 _TITLES = {
     KILLED: "killed by SIGKILL",
     TERMINATED: "SIGTERM",
-    CRASH: "crashed with a signal",
+    CRASH: ("crashed with", "aborted with"),
+    FATAL: "check inside the framework failed",
+    NOT_STARTED: "did not start",
     HOST_MEMORY: "host's memory",
     TIME_LIMIT: "time limit",
     PREEMPTED: "preempted",
@@ -102,7 +125,8 @@ def test_a_log_that_looks_healthy_but_for_its_end(line: str, topic: str, prefix:
     found = explain([*_HEALTHY, prefix + line])
     assert found.primary == "unknown"
     assert found.findings[0].severity == "error"
-    assert _TITLES[topic] in found.findings[0].title
+    titles = _TITLES[topic]
+    assert any(title in found.findings[0].title for title in ((titles,) if isinstance(titles, str) else titles))
 
 
 @pytest.mark.parametrize(("code", "title"), [("-9", "SIGKILL"), ("1", "process of the job failed"), ("-11", "crashed")])
@@ -145,6 +169,11 @@ def test_a_cause_that_the_log_names_stays_the_cause() -> None:
         "exitcode of the last run was 1",
         "memory allocation of 20 bytes failed over to the host",
         "killed 3 stale workers",
+        "Aborted jobs: 0",
+        "Terminated workers 3 and 4",
+        "Process finished with exit code 0",
+        "Segmentation fault handler installed",
+        "error: unrecognized option, ignored",
     ],
 )
 def test_what_only_looks_like_an_end(line: str) -> None:
@@ -170,6 +199,30 @@ def test_an_error_with_a_long_message_is_the_end() -> None:
         assert found.title.startswith("It ended in ValueError")
     went_on = ["ValueError: no cache", "going on", *(f"  layer {i}: 3 != 4" for i in range(40))]
     assert explain([*_HEALTHY, *went_on]).primary == "healthy"
+
+
+@pytest.mark.parametrize(
+    "error", ["StopIteration", "requests.exceptions.ConnectTimeout: slow", "mine.NotGood: bad", "SystemExit: 3"]
+)
+@pytest.mark.parametrize("prefix", ["", "[rank1]: ", "[1,1]<stderr>:"])
+def test_an_exception_after_a_traceback_may_have_any_name(error: str, prefix: str) -> None:
+    frames = ["Traceback (most recent call last):", '  File "a.py", line 3, in <module>', "    work()", "    ^^^^^^"]
+    found = explain([*_HEALTHY, *(f"{prefix}{line}" for line in (*frames, error))])
+    name = error.partition(":")[0].rpartition(".")[2]
+    if name == "SystemExit":
+        assert found.primary == "healthy"
+    else:
+        assert found.findings[0].title.startswith(f"It ended in {name}")
+    assert explain([*_HEALTHY, *frames, error, *(f"step {i}: loss 0.{i}" for i in range(20))]).primary == "healthy"
+
+
+def test_an_exception_after_the_box_of_a_rich_traceback() -> None:
+    box = [
+        "\u256d" + "\u2500" * 10 + " Traceback (most recent call last) " + "\u2500" * 10 + "\u256e",
+        "\u2502 /home/u/a.py:3 in <module>                              \u2502",
+        "\u2570" + "\u2500" * 55 + "\u256f",
+    ]
+    assert explain([*_HEALTHY, *box, "NotGood: bad"]).findings[0].title.startswith("It ended in NotGood")
 
 
 def test_a_gpu_that_is_found_and_left_alone() -> None:

@@ -170,6 +170,10 @@ ENDINGS = {
         "Look in dmesg for 'Out of memory: Killed process', then run the notebook as a script (jupyter nbconvert --to"
         " script), whose last lines say more.",
     ),
+    reported_ends.NOT_STARTED: (
+        "The program did not start: its interpreter, a module, a library or an argument is wrong",
+        "Read that line: it names what could not be found or understood.",
+    ),
     reported_ends.TERMINATED: (
         "The program was ended by SIGTERM: by a scheduler, a timeout, a supervisor or a person",
         "Find who sent it (sacct -j JOB, timeout, systemd); in a job of several ranks, look for the one that failed"
@@ -266,6 +270,23 @@ def _of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
             "likely",
         )
     return title, action, "likely"
+
+
+_CRASH_WORDS = (
+    ("segmentation fault", signal.SIGSEGV),
+    ("sigsegv", signal.SIGSEGV),
+    ("bus error", signal.SIGBUS),
+    ("illegal instruction", signal.SIGILL),
+    ("abort", signal.SIGABRT),
+    ("terminate called", signal.SIGABRT),
+    ("corrupt", signal.SIGABRT),
+)
+
+
+def _crash(lines: list[str]) -> tuple[str, str]:
+    """Title and action for the signal that the line names."""
+    text = lines[0].lower()
+    return next((SIGNALS[number] for word, number in _CRASH_WORDS if word in text), ENDINGS[reported_ends.CRASH])
 
 
 def _host_evidence(run: Run) -> Iterator[str]:
@@ -368,7 +389,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         title, action, certainty = _of_signal(evidence.run, number)
         lines = [*lines, *_host_evidence(evidence.run)]
     elif known is not None:
-        title, action = ENDINGS[known]
+        title, action = _crash(lines) if known == reported_ends.CRASH else ENDINGS[known]
         lines = list(dict.fromkeys((*(log.lines_of(known) if log is not None else ()), *lines)))
     elif reported and log is not None:
         title, action = _in_a_process(log)
