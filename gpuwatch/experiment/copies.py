@@ -15,7 +15,7 @@ from gpuwatch.experiment.answer import listed, why_failed
 from gpuwatch.experiment.occupied import occupied
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
 from gpuwatch.experiment.result import ExperimentResult
-from gpuwatch.experiment.trial import Goal, Interrupted, Stop, run_trial
+from gpuwatch.experiment.trial import Goal, Stop, run_trial
 from gpuwatch.experiment.trial_setup import Feed, TrialSetup
 from gpuwatch.formatting.units import size
 from gpuwatch.model.snapshot import Snapshot
@@ -33,7 +33,7 @@ def copied(
     until = time.monotonic() + budget
     if pin := _one_gpu(setup):
         setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": pin}
-    try:
+    with found.until_interrupted():
         for index, one in enumerate(chosen):
             taken = "" if share else occupied(setup.machine, {**setup.variables, **one.setting.variables})
             left = until - time.monotonic()
@@ -48,11 +48,6 @@ def copied(
                 found.trials += _together(setup, one, Goal(rule, None, share_of_time), copies, found)
             if found.interrupted is not None:
                 break
-    except Interrupted as interrupted:
-        found.trials += [interrupted.trial] if interrupted.trial is not None else []
-        found.interrupted = interrupted.number
-    except KeyboardInterrupt:
-        found.interrupted = signal.SIGINT
     found.rounds = 1
     found.answer = _answer(found.trials, copies, {one.setting.name: one.setting.code for one in chosen})
     return found

@@ -8,7 +8,6 @@ taken to be as on this card.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from gpuwatch.experiment.answer import why_failed
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import Setting, named
-from gpuwatch.experiment.trial import Goal, Interrupted, run_trial
+from gpuwatch.experiment.trial import Goal, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup, running_feed
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Run
@@ -124,13 +123,8 @@ def fitted(
     """Bisects the memory that the program needs, and names the smallest of ``cards`` (label and bytes) that has it."""
     found = ExperimentResult(rule=f"{rule}")
     until = time.monotonic() + budget
-    try:
+    with found.until_interrupted():
         _fit(setup, one, cards, rule, found, until, budget)
-    except Interrupted as interrupted:
-        found.trials += [interrupted.trial] if interrupted.trial is not None else []
-        found.interrupted = interrupted.number
-    except KeyboardInterrupt:
-        found.interrupted = signal.SIGINT
     if found.interrupted is not None:
         found.answer = Answer(sentence="Interrupted: the memory that it needs is not known yet")
     return found

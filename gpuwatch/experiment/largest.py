@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from gpuwatch.experiment.answer import why_failed
 from gpuwatch.experiment.plan import SIMULATED_STEPS, UNCOUNTED_SECONDS, Configuration, Rule, check_declared
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import Setting
-from gpuwatch.experiment.trial import Goal, Interrupted, run_trial
+from gpuwatch.experiment.trial import Goal, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Run
@@ -230,18 +229,13 @@ def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, 
     search = Search(span, runs.passes)
     found = ExperimentResult(trials=runs.trials, rule=str(rule or SEARCHED))
     stopped = ""
-    try:
-        search.run()
-    except _Stopped as reason:
-        stopped = str(reason)
-    except Interrupted as interrupted:
+    with found.until_interrupted():
+        try:
+            search.run()
+        except _Stopped as reason:
+            stopped = str(reason)
+    if found.interrupted is not None:
         stopped = "interrupted"
-        if interrupted.trial is not None:
-            found.trials.append(interrupted.trial)
-        found.interrupted = interrupted.number
-    except KeyboardInterrupt:
-        stopped = "interrupted"
-        found.interrupted = signal.SIGINT
     contradictions = search.contradictions()
     if contradictions:
         found.notes.append(f"Not monotonic: {'; '.join(contradictions)}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +11,7 @@ from gpuwatch.experiment.occupied import occupied
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import NotTried, Setting, named, possible
-from gpuwatch.experiment.trial import Goal, Interrupted, handled_oom, run_trial
+from gpuwatch.experiment.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Oom, Run
@@ -45,13 +44,8 @@ def recovered(setup: TrialSetup, *, budget: float, share: bool) -> ExperimentRes
     """
     found = ExperimentResult(rule=RULE)
     until = time.monotonic() + budget
-    try:
+    with found.until_interrupted():
         _recover(setup, found, until, budget, share=share)
-    except Interrupted as interrupted:
-        found.trials += [interrupted.trial] if interrupted.trial is not None else []
-        found.interrupted = interrupted.number
-    except KeyboardInterrupt:
-        found.interrupted = signal.SIGINT
     if found.interrupted is not None:
         found.answer = Answer(sentence="Interrupted: no setting has been verified yet")
     return found

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gpuwatch.experiment.trial import Interrupted
 from gpuwatch.model.trials import Answer, Fit, Largest, Recovery, Trial
 
 
@@ -27,3 +31,14 @@ class ExperimentResult:
     """Steps of each run, as the first that got so far has set them."""
     interrupted: int | None = None
     """The signal that broke it off."""
+
+    @contextmanager
+    def until_interrupted(self) -> Iterator[None]:
+        """Ctrl+C ends what is within: the trial that it cut short is kept, and ``interrupted`` says which signal."""
+        try:
+            yield
+        except Interrupted as cut:
+            self.trials += [cut.trial] if cut.trial is not None else []
+            self.interrupted = cut.number
+        except KeyboardInterrupt:
+            self.interrupted = signal.SIGINT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ from gpuwatch.experiment.occupied import occupied
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import NotTried
-from gpuwatch.experiment.trial import Goal, Interrupted, handled_oom, run_trial
+from gpuwatch.experiment.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.model.trials import Answer, Trial
 from gpuwatch.reports.trial_summary import PASSED
@@ -51,14 +50,8 @@ def compared(
         else:
             free.append(one)
     setup.made, setup.planned = 0, len(free) * (rounds + memory)
-    try:
+    with found.until_interrupted():
         _run_rounds(setup, free, rule, found, rounds=rounds, budget=budget, memory=memory)
-    except Interrupted as interrupted:
-        if interrupted.trial is not None:
-            found.trials.append(interrupted.trial)
-        found.interrupted = interrupted.number
-    except KeyboardInterrupt:
-        found.interrupted = signal.SIGINT
     inherited = sorted({name for one in chosen for name in one.setting.variables if name in os.environ})
     if inherited and any(not one.setting.variables for one in chosen):
         verb = "is" if len(inherited) == 1 else "are"

@@ -7,7 +7,7 @@ it can tell a signal to the whole group from one to gpuwatch alone. Lines on a s
     to gpuwatch: started PID MONOTONIC-SECONDS · failed ERRNO · signal NUMBER · ended WAIT-STATUS LEFT MAX-RSS-KIB
                  · gone
     to the guard: restore HEX (bytes that undo what was drawn on the terminal) · drop (the channel) · end (everything)
-                  · signal NUMBER (the program) · group NUMBER (its process group) · leave
+                  · interrupt (SIGINT, as a terminal would) · group NUMBER (its process group) · leave
 
 End of file on the socket means that gpuwatch is dead.
 """
@@ -33,6 +33,8 @@ _GRACE = 2.0
 _SETTLE = 0.5
 """Seconds that the program's children have to exit by themselves."""
 _CHUNK = 1 << 16
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "yash", "ash", "busybox", "fish"})
+"""Programs that run others in the foreground and leave Ctrl+C to them."""
 WATCHED = (
     signal.SIGINT,
     signal.SIGQUIT,
@@ -145,19 +147,26 @@ class Guard:
                     elif word == b"end":
                         self._end_all()
                         self._say("gone")
-                    elif word in (b"signal", b"group"):
-                        self._send(int(rest), group=word == b"group")
+                    elif word == b"interrupt":
+                        self._interrupt()
+                    elif word == b"group":
+                        self._signal_group(int(rest))
                     elif word == b"leave":
                         self._leave()
                         return
 
-    def _send(self, number: int, *, group: bool) -> None:
-        """Signals the program or its process group: never after the number may have become another's."""
+    def _interrupt(self) -> None:
+        """SIGINT to the program; if that is a shell, also to what it waits for, which a terminal would signal too."""
+        if self._ended is None:  # else the pid may be another's by now
+            for pid in waited_for(self._program):
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGINT)
+
+    def _signal_group(self, number: int) -> None:
+        """Signals the program's process group: never after the number may have become another's."""
         with suppress(OSError):
-            if group and descendants(os.getpid()):
+            if descendants(os.getpid()):
                 os.killpg(self._program, number)
-            elif not group and self._ended is None:
-                os.kill(self._program, number)
 
     def _signals(self) -> None:
         for number in os.read(self._wake, 512):
@@ -217,16 +226,7 @@ class Guard:
 
 def descendants(ancestor: int) -> list[int]:
     """Pids of the living descendants of ``ancestor``."""
-    parents: dict[int, int] = {}
-    for entry in os.listdir("/proc"):  # noqa: PTH208
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat", "rb") as file:  # noqa: PTH123  (no pathlib: it costs the start)
-                    state, parent = file.read().rpartition(b")")[2].split()[:2]
-            except OSError:
-                continue
-            if state != b"Z":
-                parents[int(entry)] = int(parent)
+    parents = {pid: parent for pid, (parent, _) in _processes().items()}
     found: list[int] = []
     for pid in parents:
         above = parents[pid]
@@ -235,6 +235,45 @@ def descendants(ancestor: int) -> list[int]:
         if above == ancestor:
             found.append(pid)
     return found
+
+
+def waited_for(program: int) -> list[int]:
+    """The program and, where it is a shell, its children in the foreground, and theirs.
+
+    Children of a script share its process group, except where it uses job control (``set -m``): these a terminal
+    would not signal either. The children first: a shell acts on the signal once its child has ended.
+    """
+    known = _processes()
+    found = []
+    pending = [program]
+    while pending:
+        pid = pending.pop()
+        found.append(pid)
+        if _is_shell(pid) and pid in known:
+            pending += [child for child, (parent, group) in known.items() if parent == pid and group == known[pid][1]]
+    return found[::-1]
+
+
+def _processes() -> dict[int, tuple[int, int]]:
+    """Parent and process group of every living process, by pid."""
+    found: dict[int, tuple[int, int]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:  # noqa: PTH123  (no pathlib: it costs the start)
+                    state, parent, group = file.read().rpartition(b")")[2].split()[:3]
+            except OSError:
+                continue
+            if state != b"Z":
+                found[int(entry)] = int(parent), int(group)
+    return found
+
+
+def _is_shell(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in _SHELLS  # noqa: PTH115, PTH119
+    except OSError:
+        return False
 
 
 def _signal_all(number: signal.Signals) -> None:

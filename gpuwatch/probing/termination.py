@@ -15,11 +15,6 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.run import HostMemory, Outcome, Run, Verdict
 from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
 
-AFTER_SIGINT, AFTER_SIGTERM, AFTER_SIGKILL = 5.0, 2.0, 2.0
-"""Seconds that a program of ``gpuwatch try`` has after each signal before the next one is sent."""
-AFTER_SIGINT_RECORDING = 20.0
-"""Seconds that it has after SIGINT if it writes a recording of its memory then."""
-
 
 class NotStarted(GpuwatchError):
     """The program could not be executed; the exit code is a shell's (127 or 126)."""

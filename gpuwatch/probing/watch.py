@@ -28,22 +28,16 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import EndedBy
 from gpuwatch.probing import guard
 from gpuwatch.probing.backlog import Backlog
+from gpuwatch.probing.ending import AFTER_SIGINT, Ending
 from gpuwatch.probing.environment_settings import environment_settings
 from gpuwatch.probing.event_state import Applied, EventState, StepCount
+from gpuwatch.probing.guard_reports import GuardReports
 from gpuwatch.probing.guarded_program import GuardedProgram
 from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.probing.runner import SnapshotSource, kept_environment
 from gpuwatch.probing.streams import Lines
-from gpuwatch.probing.termination import (
-    AFTER_SIGINT,
-    AFTER_SIGINT_RECORDING,
-    AFTER_SIGKILL,
-    AFTER_SIGTERM,
-    Termination,
-    judged,
-    not_started,
-)
+from gpuwatch.probing.termination import Termination, judged, not_started
 from gpuwatch.probing.watched_processes import WatchedProcesses
 
 _TICK = 0.5
@@ -115,23 +109,16 @@ class Watch:
         self._backlog = Backlog(self._log_line)
         self._signals = program.signals
         self._signals.take = self._take_signal
-        self._program: int | None = None
-        self._since = 0.0
         self._line: Callable[[bytes], None] = lambda raw: None
-        self._failed: int | None = None
-        self._status: int | None = None
-        self._left = 0
-        self._resident: int | None = None
-        """Largest resident set of one of the program's processes, in bytes."""
         self._mapped, self._allocated = 0, 0
         """GPUs and allocated bytes at the last extra sample."""
         self._ends = 0
         """Processes that had reported their end at the last extra sample."""
         self._look_after = 0.0
         self._asked_at, self._others_start = 0.0, False
-        self._guard_gone = False
-        self._everybody_gone = False
         self._asked: list[int] = []
+        self._reports = GuardReports(program.signals)
+        self._ending = Ending(program, self._reports, self._processes, self._asked)
         self._started = program.started
         self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs)
         self._latest = before
@@ -158,7 +145,7 @@ class Watch:
         self._look()
         self._status_line.end()
         self._status_line.speak()
-        return self._judge(self._with_memory(self._draft(self._outcome())))
+        return self._judge(self._with_memory(self._draft(self._reports.outcome)))
 
     def measure(self, stop: Stop, line: Callable[[bytes], None] = lambda raw: None) -> Measured:
         """Runs the program until ``stop`` or a signal to us says so, or it ends; ends it with all that it started.
@@ -168,26 +155,26 @@ class Watch:
         """
         self._line = line
         self._connect()
-        self._follow(lambda: not self._asked and not (self._program is not None and self._stops(stop)))
-        if self._ending():
-            self._await_end(AFTER_SIGINT)
+        self._follow(lambda: not self._asked and not (self._reports.program is not None and self._stops(stop)))
+        if self._about_to_end():
+            self._ending.wait(AFTER_SIGINT)
         else:
             self._sample_once_more()
-        by_itself = self._status is not None or self._guard_gone
+        by_itself = self._reports.over
         if by_itself:
             self._finish()
         else:
             self._backlog.close()
         self._look()
         measured = Measured(
-            draft=self._draft(self._outcome() if by_itself else Outcome()),
+            draft=self._draft(self._reports.outcome if by_itself else Outcome()),
             steps=deepcopy(self._stepping().steps),
             applied=self._processes.applied(),
             ended_by="the program",
             interrupted=self._asked[0] if self._asked else None,
         )
         if not by_itself:
-            measured = msgspec.structs.replace(measured, ended_by=self._end_measured())
+            measured = msgspec.structs.replace(measured, ended_by=self._ending.end())
         return msgspec.structs.replace(measured, draft=self._with_memory(measured.draft))
 
     def _sample_once_more(self) -> None:
@@ -195,32 +182,24 @@ class Watch:
         asked = datetime.datetime.now(datetime.UTC)
         until = time.monotonic() + _SAMPLE
         self._look_now()
-        while self._status is None and time.monotonic() < until and not self._sampled_since(asked):
+        while self._reports.status is None and time.monotonic() < until and not self._sampled_since(asked):
             self._streams.drain(0.02)
             self._look()
 
     def _sampled_since(self, moment: datetime.datetime) -> bool:
         return self._latest is not None and self._latest.taken_at >= moment
 
-    def _ending(self) -> bool:
+    def _about_to_end(self) -> bool:
         """Whether the program has ended, or is about to, though the guard has not said so yet: perhaps it failed."""
-        assert self._program is not None
+        assert self._reports.program is not None
         try:
-            stat = Path(f"/proc/{self._program}/stat").read_bytes()
+            stat = Path(f"/proc/{self._reports.program}/stat").read_bytes()
         except OSError:
             return True
-        return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._program).ended
-
-    def _await_end(self, seconds: float) -> None:
-        """Waits until the program has ended, at most so long; a further signal to us ends the wait."""
-        asked = len(self._asked)
-        until = time.monotonic() + seconds
-        while self._status is None and not self._guard_gone and time.monotonic() < until and len(self._asked) == asked:
-            self._streams.drain(0.05)
-            self._signals.judge()
+        return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program).ended
 
     def _stops(self, stop: Stop) -> bool:
-        return stop(self._stepping(), time.monotonic() - self._since, self._starting)
+        return stop(self._stepping(), time.monotonic() - self._reports.since, self._starting)
 
     def _starting(self) -> bool:
         """Whether other processes may still be starting, and have not taken their memory."""
@@ -231,12 +210,12 @@ class Watch:
         return self._others_start
 
     def _stepping(self) -> EventState:
-        return self._processes.stepping(self._program or 0)
+        return self._processes.stepping(self._reports.program or 0)
 
     def _follow(self, more: Callable[[], bool]) -> None:
         """Reads what the program reports and prints until it ends, or ``more`` says no after a look at it."""
         going = True
-        while going and self._status is None and self._failed is None and not self._guard_gone:
+        while going and self._reports.error is None and not self._reports.over:
             if not self._streams.drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
                 self._backlog.work()  # only when there is no output to pass on
             if time.monotonic() >= self._next:
@@ -244,45 +223,18 @@ class Watch:
                 self._signals.judge()
                 self._look()
                 going = more()
-        if self._failed is not None:
+        if self._reports.error is not None:
             self._status_line.end()
-            raise not_started(self._guarded.command[0], self._failed)
-        if self._program is None:
+            raise not_started(self._guarded.command[0], self._reports.error)
+        if self._reports.program is None:
             raise KeyboardInterrupt  # the guard was killed before it could start the program
 
     def _show(self) -> bool:
         """Draws the status line and saves the unfinished run, when it is time."""
         self._status_line.tick()
-        if self._program is not None and time.monotonic() >= self._keep_at:
+        if self._reports.program is not None and time.monotonic() >= self._keep_at:
             self._keep()
         return True
-
-    def _end_measured(self) -> EndedBy:
-        """Ends the program and everything that it started; which signal it took. A signal to us hurries it."""
-        steps: tuple[tuple[EndedBy, str, int, float], ...] = (
-            ("SIGINT", "signal", signal.SIGINT, AFTER_SIGINT_RECORDING if self._options.memory else AFTER_SIGINT),
-            ("SIGTERM", "group", signal.SIGTERM, AFTER_SIGTERM),
-            ("SIGKILL", "group", signal.SIGKILL, AFTER_SIGKILL),
-        )
-        took: EndedBy = "SIGINT"
-        for name, word, number, seconds in steps:
-            if self._status is None:
-                took = name
-                self._guarded.tell(f"{word} {int(number)}")
-                self._await_end(seconds)
-        self._end_rest()
-        return took
-
-    def _end_rest(self) -> None:
-        """Ends what the program has left behind, in its session or in another."""
-        self._guarded.tell("end")
-        until = time.monotonic() + 2 * _GRACE
-        while not self._everybody_gone and not self._guard_gone and time.monotonic() < until:
-            self._streams.drain(0.05)
-        self._processes.listen_only()
-        while self._options.memory and self._streams.drain(0):
-            pass  # where its last recording is
-        self._guarded.tell("leave")
 
     def _connect(self) -> None:
         """Starts the program, if the caller has not, and reads what it, its output and its guard send."""
@@ -292,7 +244,7 @@ class Watch:
         self._processes.ancestor = self._guarded.guard.pid
         if self._channel.open:
             self._streams.add(self._channel.read, self._take_output)
-        self._streams.add(self._guarded.control.fileno(), Lines(self._take_report).feed, self._guard_ended)
+        self._streams.add(self._guarded.control.fileno(), Lines(self._reports.take).feed, self._reports.end_of_file)
 
     def _finish(self) -> None:
         """Reads the rest of the output, and deals with processes that were left behind."""
@@ -301,26 +253,19 @@ class Watch:
         while self._channel.open and self._streams.reads(self._channel.read) and time.monotonic() < until:
             if self._streams.drain(0.02):
                 heard = time.monotonic()
-            elif self._left and time.monotonic() - heard > _QUIET:
+            elif self._reports.left and time.monotonic() - heard > _QUIET:
                 break  # a process that was left behind holds it open and is silent
         self._processes.listen_only()
         while self._streams.drain(0):
             pass
         self._backlog.close()
         if self._apart:
-            self._end_rest()
+            self._ending.end_rest()
             return
-        if self._left and self._killed:
+        if self._reports.left and self._reports.killed:
             # Nothing else ends the workers of a killed program, which may still hold GPUs.
-            self._guarded.tell("end")
-            until = time.monotonic() + 2 * _GRACE
-            while not self._everybody_gone and not self._guard_gone and time.monotonic() < until:
-                self._streams.drain(0.05)
+            self._ending.end_left_behind()
         self._guarded.tell("leave")
-
-    @property
-    def _killed(self) -> bool:
-        return self._status is not None and os.WIFSIGNALED(self._status)
 
     # What comes in
 
@@ -337,25 +282,6 @@ class Watch:
         self._builder.log_line(line)
         self._processes.log_line(line)
 
-    def _take_report(self, line: bytes) -> None:
-        word, _, rest = line.partition(b" ")
-        if word == b"started":
-            pid, since = rest.split()
-            self._program, self._since = int(pid), float(since)
-            self._signals.ready = True
-        elif word == b"failed":
-            self._failed = int(rest)
-        elif word == b"ended":
-            status, left, resident = map(int, rest.split())
-            self._status, self._left, self._resident = status, left, resident << 10
-        elif word == b"gone":
-            self._everybody_gone = True
-        elif word == b"signal":
-            self._signals.witnessed(int(rest))
-
-    def _guard_ended(self) -> None:
-        self._guard_gone = True
-
     def _take_signal(self, number: int, everybody: bool, came: float) -> None:
         """Handles a signal to us, or to our whole process group (``everybody``), at monotonic time ``came``."""
         if number == signal.SIGWINCH:
@@ -370,9 +296,9 @@ class Watch:
         elif self._apart:
             if number in _ENDING:
                 self._asked.append(number)
-        elif self._program is not None:
+        elif self._reports.program is not None:
             self._asked.append(number)
-            if not everybody or came < self._since:
+            if not everybody or came < self._reports.since:
                 for pid in self._meant(number):
                     with suppress(OSError):
                         os.kill(pid, number)
@@ -382,13 +308,13 @@ class Watch:
 
         A shell or launcher waits for its child and relies on the child getting SIGINT and SIGQUIT too.
         """
-        assert self._program is not None
+        assert self._reports.program is not None
         if number not in (signal.SIGINT, signal.SIGQUIT) or self._guarded.guard is None:
-            return [self._program]
-        found = [self._program]
+            return [self._reports.program]
+        found = [self._reports.program]
         for pid in sorted(guard.descendants(self._guarded.guard.pid)):
             with suppress(OSError):
-                if pid != self._program and os.getpgid(pid) == os.getpgrp():
+                if pid != self._reports.program and os.getpgid(pid) == os.getpgrp():
                     found.append(pid)
         return found
 
@@ -408,9 +334,9 @@ class Watch:
 
     def _look(self) -> None:
         builder = self._builder
-        if self._program is not None:
-            builder.state = self._processes.leading(self._program)
-            builder.pid = builder.state.pid or self._program
+        if self._reports.program is not None:
+            builder.state = self._processes.leading(self._reports.program)
+            builder.pid = builder.state.pid or self._reports.program
         self._look_in_time()
         for snapshot in self._source.drain():
             builder.snapshot(snapshot, time.monotonic())
@@ -452,15 +378,6 @@ class Watch:
             pause = max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _SHARE)
         self._keep_at = now + pause
 
-    def _outcome(self) -> Outcome:
-        if self._status is None:
-            return Outcome(signal=signal.SIGKILL)
-        killed = os.WTERMSIG(self._status) if os.WIFSIGNALED(self._status) else None
-        return Outcome(
-            exit_code=None if killed is not None else os.WEXITSTATUS(self._status),
-            signal=killed,
-        )
-
     def _draft(self, outcome: Outcome) -> RunDraft:
         own = self._builder.state.environment
         draft = self._builder.finish(
@@ -487,10 +404,10 @@ class Watch:
                 outcome=outcome,
                 asked=tuple(self._asked),
                 kills=self._guarded.kills_before,
-                peak_bytes=self._resident,
+                peak_bytes=self._reports.resident,
                 total_bytes=self._host_bytes(),
-                pids=self._processes.pids | {self._program or 0},
-                left=self._left,
+                pids=self._processes.pids | {self._reports.program or 0},
+                left=self._reports.left,
                 problems=tuple(self._problems(draft.run)),
             ),
         )

@@ -84,6 +84,38 @@ except KeyboardInterrupt:
     assert not any("saving" in line for line in trial["run"]["log_tail"])
 
 
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_program_in_a_shell_script_is_interrupted_as_by_a_terminal(shell: str, tmp_path: Path) -> None:
+    text = f"""
+try:
+    {FOREVER}
+except KeyboardInterrupt:
+    open("{tmp_path}/interrupted", "w").close()
+    raise
+"""
+    inner, outer = tmp_path / "inner.sh", tmp_path / "train.sh"
+    inner.write_text(f"sleep 300 &\n{' '.join(program(tmp_path, text))}\ntouch '{tmp_path}/went-on'\n")
+    outer.write_text(f"{shell} '{inner}'\necho done\n")
+    assert only(document(*ONE, shell, str(outer)))["ended_by"] == "SIGINT"
+    assert (tmp_path / "interrupted").exists()
+    assert not (tmp_path / "went-on").exists()
+
+
+def test_a_child_of_another_program_is_left_to_it(tmp_path: Path) -> None:
+    """Only shells rely on the terminal: other programs end their workers themselves."""
+    text = f"""
+if len(sys.argv) > 1:
+    try:
+        time.sleep(300)
+    except KeyboardInterrupt:
+        open("{tmp_path}/interrupted", "w").close()
+        raise
+worker = subprocess.Popen([sys.executable, __file__, "worker"])
+{FOREVER}"""
+    assert only(document(*ONE, *program(tmp_path, text)))["ended_by"] == "SIGINT"
+    assert not (tmp_path / "interrupted").exists()
+
+
 @pytest.mark.parametrize(("ignored", "needed"), [("", "SIGINT"), ("SIGINT", "SIGTERM"), ("SIGINT SIGTERM", "SIGKILL")])
 def test_what_was_needed_to_end_it(ignored: str, needed: str, tmp_path: Path) -> None:
     text = "".join(f"signal.signal(signal.{name}, signal.SIG_IGN)\n" for name in ignored.split()) + FOREVER
