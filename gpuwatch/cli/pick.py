@@ -20,6 +20,7 @@ from gpuwatch.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.formatting.units import size
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.pick import Pick
+from gpuwatch.reports.topology_content import described
 from gpuwatch.session.free_gpus import Conditions, impossible, reasons
 from gpuwatch.session.free_gpus import pick as pick_from
 from gpuwatch.session.gpu_reservations import Reservation, reserve, reserved
@@ -85,7 +86,8 @@ def pick(
     """Pick free GPUs, or run COMMAND on them.
 
     Prints their UUIDs, as for CUDA_VISIBLE_DEVICES, which COMMAND gets. GPUs without processes come first, then those
-    that are not busy, then those with the most free memory. A CUDA_VISIBLE_DEVICES that is set limits the choice.
+    that are not busy; of several, those with the fastest connections between them (NVLink, then PCIe), then those with
+    the most free memory. A CUDA_VISIBLE_DEVICES that is set limits the choice.
     Exits with 1, and prints nothing, if there are too few.
     """
     if keep and not command:
@@ -109,6 +111,8 @@ def pick(
             of = f", {size(one.memory_free_bytes)} free" if one.memory_free_bytes is not None else ""
             with_others = f", beside {one.processes} process{'es' * (one.processes > 1)}" if one.processes else ""
             say(f"gpuwatch: GPU {one.index}{instance} ({one.name}{of}{with_others})")
+        if picked.connection is not None:
+            say(f"gpuwatch: slowest connection between them: {described(picked.connection)}")
     listed = ",".join(str(one.index) if index and not one.mig_instance else one.uuid for one in picked.chosen)
     if not command:
         click.echo(listed)

@@ -42,7 +42,11 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="g
     wanted: int
     """Number of GPUs asked for."""
     chosen: tuple[PickedGpu, ...]
-    """In the order of preference: no processes, not busy, most free memory."""
+    """In the order of preference: no processes, not busy, most free memory. Of several that are equal in the first two,
+    those that are connected best."""
+    connection: str | None = None
+    """The slowest connection between two of ``chosen``, in the terms of ``nvidia-smi topo -m``: ``NV4``, ``PIX``,
+    ``SYS``. Null for one GPU, and if it is not known."""
     spare: int
     """How many more meet the conditions; if ``chosen`` is empty, how many do at all."""
     refused: tuple[RefusedGpu, ...]

@@ -257,6 +257,14 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         lacks += [found.missing for found in self.connections if found.missing is not None]
         return any(lack.reason == "failed" for lack in lacks)
 
+    def path(self, first: str, second: str) -> str | None:
+        """``NV4`` if connected by NVLink, directly or through a switch, else the level; None if unknown."""
+        found = self.between(first, second)
+        if found is not None and found.nvlinks:
+            return found.name
+        at_switch = min(self.switch_nvlinks.get(first, 0), self.switch_nvlinks.get(second, 0))
+        return f"NV{at_switch}" if at_switch else found.level if found is not None else None
+
     def between(self, first: str, second: str) -> Connection | None:
         """The connection of two UUIDs, in either order."""
         for found in self.connections:

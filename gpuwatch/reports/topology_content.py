@@ -62,14 +62,13 @@ def topology_table(snapshot: Snapshot) -> Table:
     return Table("Topology", heads, tuple(rows), note="; ".join(clean(reason) for reason in reasons))
 
 
+def described(name: str) -> str:
+    """``PIX (through one PCIe bridge)``, ``NV4 (NVLink)``."""
+    return f"{name} ({'NVLink' if name.startswith('NV') else LEGEND[name]})"
+
+
 def path_name(found: Topology, a: Device, b: Device) -> str:
     """``NV4``, ``PIX``, ``X`` for a GPU and itself, a dash if unknown."""
     if a.uuid == b.uuid:
         return "X"
-    connection = found.between(a.uuid, b.uuid)
-    if connection is not None and connection.nvlinks:
-        return f"NV{connection.nvlinks}"
-    at_switch = min(found.switch_nvlinks.get(a.uuid, 0), found.switch_nvlinks.get(b.uuid, 0))
-    if at_switch:
-        return f"NV{at_switch}"
-    return connection.level if connection is not None and connection.level else UNKNOWN
+    return found.path(a.uuid, b.uuid) or UNKNOWN

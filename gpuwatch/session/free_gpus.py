@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST, who
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.units import memory, size
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.pick import Pick, PickedGpu, RefusedGpu
-from gpuwatch.model.snapshot import Device, MigInstance, Process, Snapshot
+from gpuwatch.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
 from gpuwatch.model.visibility import divided, read_visible
+from gpuwatch.session.best_connected import best_connected, rank
 
 _BUSY = 10.0
 """Utilization in percent from which a GPU is busy, as in :mod:`gpuwatch.session.preflight`."""
@@ -64,9 +66,14 @@ class _Unit:
         return self.device.number("utilization.gpu_percent") if self.instance is None else None
 
     @property
-    def preference(self) -> tuple[int, bool, float, int]:
+    def load(self) -> tuple[int, bool]:
+        """The lowest is the best: the number of processes, and whether it is busy."""
+        return len(self.tenants), (self.busy or 0.0) >= _BUSY
+
+    @property
+    def preference(self) -> tuple[tuple[int, bool], float, int]:
         """The lowest is the best."""
-        return len(self.tenants), (self.busy or 0.0) >= _BUSY, -(self.free or 0.0), self.device.index
+        return self.load, -(self.free or 0.0), self.device.index
 
 
 def pick(
@@ -99,10 +106,12 @@ def pick(
             fit.append(unit)
     fit.sort(key=lambda unit: unit.preference)
     enough = len(fit) >= conditions.count
+    taken = _taken(fit, conditions.count, machine.topology) if enough else []
     return Pick(
         taken_at=machine.taken_at,
         wanted=conditions.count,
-        chosen=tuple(_picked(unit) for unit in fit[: conditions.count]) if enough else (),
+        chosen=tuple(map(_picked, taken)),
+        connection=_slowest([unit.device for unit in taken], machine.topology),
         spare=len(fit) - (conditions.count if enough else 0),
         refused=tuple(refused),
     )
@@ -151,6 +160,31 @@ def _why_not(unit: _Unit, conditions: Conditions, errors: Mapping[str | None, st
     holder = reserved.get(unit.uuid or "")
     reason = errors.get(unit.device.uuid) or _refusal(unit, conditions)
     return reason or (f"reserved by {holder}" if holder else "")
+
+
+def _taken(fit: Sequence[_Unit], count: int, topology: Topology | None) -> list[_Unit]:
+    """``count`` of those that fit, which are in the order of preference.
+
+    The least loaded ones; where more than needed are loaded alike, those that are connected best with the others.
+    """
+    load = fit[count - 1].load
+    sure = [unit for unit in fit if unit.load < load]
+    alike = [unit for unit in fit if unit.load == load]
+    if count == 1 or len(sure) + len(alike) == count or topology is None:
+        return list(fit[:count])
+    found = best_connected(
+        [unit.device.uuid for unit in alike], count - len(sure), topology, [unit.device.uuid for unit in sure]
+    )
+    chosen = [alike[place] for place in found]
+    return [*sure, *chosen]
+
+
+def _slowest(devices: Sequence[Device], topology: Topology | None) -> str | None:
+    """The slowest connection between two devices; None for one, and if one of them is not known."""
+    if topology is None or len(devices) < 2:
+        return None
+    paths = [topology.path(a.uuid, b.uuid) for a, b in combinations(devices, 2)]
+    return min(paths, key=rank) if all(paths) else None
 
 
 def _allowed(devices: Sequence[Device], environment: Mapping[str, str]) -> frozenset[str] | None:

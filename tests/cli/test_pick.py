@@ -103,6 +103,75 @@ def test_two_at_once_never_get_the_same_gpu(sim_machine: Machine) -> None:
         assert gpuwatch("pick", environment=environment).out.strip() == taken[2]
 
 
+RACE = """
+import os, sys
+from gpuwatch.session.free_gpus import Conditions, pick
+from gpuwatch.session.gpu_reservations import reserve, reserved
+from gpuwatch.session.single_snapshot import take
+machine, _ = take(30.0)
+print("ready", flush=True)
+for number in sys.stdin:
+    held = None
+    while held is None:
+        picked = pick(machine, Conditions(int(number)), {}, reserved())
+        if not picked.chosen:
+            break
+        held = reserve([one.uuid for one in picked.chosen])
+    print(*(one.index for one in picked.chosen), flush=True)
+    sys.stdin.readline()
+    if held is not None:
+        held.release()
+    print("released", flush=True)
+"""
+
+
+def test_eight_at_once_never_share_a_gpu_in_twenty_rounds(sim_machine: Machine) -> None:
+    """All choose at the same moment, from the same snapshot, one or two GPUs each of the eight."""
+    environment = sim_machine("8x24GiB").environment(os.environ)
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACE], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(8)
+    ]
+
+    def tell(text: str) -> None:
+        for one in started:
+            assert one.stdin is not None
+            one.stdin.write(f"{text}\n")
+            one.stdin.flush()
+
+    try:
+        assert [line(one) for one in started] == ["ready"] * 8
+        for round_number in range(20):
+            wanted = 1 + round_number % 2
+            tell(str(wanted))
+            held = [line(one).split() for one in started]
+            taken = [index for indices in held for index in indices]
+            assert len(set(taken)) == len(taken), "nobody shares"
+            assert {len(indices) for indices in held} <= {0, wanted}, "all or nothing"
+            # Of two, one may be taken for a moment by somebody who does not get the other.
+            assert len(taken) == 8 if wanted == 1 else taken, "and none is left while somebody wants it"
+            tell("release")
+            assert [line(one) for one in started] == ["released"] * 8
+    finally:
+        for one in started:
+            one.kill()
+            one.communicate()
+
+
+def test_gpus_that_are_connected_well_go_together(sim_machine: Machine) -> None:
+    machine = sim_machine("4x24GiB")
+    for index, node in enumerate((0, 1, 0, 1)):
+        machine.override(index, "numa_node", node)
+    environment = machine.environment(os.environ)
+    document = json.loads(gpuwatch("pick", "-n", "2", "--json", environment=environment).out)
+    assert [one["index"] for one in document["chosen"]] == [0, 2]
+    assert document["connection"] == "PHB"
+    done = gpuwatch("pick", "-n", "3", "--index", "--", "true", environment=environment)
+    assert done.err.splitlines()[-1] == "gpuwatch: slowest connection between them: SYS (between NUMA nodes)"
+
+
 def test_it_waits_for_a_gpu(sim_machine: Machine) -> None:
     environment = sim_machine("1x24GiB").environment(os.environ)
     with running(environment) as [first]:
