@@ -22,6 +22,7 @@ from gpuwatch import __version__
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
+from gpuwatch.cli.fleet import fleet_options, server
 from gpuwatch.cli.options import (
     TAKEN_BEFORE,
     FiniteRange,
@@ -62,6 +63,7 @@ _EXAMPLES = """\b
 Examples:
   gpuwatch                                    open the dashboard
   gpuwatch --sim 2x24GiB                      ... on simulated GPUs
+  gpuwatch --prometheus http://server:9090    all GPU hosts that Prometheus scrapes
   gpuwatch snapshot --json                    one sample, for scripts
   gpuwatch run -- python train.py             watch a program of yours
   gpuwatch probe --config growth              what does memory growth do here?
@@ -84,6 +86,7 @@ Examples:
     metavar="SECONDS",
     help="Take a sample every so many seconds (default: 1).",
 )
+@fleet_options
 @dashboard_options
 @alert_options
 @gpm_option
@@ -95,6 +98,10 @@ def cli(
     config_file: Path | None,
     on_finding: str | None,
     webhook: str | None,
+    prometheus: str | None,
+    prometheus_headers: tuple[str, ...],
+    prometheus_token_file: Path | None,
+    prometheus_ca: Path | None,
     **given: Any,
 ) -> None:
     """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
@@ -108,6 +115,12 @@ def cli(
         prepare()
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
+    elif prometheus is not None:
+        from gpuwatch.cli import fleet
+
+        settings = preferred(config_file, given)
+        asked = server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
+        ctx.exit(fleet.run(settings, given["interval"], asked))
     else:
         settings = preferred(config_file, {**given, "gpm": asked_gpm(ctx)})
         from gpuwatch.cli.dashboard import run

@@ -142,6 +142,10 @@ class GpuwatchApp(PreferencesApp):
         """Returns to the tab this one was opened from, finally to the overview."""
         await self.show_tab(self._came_from.pop(self.tab.TAB, self.overview.TAB), back=True)
 
+    async def leave_host(self) -> bool:
+        """Returns to the list of hosts; False: a single machine is shown."""
+        return False
+
     @property
     def has_probe_runs(self) -> bool:
         """Whether :attr:`probe_runs` already exists, so that using it costs nothing."""
@@ -172,8 +176,8 @@ class GpuwatchApp(PreferencesApp):
         self._show_from = time.monotonic() + _HOLD
         self.call_after_refresh(self._take_over)
         if self.settings_file is not None and self.settings_file.notice:
-            self.overview.show_message(self.settings_file.fitted(self.size.width - KEYS_BESIDE), "warning", 60)
-        if self.preferences.tab != self.tab.TAB:
+            self.tab.show_message(self.settings_file.fitted(self.size.width - KEYS_BESIDE), "warning", 60)
+        if self.tab is self.overview and self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)
 
     @property

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpuwatch.model.snapshot import Mapped, Process
 from gpuwatch.ui.details.key_help import _FILTER
 from gpuwatch.ui.tables.columns import COLUMNS, Column
-from gpuwatch.ui.tables.filter import FIELDS, SIGNS, FilterError, _words, parse
+from gpuwatch.ui.tables.filter import FIELDS, SIGNS, FilterError, parse
+from gpuwatch.ui.tables.filter_language import _words
 from tests.ui import machines
 
 GIB = machines.GIB

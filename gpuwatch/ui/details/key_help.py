@@ -9,8 +9,8 @@ from itertools import zip_longest
 from gpuwatch.ui.drawing.cells import left, width_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
-from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_REPLAY, REPLAY, Action
-from gpuwatch.ui.settings.tabs import TABS, panes_of
+from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
+from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 
 _HEADS = {
     "overview": "1 Overview",
@@ -24,6 +24,8 @@ _HEADS = {
     "probes": "4 Probes",
     "findings": "5 Findings",
     "events": "6 Events",
+    "fleet": "Hosts",
+    "hosts": "Hosts",
     "timeline": "While paused",
     "everywhere": "Everywhere",
 }
@@ -35,6 +37,21 @@ _FILTER = (
     ("gpu:1", "equals; pid, mig; in: visible, sees"),
     ("mem>2GiB", "< = >= <=; sm mbw enc dec cpu host threads, time>1h30m"),
     ("-xorg", "does not match; works with all of these"),
+)
+_FLEET_FILTER = (
+    ("n04 h100", "both words, anywhere"),
+    ("free", "has a free GPU; used, wrong, silent"),
+    ("mem>20GiB free", "a free GPU with more than 20 GiB"),
+    ("free>20GiB", "a GPU with more free memory; mem used util temp gpus"),
+    ("host~dgx", "contains; model, user, state"),
+    ("-user:alice", "does not match; works with all of these"),
+)
+_FLEET_SYMBOLS = (
+    ("○", "a GPU that nobody uses"),
+    ("▁▃▅█", "a GPU in use, and how busy it is"),
+    ("■ ?", "in use, not known how busy; not known at all"),
+    ("✖", "lost or failed; or the host does not answer"),
+    ("–", "could not be read"),
 )
 _SYMBOLS = (
     ("–", "could not be read; i shows why"),
@@ -80,7 +97,9 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
 
     An entry that several panes share is listed with the first one. ``name`` spells a key as the terminal can show it.
     """
-    order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes)]
+    fleet = tab == FLEET.id
+    order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes if not fleet)]
+    absent = NOT_IN_REPLAY if replay else NOT_IN_FLEET if fleet else frozenset[str]()
     found: dict[str, list[tuple[str, str]]] = {}
     listed: set[tuple[str, str]] = set()
     if replay:
@@ -89,18 +108,19 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
             _list(action, rows, name)
     for pane in dict.fromkeys(order):
         rows = found.setdefault(_HEADS[pane], [])
-        if pane == "everywhere":
+        if pane == "everywhere" and not fleet:
             rows.append((f"1-{len(TABS)}", " ".join(one.title for one in TABS)))
         for action in ACTIONS[pane]:
             entry = (action.help, action.shown)
             if not action.help or entry in listed or action.id.startswith("show_tab"):
                 continue
-            if replay and action.id in NOT_IN_REPLAY:
+            if action.id in absent:
                 continue
             listed.add(entry)
             _list(action, rows, name)
     keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
-    return [*keys, Group("Filter", _FILTER, "strong"), Group("Symbols", _SYMBOLS, "strong")]
+    words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (_FILTER, _SYMBOLS)
+    return [*keys, Group("Filter", words, "strong"), Group("Symbols", symbols, "strong")]
 
 
 def _list(action: Action, rows: list[tuple[str, str]], name: Callable[[str], str]) -> None:

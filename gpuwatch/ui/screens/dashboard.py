@@ -39,6 +39,9 @@ class Dashboard(Protocol):
     async def go_back(self) -> None:
         """Opens the previous tab."""
 
+    async def leave_host(self) -> bool:
+        """Returns to the list of hosts; False if there is none."""
+
     @property
     def has_probe_runs(self) -> bool:
         """Whether :attr:`probe_runs` already exists, so that using it costs nothing."""

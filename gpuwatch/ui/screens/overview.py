@@ -15,6 +15,7 @@ from gpuwatch.ui.panes.no_gpu import no_gpu_height
 from gpuwatch.ui.screens.filterable import FilterBarScreen
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.tables.columns import COLUMNS
 from gpuwatch.ui.tables.filter import Filter, FilterError, field, parse
 from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS
 from gpuwatch.ui.tables.gpu_order import ORDERS
@@ -194,19 +195,21 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         self._show_users()
         self.show_keys()
 
-    def action_clear(self) -> None:
-        """Clears the filter, then the tags, then the selection."""
+    async def action_clear(self) -> None:
+        """Clears the filter, then the tags, then the selection; then returns to the list of hosts, if there is one."""
         if self.processes.filter is not None:
             self._set_filter(None)
-        elif not self.processes.untag():
-            self.processes.unpin()
+        elif not self.processes.untag() and not self.processes.unpin() and await self.gpuwatch.leave_host():
+            return
         self.show_keys()
 
     def action_sort(self) -> None:
         """Opens the sort menu."""
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
-        self.app.push_screen(SortMenu(self.processes.sort_column), self._sort_chosen)
+        self.app.push_screen(
+            SortMenu(self.processes.sort_column, [(one.id, one.title, one.help) for one in COLUMNS]), self._sort_chosen
+        )
 
     def _sort_chosen(self, column: str | None) -> None:
         if column is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -9,7 +10,6 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
-from gpuwatch.ui.tables.columns import COLUMNS
 
 
 class SortMenu(LinesModal[str]):
@@ -20,30 +20,32 @@ class SortMenu(LinesModal[str]):
         Binding("s,f6", "close", "close", show=False),
     ]
 
-    def __init__(self, current: str) -> None:
+    def __init__(self, current: str, columns: Sequence[tuple[str, str, str]]) -> None:
+        """``columns``: id, title and help of each."""
+        self._ids = [column for column, _, _ in columns]
         lines: Lines = [
             [
-                (" ● " if column.id == current else "   ", "accent"),
-                (column.title.ljust(11), "strong" if column.id == current else "text"),
-                (column.help, "dim"),
+                (" ● " if column == current else "   ", "accent"),
+                (title.ljust(11), "strong" if column == current else "text"),
+                (about, "dim"),
             ]
-            for column in COLUMNS
+            for column, title, about in columns
         ]
-        cursor = next((n for n, column in enumerate(COLUMNS) if column.id == current), 0)
+        cursor = self._ids.index(current) if current in self._ids else 0
         super().__init__("Sort by", lines, cursor=cursor)
         self.sheet.styles.width = 72
         self.sheet.styles.max_width = "90%"
 
     def action_choose(self) -> None:
         """Sorts by the column under the cursor."""
-        self.dismiss(COLUMNS[self.sheet.cursor or 0].id)
+        self.dismiss(self._ids[self.sheet.cursor or 0])
 
     def on_click(self, event: events.Click) -> None:
         """A click on a line selects it."""
         inside = self.sheet.content_region
         if inside.contains(event.screen_x, event.screen_y):
             number = self.sheet.row_at(event.screen_y - inside.y)
-            if 0 <= number < len(COLUMNS):
-                self.dismiss(COLUMNS[number].id)
+            if 0 <= number < len(self._ids):
+                self.dismiss(self._ids[number])
             return
         super().on_click(event)

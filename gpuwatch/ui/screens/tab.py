@@ -250,6 +250,10 @@ class TabScreen(Screen[None]):
 
     def action_diagnostic(self) -> None:
         """Writes a diagnostic report into this folder."""
+        host = self.gpuwatch.session.host
+        if host.unreachable:
+            self.say(f"a report is written on {host.name or 'the host'} itself: log in there", "warning")
+            return
         self._write_report("this machine", ["--no-doctor"])
 
     def action_report_stretch(self) -> None:

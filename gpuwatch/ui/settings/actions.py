@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuwatch.ui.settings.tabs import TABS, panes_of
+from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -206,6 +206,25 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("open_event", "enter", "open", "Show the whole event", name="Show this event"),
         Action("view_event", "v", "view state", "Pause and show the machine at this event", name="View at this event"),
     ),
+    "fleet": (
+        Action("filter", "slash,f4", "filter", "Show only hosts that match (see Filter)", name="Filter hosts"),
+        Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
+        Action(
+            "reverse",
+            "S,shift+f6",
+            "reverse",
+            "Reverse the order",
+            pair="Choose the column to sort by; reverse",
+            footer=False,
+            name="Reverse the sort order",
+        ),
+        Action("only_free", "o", "free", "Only hosts with free GPUs, or all", name="Only hosts with free GPUs"),
+        Action(
+            "only_wrong", "f", "problems", "Only hosts with errors, warnings or no answer, or all", name="Only problems"
+        ),
+        Action("back", "escape", "clear", "Clear the filter", footer=False),
+    ),
+    "hosts": (Action("open_host", "enter", "open", "Show this host; Esc comes back", name="Open this host"),),
     "timeline": (
         # The help names these keys beside the ones that work everywhere.
         Action("past(-1)", "left,h", "sample", "", label="← →"),
@@ -469,6 +488,16 @@ NOT_IN_REPLAY = frozenset(
 )
 """Actions on the machine as it is now, which a replay does not offer, and those that it has under another name."""
 
+NOT_IN_FLEET = frozenset(
+    {
+        "pause",
+        "diagnostic",
+        "jump",
+        *(action.id for action in ACTIONS["everywhere"] if action.id.startswith(("past", "show_tab"))),
+    }
+)
+"""Actions on one machine, which the list of hosts does not have."""
+
 
 def for_pane(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]:
     """Actions available while ``pane`` of ``tab`` is focused: the pane's, the tab's, then global ones.
@@ -477,11 +506,13 @@ def for_pane(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]
     """
     found: list[Action] = [*REPLAY] if replay else []
     places = {"overview": ("overview",), "gpu": ("filterable",), "findings": ("filterable",), "events": ("filterable",)}
+    places["fleet"] = ("fleet",)
     for place in (pane, *places.get(tab, ()), "everywhere"):
         # A pane's key hides the same key elsewhere.
         taken = {key for action in found for key in action.keys.split(",")}
         found += [action for action in ACTIONS.get(place, ()) if not taken & set(action.keys.split(","))]
-    return tuple(action for action in found if not replay or action.id not in NOT_IN_REPLAY)
+    absent = NOT_IN_REPLAY if replay else NOT_IN_FLEET if tab == FLEET.id else frozenset[str]()
+    return tuple(action for action in found if action.id not in absent)
 
 
 def of_tab(tab: str, *, replay: bool = False) -> Iterator[Action]:

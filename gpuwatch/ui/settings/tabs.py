@@ -56,6 +56,9 @@ TABS = (
     ),
 )
 
+FLEET = Tab("fleet", "Hosts", "All hosts: free GPUs, users, problems", ("fleet", "hosts"))
+"""The list of hosts, over the tabs of one of them."""
+
 _NEWS = 3
 """Cells of a counter after a name."""
 _HOST = 8
@@ -69,7 +72,7 @@ def number_of(tab_id: str) -> int:
 
 def panes_of(tab_id: str) -> tuple[str, ...]:
     """The panes of a tab that have actions of their own."""
-    return next(tab.panes for tab in TABS if tab.id == tab_id)
+    return next(tab.panes for tab in (*TABS, FLEET) if tab.id == tab_id)
 
 
 @lru_cache(maxsize=32)

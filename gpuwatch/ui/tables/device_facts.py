@@ -52,6 +52,11 @@ def titled(spec: MetricSpec, room: int) -> str:
     return cut(title, room)
 
 
+def memory_without_processes(device: Device) -> bool:
+    """Whether its memory is known but not whether processes hold it: an empty list of processes means nothing."""
+    return device.number("memory.used_bytes") is not None and device.number("memory.unexplained_bytes") is None
+
+
 def short_name(name: str) -> str:
     """``RTX 4090`` for ``NVIDIA GeForce RTX 4090``."""
     while (stripped := _BRAND.sub("", name)) != name and stripped:

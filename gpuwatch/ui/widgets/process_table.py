@@ -46,6 +46,7 @@ from gpuwatch.ui.tables.columns import (
     rows_of,
     unavailable,
 )
+from gpuwatch.ui.tables.device_facts import memory_without_processes
 from gpuwatch.ui.tables.filter import Filter, FilterError, parse
 from gpuwatch.ui.tables.tree import Branch, branches
 from gpuwatch.ui.widgets.paint import JumpRow, Painted
@@ -430,4 +431,8 @@ class ProcessTable(Painted, can_focus=True):
             return "waiting for the first sample"
         if self.filter is not None:
             return f"no match for “{self.filter.text}” in {self._total} processes; Esc clears the filter"
-        return "no process uses this GPU" if self.only_device is not None else NOBODY
+        snapshot, only = self._view.snapshot, self.only_device
+        devices = [one for one in snapshot.devices if only in (None, one.uuid)]
+        if any(memory_without_processes(device) for device in devices):
+            return "processes are not reported here"
+        return "no process uses this GPU" if only is not None else NOBODY

@@ -1,0 +1,133 @@
+"""What exporters call the readings of a GPU: gpuwatch's own, dcgm-exporter, nvidia_gpu_exporter.
+
+Sources: :mod:`gpuwatch.formatting.openmetrics`; ``etc/default-counters.csv`` of NVIDIA/dcgm-exporter;
+``docs/METRICS.md`` of utkuozdemir/nvidia_gpu_exporter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from gpuwatch.formatting.openmetrics import device_family, is_number
+from gpuwatch.model.metrics import BY_ID, METRICS, Unit
+from gpuwatch.model.reading import Value
+
+_MIB = 1048576.0
+
+
+class Reported(NamedTuple):
+    """A metric of an exporter."""
+
+    metric: str
+    """Our id."""
+    scale: float
+    """Factor from its unit to ours."""
+    rank: int
+    """Which exporter: the lowest wins where several report the same GPU."""
+
+
+GPUWATCH, DCGM, NVIDIA_SMI = range(3)
+
+_DCGM = {
+    "GPU_UTIL": ("utilization.gpu_percent", 1.0),
+    "MEM_COPY_UTIL": ("utilization.memory_percent", 1.0),
+    "ENC_UTIL": ("utilization.encoder_percent", 1.0),
+    "DEC_UTIL": ("utilization.decoder_percent", 1.0),
+    "FB_TOTAL": ("memory.total_bytes", _MIB),
+    "FB_USED": ("memory.used_bytes", _MIB),
+    "FB_FREE": ("memory.free_bytes", _MIB),
+    "FB_RESERVED": ("memory.reserved_bytes", _MIB),
+    "GPU_TEMP": ("temperature.gpu_celsius", 1.0),
+    "MEMORY_TEMP": ("temperature.memory_celsius", 1.0),
+    "POWER_USAGE": ("power.draw_watts", 1.0),
+    "ENFORCED_POWER_LIMIT": ("power.limit_watts", 1.0),
+    "SM_CLOCK": ("clocks.sm_mhz", 1.0),
+    "MEM_CLOCK": ("clocks.memory_mhz", 1.0),
+    "FAN_SPEED": ("fan.speed_percent", 1.0),
+    "TOTAL_ENERGY_CONSUMPTION": ("energy_joules", 1e-3),
+}
+_NVIDIA_SMI = {
+    "utilization_gpu_ratio": ("utilization.gpu_percent", 100.0),
+    "utilization_memory_ratio": ("utilization.memory_percent", 100.0),
+    "utilization_encoder_ratio": ("utilization.encoder_percent", 100.0),
+    "utilization_decoder_ratio": ("utilization.decoder_percent", 100.0),
+    "memory_total_bytes": ("memory.total_bytes", 1.0),
+    "memory_used_bytes": ("memory.used_bytes", 1.0),
+    "memory_free_bytes": ("memory.free_bytes", 1.0),
+    "memory_reserved_bytes": ("memory.reserved_bytes", 1.0),
+    "temperature_gpu": ("temperature.gpu_celsius", 1.0),
+    "temperature_memory": ("temperature.memory_celsius", 1.0),
+    "power_draw_watts": ("power.draw_watts", 1.0),
+    "enforced_power_limit_watts": ("power.limit_watts", 1.0),
+    "clocks_current_sm_clock_hz": ("clocks.sm_mhz", 1e-6),
+    "clocks_current_memory_clock_hz": ("clocks.memory_mhz", 1e-6),
+    "clocks_max_sm_clock_hz": ("clocks.sm_max_mhz", 1e-6),
+    "clocks_max_memory_clock_hz": ("clocks.memory_max_mhz", 1e-6),
+    "fan_speed_ratio": ("fan.speed_percent", 100.0),
+    "pstate": ("performance.state", 1.0),
+    "pcie_link_gen_current": ("pcie.generation", 1.0),
+    "pcie_link_gen_max": ("pcie.max_generation", 1.0),
+    "pcie_link_width_current": ("pcie.width", 1.0),
+    "pcie_link_width_max": ("pcie.max_width", 1.0),
+    "energy_joules_total": ("energy_joules", 1.0),
+}
+
+_NUMBERS = {spec.id: spec for spec in METRICS if spec.unit is not Unit.NAME}
+_YES_NO = {0.0: "no", 1.0: "yes"}
+REPORTED: dict[str, Reported] = {
+    **{
+        family.sample: Reported(spec.id, 1 / family.scale, GPUWATCH)
+        for spec in METRICS
+        if is_number(spec)
+        for family in (device_family(spec),)
+    },
+    **{f"DCGM_FI_DEV_{name}": Reported(metric, scale, DCGM) for name, (metric, scale) in _DCGM.items()},
+    **{f"nvidia_smi_{name}": Reported(metric, scale, NVIDIA_SMI) for name, (metric, scale) in _NVIDIA_SMI.items()},
+}
+"""Readings by the metric that an exporter reports them as."""
+
+LISTED = (
+    "utilization.gpu_percent",
+    "memory.total_bytes",
+    "memory.used_bytes",
+    "memory.free_bytes",
+    "memory.reserved_bytes",
+    "temperature.gpu_celsius",
+    "power.draw_watts",
+)
+"""Readings that the list of hosts needs."""
+
+_COUNTERS = frozenset(spec.id for spec in _NUMBERS.values() if spec.counter)
+_WHOLE = frozenset(
+    spec.id for spec in _NUMBERS.values() if spec.unit in (Unit.BYTES, Unit.COUNT, Unit.MEGAHERTZ, Unit.CELSIUS)
+)
+# DCGM's blank values (dcgm_structs.h): 32-bit and 64-bit integers, and floating point.
+_BLANK_32 = (0x7FFFFFF0, 0x7FFFFFFF)
+_BLANK_64 = float(0x7FFFFFFFFFFFFFF0)
+_BLANK_FLOAT = (140737488355328.0, 140737488355343.0)
+
+
+def names(*metrics: str) -> tuple[str, ...]:
+    """What exporters call these readings; all of them without any."""
+    return tuple(name for name, one in REPORTED.items() if not metrics or one.metric in metrics)
+
+
+def value(reported: Reported, text: str) -> Value | None:
+    """The reading in our unit; None for what stands for no value: NaN, and DCGM's blank values."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(number) or number >= _BLANK_64 or _BLANK_FLOAT[0] <= number <= _BLANK_FLOAT[1]:
+        return None
+    if _BLANK_32[0] <= number <= _BLANK_32[1] and reported.rank == DCGM and reported.metric not in _COUNTERS:
+        return None
+    if number < 0 and not reported.metric.startswith("temperature."):
+        return None
+    if reported.metric == "performance.state":
+        return f"P{number:.0f}" if number < 16 else None
+    if BY_ID[reported.metric].unit is Unit.NAME:
+        return _YES_NO.get(number)
+    scaled = round(number * reported.scale, 6)
+    return round(scaled) if reported.metric in _WHOLE else scaled

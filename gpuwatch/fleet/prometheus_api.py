@@ -1,0 +1,228 @@
+"""Queries to a Prometheus server: the JSON of its HTTP API, within limits of time and size.
+
+Anything that serves this API works too: Thanos, Mimir, VictoriaMetrics.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
+from collections.abc import Mapping
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from gpuwatch import __version__
+from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.formatting.text import printable, shorten
+
+_MOST_BYTES = 96 << 20
+"""Maximum size of an answer, uncompressed: 125 hosts with 8 GPUs have about 4 MB."""
+_CHUNK = 1 << 18
+_QUOTED = 160
+"""Characters of a server's own message that are shown."""
+
+
+class Sample(msgspec.Struct, frozen=True, gc=False):
+    """One series of an instant query."""
+
+    metric: dict[str, str]
+    """Its labels; ``__name__`` is the metric."""
+    value: tuple[float, str]
+    """Time in seconds since the epoch, and a number as text."""
+
+
+class Series(msgspec.Struct, frozen=True, gc=False):
+    """One series of a range query."""
+
+    metric: dict[str, str]
+    values: tuple[tuple[float, str], ...]
+
+
+class _Vector(msgspec.Struct, tag_field="resultType", tag="vector"):
+    result: list[Sample]
+
+
+class _Matrix(msgspec.Struct, tag_field="resultType", tag="matrix"):
+    result: list[Series]
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Vector | _Matrix | None = None
+    error: str = ""
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+class NoAnswer(GpuwatchError):
+    """The server gave no usable answer: why, in one line."""
+
+
+class Prometheus:
+    """A Prometheus server.
+
+    ``headers`` go with each query, but not to another address that the server redirects to. ``token_file`` holds a
+    bearer token and is read for each query, as tokens are renewed.
+
+    Raises:
+        UsageError: ``url`` is not the address of a server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        token_file: Path | None = None,
+        ca_file: Path | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        self._base, self.name, user = _address(url)
+        self._headers = dict(headers or {})
+        if user:
+            self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+        self._token_file = token_file
+        self._timeout = timeout
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"--prometheus-ca: {error.strerror or error}") from None
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+
+    def query(self, expression: str) -> list[Sample]:
+        """The series of an instant query; :class:`NoAnswer` if there is no usable answer."""
+        data = self._ask("query", {"query": expression})
+        if not isinstance(data, _Vector):
+            raise self._error("its answer is not a vector")
+        return data.result
+
+    def query_range(self, expression: str, begin: float, end: float, step: float) -> list[Series]:
+        """The series of a range query; times are in seconds since the epoch."""
+        asked = {"query": expression, "start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        data = self._ask("query_range", asked)
+        if not isinstance(data, _Matrix):
+            raise self._error("its answer is not a matrix")
+        return data.result
+
+    def _ask(self, what: str, asked: Mapping[str, str]) -> _Vector | _Matrix | None:
+        asked = {**asked, "timeout": f"{self._timeout:g}s"}
+        request = urllib.request.Request(f"{self._base}/api/v1/{what}?{urllib.parse.urlencode(asked)}")
+        request.add_header("Accept", "application/json")
+        request.add_header("Accept-Encoding", "gzip")
+        request.add_header("User-Agent", f"gpuwatch/{__version__}")
+        for name, value in {**self._headers, **self._token()}.items():
+            request.add_unredirected_header(name, value)
+        until = time.monotonic() + self._timeout
+        try:
+            with cast("HTTPResponse", self._opener.open(request, timeout=self._timeout)) as response:
+                body = self._body(response, until)
+        except urllib.error.HTTPError as error:
+            raise self._error(self._refusal(error, until)) from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._error(_reason(error)) from None
+        try:
+            answer = _answer.decode(body)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            raise self._error("its answer is not that of Prometheus") from None
+        if answer.status != "success":
+            raise self._error(_brief(answer.error) or "the query failed")
+        return answer.data
+
+    def _token(self) -> dict[str, str]:
+        if self._token_file is None:
+            return {}
+        try:
+            token = self._token_file.read_text(encoding="ascii", errors="strict").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+            raise NoAnswer(f"the bearer token cannot be read: {why}") from None
+        if not token or not token.isprintable():
+            raise NoAnswer("the file of the bearer token has no token")
+        return {"Authorization": f"Bearer {token}"}
+
+    def _body(self, response: HTTPResponse, until: float) -> bytes:
+        """The answer, unpacked; OSError if it is too long or takes too long."""
+        unpack = zlib.decompressobj(31) if response.headers.get("Content-Encoding") == "gzip" else None
+        parts, size = [], 0
+        while chunk := response.read1(_CHUNK):
+            if unpack is not None:
+                try:
+                    chunk = unpack.decompress(chunk, _MOST_BYTES - size + 1)
+                except zlib.error:
+                    raise OSError("its answer is damaged") from None
+            parts.append(chunk)
+            size += len(chunk)
+            if size > _MOST_BYTES:
+                raise OSError(f"its answer is larger than {_MOST_BYTES >> 20} MiB")
+            if time.monotonic() > until:
+                raise TimeoutError
+        return b"".join(parts)
+
+    def _refusal(self, error: urllib.error.HTTPError, until: float) -> str:
+        """Why the server refused, in its own words if it has any."""
+        known = {401: "it wants a user and password, or a token (401)", 403: "access denied (403)"}
+        if error.code in known:
+            return known[error.code]
+        try:
+            said = _answer.decode(self._body(cast("HTTPResponse", error), until)).error
+        except (OSError, HTTPException, ValueError, AttributeError, RecursionError):
+            said = ""
+        return f"{_brief(said)} ({error.code})" if said else f"HTTP error {error.code}"
+
+    def _error(self, why: str) -> NoAnswer:
+        return NoAnswer(f"{self.name}: {why}")
+
+
+def _address(url: str) -> tuple[str, str, str]:
+    """The base of all requests, the server's name for the user, and ``user:password``."""
+    given = url if "://" in url else f"http://{url}"
+    try:
+        parts = urllib.parse.urlsplit(given)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, None
+    if parts is None or not host or parts.scheme not in ("http", "https") or not given.isprintable() or " " in given:
+        raise UsageError("--prometheus needs the address of a server", hint="for example http://prometheus:9090")
+    if parts.query or parts.fragment:
+        raise UsageError("--prometheus takes an address without ? and #", hint="for example http://prometheus:9090")
+    shown = f"[{host}]" if ":" in host else host
+    place = f"{shown}:{port}" if port is not None else shown
+    path = parts.path.rstrip("/").removesuffix("/api/v1").removesuffix("/graph")
+    user = ""
+    if parts.username is not None:
+        user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+    return f"{parts.scheme}://{place}{urllib.parse.quote(path, safe='/%')}", f"{place}{path}", user
+
+
+def _brief(text: str) -> str:
+    return printable(shorten(" ".join(text.split()), _QUOTED))
+
+
+def _reason(error: Exception) -> str:
+    """Why there was no answer, in a few words."""
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, TimeoutError):
+        return "no answer in time"
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(cause, socket.gaierror):
+        return "no host of this name"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {_brief(cause.verify_message)}"
+    if isinstance(cause, ssl.SSLError):
+        return "TLS failed: is it https?"
+    if isinstance(cause, HTTPException):
+        return "it does not speak HTTP"
+    if isinstance(cause, OSError) and cause.strerror:
+        return _brief(cause.strerror.lower())
+    return _brief(str(cause)) or "no answer"

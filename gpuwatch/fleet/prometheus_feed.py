@@ -1,0 +1,132 @@
+"""One host of a Prometheus server as a feed: its last hour first, then what is new."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from gpuwatch.fleet.exporter_names import REPORTED, names
+from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
+from gpuwatch.fleet.prometheus_source import Collected, PrometheusSource, of_one_gpu
+from gpuwatch.model.fleet import HostView
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.monitor.host_access import HostAccess
+
+_PAST, _STEP = 3600.0, 15.0
+"""Seconds of history, and between two of its samples."""
+_MOST_GPUS = 64
+"""GPUs of one host that are asked for."""
+
+
+class PrometheusFeed:
+    """Snapshots of one host; implements :class:`gpuwatch.monitor.feed.Feed`."""
+
+    def __init__(
+        self,
+        server: Prometheus,
+        source: PrometheusSource,
+        name: str,
+        interval: float,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.interval = interval
+        self.host = HostAccess(name)
+        self._server = server
+        self._source = source
+        self._clock = clock
+        self._wake: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        self._arrived: list[Snapshot] = []
+        self._last: float | None = None
+        self._problem = ""
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, wake: Callable[[], None] | None = None) -> None:
+        """Starts asking in a thread of its own."""
+        self._wake = wake
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="gpuwatch-host", daemon=True)
+            self._thread.start()
+
+    def drain(self) -> list[Snapshot]:
+        """All snapshots since the last call, oldest first."""
+        with self._lock:
+            arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def status(self) -> FeedStatus:
+        """Whether the server answers."""
+        age = None if self._last is None else self._clock() - self._last
+        if self._problem:
+            return FeedStatus("stopped", age, detail=self._problem)
+        return FeedStatus("starting") if age is None else FeedStatus("ok", age)
+
+    def resumed(self) -> None:
+        """Nothing is late: the server keeps what was not asked for."""
+
+    def stop(self) -> None:
+        """Ends the thread; one that waits for an answer is left to end by itself."""
+        self._stopping.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=0.5)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        uuids = self._source.uuids(self.host.name)[:_MOST_GPUS]
+        past = False
+        while not self._stopping.is_set():
+            at = self._clock()
+            try:
+                if not past:
+                    self._give(self._history(uuids, at - _PAST, at - self.interval))
+                    past = True
+                self._give(self._now(uuids, at))
+                self._problem = ""
+            except NoAnswer as error:
+                self._problem = error.message
+            if self._wake is not None:
+                self._wake()
+            self._stopping.wait(self.interval)
+
+    def _give(self, snapshots: list[Snapshot]) -> None:
+        with self._lock:
+            self._arrived += snapshots
+        if snapshots:
+            self._last = snapshots[-1].taken_at.timestamp()
+
+    def _now(self, uuids: list[str], at: float) -> list[Snapshot]:
+        view = self._source.host(self.host.name, self._server.query(of_one_gpu(names(), uuids)), at)
+        if view is None:
+            raise NoAnswer(f"{self._server.name} has no new data of {self.host.name}")
+        return self._newer([view])
+
+    def _history(self, uuids: list[str], begin: float, end: float) -> list[Snapshot]:
+        moments: dict[float, Collected] = {}
+        for series in self._server.query_range(of_one_gpu(names(), uuids), begin, end, _STEP):
+            if series.metric.get("__name__") not in REPORTED:
+                continue
+            for at, text in series.values:
+                collected = moments.get(at)
+                if collected is None:
+                    collected = moments[at] = Collected()
+                collected.value(Sample(series.metric, (at, text)))
+        views: list[HostView] = []
+        for at, collected in sorted(moments.items()):
+            self._source.name_all(collected)
+            views += collected.hosts(at).values()
+        return self._newer(views)
+
+    def _newer(self, views: list[HostView]) -> list[Snapshot]:
+        """The snapshots that are newer than the last one."""
+        found = []
+        last = self._last or 0.0
+        for view in views:
+            if view.snapshot is not None and view.snapshot.taken_at.timestamp() > last:
+                last = view.snapshot.taken_at.timestamp()
+                found.append(view.snapshot)
+        return found

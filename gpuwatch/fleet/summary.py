@@ -1,0 +1,192 @@
+"""What the GPUs of one host add up to: which are free, who has the others, what is wrong. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST
+from gpuwatch.formatting.units import size
+from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.model.fleet import Fleet, Holder, HostView
+from gpuwatch.model.snapshot import BAD_STATES, Device, Process
+
+BUSY_PERCENT = 10.0
+"""Utilization from which a GPU is in use although nobody is known to use it."""
+
+Use = Literal["free", "used", "bad", "unknown"]
+_RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """Whether a GPU can be had, and who has it."""
+
+    device: Device
+    use: Use
+    reason: str
+    """Why it is not free, in a few words; empty if it is."""
+    holders: tuple[Holder, ...]
+
+    @property
+    def utilization(self) -> float | None:
+        """Percent."""
+        return self.device.number("utilization.gpu_percent")
+
+
+@dataclass(frozen=True, slots=True)
+class HostSummary:
+    """A host with its totals. A total is None if it is unknown of one of the GPUs."""
+
+    view: HostView
+    gpus: tuple[GpuUse, ...]
+    free: int
+    models: tuple[tuple[str, int], ...]
+    """Name and number of each model, the most frequent first."""
+    utilization: float | None
+    """Average percent over the GPUs that report it."""
+    memory_used: float | None
+    memory_total: float | None
+    memory_free: float | None
+    """Free memory of the GPU that has most of it."""
+    hottest: float | None
+    """°C of the hottest GPU."""
+    holders: tuple[tuple[str, int], ...]
+    """Name and number of GPUs of each holder, the one with most first."""
+    wrong: tuple[Finding, ...]
+    """Errors and warnings, the most important first."""
+
+    @property
+    def name(self) -> str:
+        """The host."""
+        return self.view.name
+
+
+def summary(view: HostView) -> HostSummary:
+    """The summary of a host; a host that never answered has no GPUs."""
+    snapshot = view.snapshot
+    devices: Sequence[Device] = snapshot.devices if snapshot is not None else ()
+    rows: dict[str, list[Process]] = {}
+    for row in snapshot.processes if snapshot is not None else ():
+        if row.device_uuid is not None and row.type != "G":
+            rows.setdefault(row.device_uuid, []).append(row)
+    gpus = tuple(_use(view, device, rows.get(device.uuid, [])) for device in devices)
+    busy = [value for value in (gpu.utilization for gpu in gpus) if value is not None]
+    names: Counter[str] = Counter()
+    for gpu in gpus:
+        names.update({holder.name for holder in gpu.holders if holder.name is not None})
+    wrong = [one for one in (snapshot.findings if snapshot is not None else ()) if one.severity != "info"]
+    wrong = [one for one in wrong if one.until is None]
+    wrong.sort(key=lambda one: (SEVERITY_ORDER[one.severity], _RANKS.get(one.id, len(_RANKS))))
+    return HostSummary(
+        view=view,
+        gpus=gpus,
+        free=sum(gpu.use == "free" for gpu in gpus) if view.answered else 0,
+        models=tuple(Counter(device.name for device in devices).most_common()),
+        utilization=sum(busy) / len(busy) if busy else None,
+        memory_used=_sum(devices, "memory.used_bytes"),
+        memory_total=_sum(devices, "memory.total_bytes"),
+        memory_free=max(_known(devices, "memory.free_bytes"), default=None),
+        hottest=max(_known(devices, "temperature.gpu_celsius"), default=None),
+        holders=tuple(names.most_common()),
+        wrong=tuple(wrong),
+    )
+
+
+def _known(devices: Sequence[Device], metric: str) -> Iterator[float]:
+    return (value for device in devices if (value := device.number(metric)) is not None)
+
+
+def _sum(devices: Sequence[Device], metric: str) -> float | None:
+    known = list(_known(devices, metric))
+    return sum(known) if known and len(known) == len(devices) else None
+
+
+def _use(view: HostView, device: Device, rows: Sequence[Process]) -> GpuUse:
+    holders = view.holders.get(device.uuid) or _owners(rows)
+    use, reason = _state(view, device, holders)
+    return GpuUse(device, use, reason, holders)
+
+
+def _owners(rows: Sequence[Process]) -> tuple[Holder, ...]:
+    """The owners of processes, the one with most memory first."""
+    found: dict[tuple[str | None, str | None], list[Process]] = {}
+    for row in rows:
+        found.setdefault((row.user, row.container), []).append(row)
+    owners = []
+    for (user, job), theirs in found.items():
+        amounts = [row.number("gpu_memory_bytes") for row in theirs]
+        total = None if None in amounts else sum(amount or 0.0 for amount in amounts)
+        owners.append(Holder(user=user, job=job, processes=len(theirs), memory_bytes=total))
+    return tuple(sorted(owners, key=lambda one: -(one.memory_bytes or 0.0)))
+
+
+def _state(view: HostView, device: Device, holders: Sequence[Holder]) -> tuple[Use, str]:
+    """Whether a GPU is free, and why not; what cannot be known counts against it."""
+    if device.state in BAD_STATES:
+        return "bad", device.state_detail or device.state
+    if holders:
+        return "used", "used by " + ", ".join(holder.name or "someone" for holder in holders[:3])
+    if (told := view.free.get(device.uuid)) is not None:
+        return ("free", "") if told else ("used", "in use")
+    if device.state == "asleep":
+        return "free", ""
+    used, busy = device.number("memory.used_bytes"), device.number("utilization.gpu_percent")
+    if used is not None and used >= HELD_LEAST:
+        return "used", f"{size(used)} in use"
+    if busy is not None and busy >= BUSY_PERCENT:
+        return "used", f"{busy:.0f} % busy"
+    if used is None or busy is None:
+        return "unknown", "its memory is not known" if used is None else "its utilization is not known"
+    return "free", ""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSummary:
+    """All hosts."""
+
+    fleet: Fleet
+    hosts: tuple[HostSummary, ...]
+    gpus: int
+    """GPUs of the hosts that answer."""
+    free: int
+    free_hosts: tuple[tuple[str, int], ...]
+    """Hosts with free GPUs and how many, the most first."""
+    holders: tuple[tuple[str, int], ...]
+    """Name and number of GPUs of each holder, the one with most first."""
+    wrong: tuple[tuple[HostSummary, Finding], ...]
+    """Errors and warnings of the hosts that answer, the most important first."""
+
+
+class Summaries:
+    """Makes summaries; hosts that did not change keep theirs."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, HostSummary] = {}
+
+    def of(self, fleet: Fleet) -> FleetSummary:
+        """The summary of all hosts."""
+        known = self._known
+        self._known = {
+            view.name: before if (before := known.get(view.name)) is not None and before.view is view else summary(view)
+            for view in fleet.hosts
+        }
+        hosts = tuple(self._known.values())
+        answering = () if fleet.problem else tuple(host for host in hosts if host.view.answered)
+        free = sorted(((host.name, host.free) for host in answering if host.free), key=lambda pair: (-pair[1], pair[0]))
+        holders: Counter[str] = Counter()
+        for host in answering:
+            holders.update(dict(host.holders))
+        wrong = [(host, finding) for host in answering for finding in host.wrong]
+        wrong.sort(key=lambda pair: (SEVERITY_ORDER[pair[1].severity], _RANKS.get(pair[1].id, len(_RANKS))))
+        return FleetSummary(
+            fleet=fleet,
+            hosts=hosts,
+            gpus=sum(len(host.gpus) for host in answering),
+            free=sum(number for _, number in free),
+            free_hosts=tuple(free),
+            holders=tuple(holders.most_common()),
+            wrong=tuple(wrong),
+        )

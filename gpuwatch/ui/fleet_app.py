@@ -1,0 +1,190 @@
+"""The dashboard over many hosts: their list, and each host in the tabs of a single machine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from textual.screen import Screen
+
+from gpuwatch.fleet.summary import FleetSummary, Summaries
+from gpuwatch.fleet.watch import FleetWatch
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import Feed, FeedStatus
+from gpuwatch.monitor.host_access import HostAccess
+from gpuwatch.session.session import Session
+from gpuwatch.ui.app import GpuwatchApp
+from gpuwatch.ui.screens.fleet import FleetScreen
+from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded
+
+INTERVALS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds between two reads of all hosts that the keys step through."""
+
+
+class _NoFeed:
+    """The feed while no host is open."""
+
+    interval = 1.0
+
+    def __init__(self) -> None:
+        self.host = HostAccess("")
+
+    def start(self, wake: Callable[[], None] | None = None) -> None:
+        """Nothing to start."""
+
+    def drain(self) -> list[Snapshot]:
+        """None ever comes."""
+        return []
+
+    def status(self) -> FeedStatus:
+        """Always the same."""
+        return FeedStatus("starting")
+
+    def resumed(self) -> None:
+        """Nothing waits."""
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+class OpensHosts(Protocol):
+    """Makes the feed of one host."""
+
+    def __call__(self, name: str) -> Feed:
+        """Not started yet."""
+        ...
+
+
+class FleetApp(GpuwatchApp):
+    """The list of hosts; an open host is a session like any other, with all tabs."""
+
+    def __init__(
+        self,
+        watch: FleetWatch,
+        open_feed: OpensHosts,
+        *,
+        settings: Loaded | None = None,
+        ascii_only: bool = False,
+        few_colors: bool = False,
+        command: Callable[[str | None], list[str]] = lambda host: [],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``command``: the arguments that show the list, or a host."""
+        self._idle = Session(_NoFeed(), clock=clock)
+        super().__init__(self._idle, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
+        self.fleet_watch = watch
+        self._open_feed = open_feed
+        self._command = command
+        self.now = clock
+        self._summaries = Summaries()
+        self._summary: FleetSummary | None = None
+        self.fleet_screen = FleetScreen()
+        self.tab: TabScreen = self.fleet_screen
+        self.install_screen(self.overview, self.overview.TAB)
+
+    def get_default_screen(self) -> Screen[None]:
+        """The list."""
+        return self.fleet_screen
+
+    @property
+    def summary(self) -> FleetSummary | None:
+        """The newest."""
+        return self._summary
+
+    @property
+    def source(self) -> str:
+        """Where the hosts come from."""
+        return self.fleet_watch.source.name
+
+    @property
+    def fleet_interval(self) -> float:
+        """Seconds between two reads of all hosts."""
+        return self.fleet_watch.interval
+
+    def command_of(self, host: str | None) -> list[str]:
+        """The arguments of ``gpuwatch`` that show the list, or a host."""
+        return self._command(host)
+
+    def gathered(self) -> Preferences:
+        """The preferences as they would be saved now; those of single machines stay."""
+        before = self.preferences
+        return replace(super().gathered(), tab=before.tab, interval=before.interval, read_only=before.read_only)
+
+    def on_mount(self) -> None:
+        """Starts reading."""
+        super().on_mount()
+        self.fleet_watch.start(self._wake)
+
+    def stop_sessions(self) -> None:
+        """Also ends the thread that reads."""
+        super().stop_sessions()
+        self.fleet_watch.stop()
+
+    def _draw_news(self) -> None:
+        if self.fleet_watch.failure is not None:
+            raise self.fleet_watch.failure
+        fleet = self.fleet_watch.fleet
+        if fleet is not None and (self._summary is None or self._summary.fleet is not fleet):
+            self._summary = self._summaries.of(fleet)
+            if self.tab is self.fleet_screen:
+                with self.terminal_writes:
+                    self.fleet_screen.show_again()
+        if self.session is not self._idle:
+            super()._draw_news()
+
+    async def open_host(self, name: str) -> None:
+        """Shows a host in the tabs."""
+        session = Session(self._open_feed(name), clock=self.now)
+        session.read_only = True
+        self.session = self.sessions[name] = session
+        self.chosen_gpu = self.chosen_process = None
+        self.tab = self.overview
+        session.start(self._wake)
+        await self.push_screen(self.overview.TAB)
+        self._take()
+
+    async def show_tab(self, tab_id: str, *, back: bool = False) -> None:
+        """Opens a tab of the host; probes run on the machine of their user alone."""
+        if tab_id == "probes":
+            self.tab.say(f"probes run on {self.session.host.name} itself: log in there", "warning")
+            return
+        await super().show_tab(tab_id, back=back)
+
+    async def leave_host(self) -> bool:
+        """Returns to the list; ends the host's session."""
+        if self.session is self._idle:
+            return False
+        if self.tab is not self.overview:
+            await self.show_tab(self.overview.TAB, back=True)
+        session, self.session = self.session, self._idle
+        self.sessions = {self._idle.host.name: self._idle}
+        self.tab = self.fleet_screen
+        await self.pop_screen()
+        # Ending a feed may take a second.
+        threading.Thread(target=session.stop, name="gpuwatch-leave", daemon=True).start()
+        return True
+
+    def change_interval(self, step: int) -> None:
+        """Reads all hosts, or the open one, less often (1) or more often (-1)."""
+        if self.session is not self._idle:
+            super().change_interval(step)
+            return
+        nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.fleet_watch.interval))
+        self.fleet_watch.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
+        self.fleet_screen.head.redraw()
+
+
+def run_fleet(app: FleetApp) -> int:
+    """Runs it until it is closed; returns the exit code."""
+    try:
+        app.run()
+    finally:
+        app.stop_sessions()
+    if app.failure is not None:
+        raise app.failure
+    return app.return_code or 0

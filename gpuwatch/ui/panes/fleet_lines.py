@@ -1,0 +1,287 @@
+"""The lines of the list of hosts: which GPUs are free, who has the others, what is wrong, one line a host. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from gpuwatch.fleet.summary import FleetSummary, GpuUse, HostSummary
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, short_size
+from gpuwatch.model.fleet import Fleet
+from gpuwatch.ui.drawing.bars import meter
+from gpuwatch.ui.drawing.cells import cut, left, right, width_of
+from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.tables.fleet_columns import Placed, model_of
+
+_LATE = 3.0
+"""Seconds beyond the interval after which the list is old."""
+_LABEL = 9
+_HOT = 85.0
+"""°C from which a temperature is marked; the limits of these cards are not known here."""
+_NOTED = 3
+"""Names of users in a host's line."""
+
+
+def chip(fleet: Fleet | None, *, short: bool = False) -> Span:
+    """``118 of 125 hosts answered``."""
+    if fleet is None:
+        return ("◌ asking…" if short else "◌ asking for hosts…"), "accent"
+    if fleet.problem:
+        return f"✖ {'no answer' if short else printable(fleet.problem)}", "badge-error"
+    total, answered = len(fleet.hosts), fleet.answered
+    hosts = f"host{'s' * (total != 1)}"
+    text = f"{answered} of {total}" if short else f"{answered} of {total} {hosts} answered"
+    return text, "badge-warning" if answered < total else "text"
+
+
+def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: float, interval: float) -> None:
+    """The source, how many hosts answered, the verdict, the clock."""
+    fleet = summary.fleet if summary is not None else None
+    clock = datetime.datetime.fromtimestamp(now).strftime("%H:%M:%S")
+    ends: list[Span] = [(clock, "text"), (f"  {interval:g}s ", "dim")]
+    marks: list[Span] = []
+    if summary is not None and fleet is not None:
+        if any(host.view.snapshot is not None and host.view.snapshot.simulated for host in summary.hosts):
+            marks.append((" SIMULATED ", "badge-warning"))
+        age = now - fleet.taken_at
+        if age > interval + _LATE:
+            marks.append((f"data {age:.0f} s old", "warning"))
+        marks += _verdict(summary)
+    room = pen.limit - sum(width_of(text) for text, _ in ends) - sum(width_of(text) + 2 for text, _ in marks)
+    pen.add(" gpuwatch ", "title")
+    text, ink = chip(fleet)
+    if pen.x + width_of(text) + 4 > room:
+        text, ink = chip(fleet, short=True)
+    named = printable(source)
+    if pen.x + width_of(named) + width_of(text) + 6 <= room:
+        pen.add(f" {named} ", "dim")
+    pen.add(" ").add(f" {text} " if ink.startswith("badge") else text, ink)
+    pen.to(room)
+    for text, ink in marks:
+        pen.add(text, ink).add("  ")
+    pen.write(ends)
+
+
+def _verdict(summary: FleetSummary) -> list[Span]:
+    errors = sum(finding.severity == "error" for _, finding in summary.wrong)
+    warnings = len(summary.wrong) - errors
+    if errors:
+        return [(f" ✖ {errors} error{'s' * (errors != 1)} ", "badge-error")]
+    if warnings:
+        return [(f" ▲ {warnings} warning{'s' * (warnings != 1)} ", "badge-warning")]
+    return []
+
+
+def free_line(pen: Pen, summary: FleetSummary | None) -> None:
+    """``Free  ○ 212 of 943 GPUs   n03 8  n07 8  … and 41 more hosts``."""
+    pen.add(left(" Free", _LABEL), "strong")
+    if summary is None:
+        return
+    pen.add(f"○ {summary.free}", "ok" if summary.free else "dim")
+    pen.add(f" of {summary.gpus} GPU{'s' * (summary.gpus != 1)}", "text")
+    _counts(pen, summary.free_hosts, "host")
+
+
+def used_line(pen: Pen, summary: FleetSummary | None) -> None:
+    """``In use  alice 40  bob 12 …``, in GPUs."""
+    pen.add(left(" In use", _LABEL), "strong")
+    if summary is None:
+        return
+    used = [gpu for host in summary.hosts if host.view.answered for gpu in host.gpus if gpu.use == "used"]
+    pen.add(f"■ {len(used)}", "text" if used else "dim")
+    nobody = sum(not any(holder.name for holder in gpu.holders) for gpu in used)
+    _counts(pen, [*summary.holders, *([("not known", nobody)] if nobody else [])], "user")
+
+
+def _counts(pen: Pen, counts: Sequence[tuple[str, int]], what: str) -> None:
+    """Names with numbers, as many as fit."""
+    pen.add("  ")
+    for place, (name, number) in enumerate(counts):
+        rest = len(counts) - place - 1
+        more = f"  and {rest + 1} more {what}{'s' * (rest > 0)}"
+        text, amount = f"  {printable(name)}", f" {number}"
+        need = width_of(text) + len(amount) + (len(f"  and {rest} more {what}s") if rest else 0)
+        if pen.left < need + 1:
+            pen.add(more if place else more[1:], "dim")
+            return
+        pen.add(text, "text").add(amount, "dim")
+
+
+def wrong_line(pen: Pen, summary: FleetSummary | None) -> None:
+    """The most important finding of all hosts; else the hosts that do not answer; else that all is well."""
+    if summary is None:
+        return
+    if summary.fleet.problem:
+        pen.add(" ✖ ", "error").add(printable(summary.fleet.problem), "text")
+        if summary.fleet.hint:
+            pen.add(f"  → {printable(summary.fleet.hint)}", "dim")
+        return
+    silent = [host for host in summary.hosts if not host.view.answered]
+    if summary.wrong:
+        host, finding = summary.wrong[0]
+        bad = finding.severity == "error"
+        count = len(summary.wrong)
+        more = f"1 of {count}  " if count > 1 else ""
+        end = [(more, "dim"), ("f", "key"), (" list ", "dim")]
+        room = pen.limit - sum(width_of(text) for text, _ in end) - 1
+        pen.add(" ✖ " if bad else " ▲ ", "error" if bad else "warning").add(f"{printable(host.name)}  ", "strong")
+        gpu = gpu_label(host, finding.device_uuid)
+        pen.add(cut(f"{gpu}{printable(finding.title)}", room - pen.x), "text")
+        pen.to(room + 1).write(end)
+    elif silent:
+        names = ", ".join(printable(host.name) for host in silent)
+        why = f": {printable(silent[0].view.reason)}" if len(silent) == 1 else ""
+        pen.add(" ✖ ", "error").add(cut(f"no answer from {names}{why}", pen.left), "text")
+    elif summary.hosts:
+        pen.add(" ● ", "ok").add("no errors or warnings reported", "dim")
+    else:
+        pen.add(" – ", "dim").add("no GPUs reported", "dim")
+
+
+def gpu_label(host: HostSummary, uuid: str | None) -> str:
+    """``GPU 3: `` for a finding of one GPU."""
+    found = next((gpu.device for gpu in host.gpus if gpu.device.uuid == uuid), None)
+    return f"GPU {found.index}: " if found is not None and found.index >= 0 else ""
+
+
+def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) -> Line:
+    """The titles of the columns; an arrow beside the one that sorts."""
+    pen = Pen(width)
+    for place in placed:
+        chosen = place.column.id == sort
+        title = place.column.title
+        if place.column.id == "state" and not any(one.column.id == "user" for one in placed):
+            title = "USED BY, STATE"
+        if chosen:
+            title += "▼" if place.column.descending != reverse else "▲"
+        text = right(title, place.width) if place.column.at_right else left(title, place.width)
+        pen.to(place.x, ink="header").add(text, "sorted" if chosen else "header")
+    return pen.to(width, ink="header").line()
+
+
+def host_line(host: HostSummary, placed: Sequence[Placed], width: int) -> Line:
+    """One host."""
+    pen = Pen(width)
+    both = any(one.column.id == "user" for one in placed)
+    for place in placed:
+        pen.to(place.x)
+        room = Pen(place.width)
+        _CELLS[place.column.id](room, host)
+        if place.column.id == "state":
+            _state(room, host, both=both)
+        pen.write(room.spans)
+    return pen.to(width).line()
+
+
+def _name(pen: Pen, host: HostSummary) -> None:
+    pen.add(cut(printable(host.name), pen.limit), "strong" if host.view.answered else "dim")
+
+
+def _free(pen: Pen, host: HostSummary) -> None:
+    if not host.view.answered or not host.gpus:
+        pen.add(right(UNKNOWN, pen.limit), "dim")
+        return
+    text = f"{host.free}/{len(host.gpus)}"
+    pen.to(pen.limit - len(text)).add(str(host.free), "ok" if host.free else "dim").add(f"/{len(host.gpus)}", "dim")
+
+
+def _gpus(pen: Pen, host: HostSummary) -> None:
+    more = len(host.gpus) - pen.limit
+    shown = host.gpus if more <= 0 else host.gpus[: pen.limit - len(f"+{more + 3}")]
+    for gpu in shown:
+        pen.add(*(sign(gpu) if host.view.answered else ("–", "dim")))
+    if more > 0:
+        pen.add(f"+{len(host.gpus) - len(shown)}", "dim")
+
+
+def sign(gpu: GpuUse) -> Span:
+    """One cell: free, how busy, lost, or not known."""
+    if gpu.use == "free":
+        return "○", "ok"
+    if gpu.use == "bad":
+        return "✖", "error"
+    if gpu.use == "unknown":
+        return "?", "dim"
+    busy = gpu.utilization
+    if busy is None:
+        return "■", "text"
+    return meter(max(busy / 100, 0.01)), "gpu"
+
+
+def _util(pen: Pen, host: HostSummary) -> None:
+    text = UNKNOWN if host.utilization is None else f"{host.utilization:.0f}%"
+    pen.add(right(text, pen.limit), "text" if host.utilization is not None else "dim")
+
+
+def _memory(pen: Pen, host: HostSummary) -> None:
+    if host.memory_used is None or host.memory_total is None:
+        pen.add(right(UNKNOWN, pen.limit), "dim")
+        return
+    used, total = (f"{amount / 2**30:.0f}" for amount in (host.memory_used, host.memory_total))
+    pen.add(right(f"{used}/{total}G", pen.limit), "text")
+
+
+def _most(pen: Pen, host: HostSummary) -> None:
+    known = host.memory_free is not None
+    pen.add(right(short_size(host.memory_free), pen.limit), "text" if known else "dim")
+
+
+def _temperature(pen: Pen, host: HostSummary) -> None:
+    if host.hottest is None:
+        pen.add(right(UNKNOWN, pen.limit), "dim")
+    else:
+        hot = host.hottest >= _HOT
+        pen.add(right(f"{host.hottest:.0f}°{'▲' if hot else ' '}", pen.limit), "high" if hot else "text")
+
+
+def _model(pen: Pen, host: HostSummary) -> None:
+    pen.add(cut(printable(model_of(host)), pen.limit), "dim")
+
+
+def _used_by(pen: Pen, host: HostSummary) -> None:
+    pen.add(cut(used_by(host), pen.limit), "text")
+
+
+def used_by(host: HostSummary) -> str:
+    """``alice 4, bob 2``: names with their number of GPUs."""
+    if not host.view.answered:
+        return ""
+    named = [f"{printable(name)} {number}" for name, number in host.holders]
+    rest = len(named) - _NOTED
+    return ", ".join(named[:_NOTED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _nothing(pen: Pen, host: HostSummary) -> None:
+    """Drawn by :func:`host_line`."""
+
+
+def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
+    """What is wrong; who uses the GPUs, where that has no column of its own."""
+    if not host.view.answered:
+        pen.add("✖ ", "error").add(cut(printable(host.view.reason), pen.left), "dim")
+        return
+    if host.wrong:
+        first, count = host.wrong[0], len(host.wrong)
+        bad = first.severity == "error"
+        pen.add("✖ " if bad else "▲ ", "error" if bad else "warning")
+        more = f" +{count - 1}" if count > 1 else ""
+        title = f"{gpu_label(host, first.device_uuid)}{printable(first.title)}"
+        pen.add(cut(title, pen.left - len(more)), "text").add(more, "dim")
+    elif not both:
+        pen.add(cut(used_by(host), pen.left), "text")
+
+
+_CELLS = {
+    "host": _name,
+    "free": _free,
+    "gpus": _gpus,
+    "util": _util,
+    "mem": _memory,
+    "most": _most,
+    "temp": _temperature,
+    "model": _model,
+    "user": _used_by,
+    "state": _nothing,
+}

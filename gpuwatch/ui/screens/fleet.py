@@ -1,0 +1,217 @@
+"""The list of hosts: the first screen of ``gpuwatch --prometheus`` and ``--hosts``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Protocol, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from gpuwatch.fleet.summary import FleetSummary
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.panes.fleet_lines import fleet_top_line, free_line, used_line, wrong_line
+from gpuwatch.ui.screens.filterable import FilterBarScreen
+from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
+from gpuwatch.ui.tables.filter_language import FilterError
+from gpuwatch.ui.tables.fleet_columns import COLUMNS
+from gpuwatch.ui.tables.fleet_filter import EXAMPLES, FleetFilter, parse
+from gpuwatch.ui.widgets.host_table import HostTable
+from gpuwatch.ui.widgets.paint import Painted
+
+_ABSENT = frozenset(name.partition("(")[0] for name in NOT_IN_FLEET)
+_MIN_HEIGHT = 8
+
+
+class FleetDashboard(Protocol):
+    """The app as seen by this screen."""
+
+    fleet_interval: float
+
+    @property
+    def summary(self) -> FleetSummary | None:
+        """The newest."""
+
+    @property
+    def source(self) -> str:
+        """Where the hosts come from."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    async def open_host(self, name: str) -> None:
+        """Shows one host in the dashboard."""
+
+    def command_of(self, host: str | None) -> list[str]:
+        """The arguments of ``gpuwatch`` that show this."""
+
+
+class FleetLine(Painted):
+    """A line over the list."""
+
+    DEFAULT_CLASSES = "strip"
+
+    def __init__(self, draw: Callable[[Pen], None], *, id: str) -> None:
+        super().__init__(id=id)
+        self._fill = draw
+
+    def _draw(self, width: int, height: int) -> None:
+        pen = Pen(width)
+        self._fill(pen)
+        self.paint((pen.to(width).line(),))
+
+
+class FleetScreen(FilterBarScreen):
+    """Which GPUs are free, who has the others, what is wrong; below, one line a host."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("fleet")
+    AUTO_FOCUS = "#hosts"
+    TAB = "fleet"
+    EXAMPLES = EXAMPLES
+    PANES: ClassVar[dict[str, str]] = {"hosts": "hosts"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = FleetLine(self._top, id="top")
+        self.free = FleetLine(lambda pen: free_line(pen, self.fleet.summary), id="free")
+        self.used = FleetLine(lambda pen: used_line(pen, self.fleet.summary), id="used")
+        self.wrong = FleetLine(lambda pen: wrong_line(pen, self.fleet.summary), id="wrong")
+        self.hosts = HostTable(id="hosts")
+        self.hosts.framed = False
+        self.filter: FleetFilter | None = None
+        self.panes = (self.free, self.used, self.wrong, self.hosts)
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self.head
+        yield from self.panes
+        yield self.keys
+
+    @property
+    def fleet(self) -> FleetDashboard:
+        """The app."""
+        return cast("FleetDashboard", self.app)
+
+    # Showing
+
+    def show(self, view: View) -> None:
+        """Draws the newest data of all hosts; ``view`` is of no host."""
+        self.hosts.framed = self.framed
+        self.hosts.show(self.fleet.summary, self.filter)
+        for line in (self.head, self.free, self.used, self.wrong):
+            line.redraw()
+        if self.filter_bar is not None:
+            self.filter_bar.recount(self.hosts.counts)
+        self.show_keys()
+
+    def show_again(self) -> None:
+        """Draws again."""
+        self.show(self.gpuwatch.session.view())
+
+    def show_status(self, view: View) -> None:
+        """Draws what depends on the clock."""
+        self.head.redraw()
+
+    def _top(self, pen: Pen) -> None:
+        fleet = self.fleet
+        fleet_top_line(pen, fleet.summary, fleet.source, fleet.now(), fleet.fleet_interval)
+
+    # Filter
+
+    @property
+    def filtered(self) -> Widget:
+        """The list."""
+        return self.hosts
+
+    @property
+    def filter_text(self) -> str:
+        """The current filter."""
+        return self.filter.text if self.filter is not None else ""
+
+    @property
+    def matches(self) -> tuple[int, int]:
+        """Hosts that match, and all hosts."""
+        return self.hosts.counts
+
+    def filter_typed(self, text: str) -> None:
+        """Applies the filter with every key; an invalid word is reported, the others are used."""
+        wrong = ""
+        try:
+            self._use(parse(text))
+        except FilterError as error:
+            wrong = str(error)
+            self._use(cast("FleetFilter | None", error.rest))
+        if self.filter_bar is not None:
+            self.filter_bar.say(self.hosts.counts, wrong)
+
+    def drop_filter(self) -> None:
+        """Shows all hosts again."""
+        self._use(None)
+
+    def _use(self, wanted: FleetFilter | None) -> None:
+        self.filter = wanted
+        self.hosts.show(self.fleet.summary, wanted)
+        self.show_keys()
+
+    # Actions
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of a machine's tabs do nothing here."""
+        return False if action in _ABSENT else super().check_action(action, parameters)
+
+    def titles(self) -> dict[str, str]:
+        """Hides what needs a host while there is none."""
+        return super().titles() | ({} if self.hosts.chosen is not None else {"open_host": ""})
+
+    def action_move(self, where: str) -> None:
+        """Moves the cursor."""
+        self.hosts.move(where)
+
+    async def action_open_host(self) -> None:
+        """Shows the host under the cursor."""
+        chosen = self.hosts.chosen
+        if chosen is None:
+            return
+        if chosen.view.snapshot is None:
+            self.say(f"no data of {chosen.name}: {chosen.view.reason}", "warning")
+            return
+        await self.fleet.open_host(chosen.name)
+
+    @on(HostTable.Chosen)
+    async def _chosen(self) -> None:
+        await self.action_open_host()
+
+    def action_only_wrong(self) -> None:
+        """Shows only hosts with errors or warnings and silent ones, or all again."""
+        self._use(None if self.filter_text == "wrong" else parse("wrong"))
+
+    def action_only_free(self) -> None:
+        """Shows only hosts with free GPUs, or all again."""
+        self._use(None if self.filter_text == "free" else parse("free"))
+
+    def action_sort(self) -> None:
+        """Opens the sort menu."""
+        from gpuwatch.ui.screens.sort_menu import SortMenu
+
+        menu = SortMenu(self.hosts.sort, [(column.id, column.title, column.help) for column in COLUMNS])
+        self.app.push_screen(menu, self._sort_chosen)
+
+    def _sort_chosen(self, column: str | None) -> None:
+        if column is not None:
+            self.hosts.next_sort(column)
+
+    def action_reverse(self) -> None:
+        """Reverses the order."""
+        self.hosts.next_sort(self.hosts.sort)
+
+    async def action_back(self) -> None:
+        """Clears the filter."""
+        if self.filter is not None:
+            self._use(None)
+
+    def command(self) -> list[str]:
+        """The arguments of ``gpuwatch`` that show this."""
+        return self.fleet.command_of(None)

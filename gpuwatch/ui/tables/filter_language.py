@@ -1,0 +1,248 @@
+"""The language of filters: words that must all match, optionally of one field. Which fields there are, each list says.
+
+``python alice`` · ``user:alice`` or ``user~alice`` · ``mem>2GiB`` · ``time>1h30m`` · ``cmd:"a b"`` · ``-xorg`` (not)
+
+A word that looks like a field but is invalid (``mem>lots``, ``usr:alice``) is an error, never a text search; put it in
+quotes to search for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Literal, ParamSpec
+
+from gpuwatch.formatting.suggest import closest
+from gpuwatch.formatting.text import printable, shorten
+
+P = ParamSpec("P")
+"""What a test gets: a process and a moment, or a host and one of its GPUs."""
+Kind = Literal["size", "percent", "time", "count"]
+
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_TIMES = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_TYPED = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
+_SIGNED = re.compile(r"^([a-z][\w-]*)%?(>=|<=|>|<|=|:|~)(.*)$", re.IGNORECASE | re.DOTALL)
+_NUMBER = re.compile(r"^(\d+(?:\.\d*)?|\.\d+)([a-z%]*)$", re.IGNORECASE)
+_SIZE_SUFFIX = re.compile(r"^([bkmgt]?)(?:i?b)?$", re.IGNORECASE)
+_SPAN = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$", re.IGNORECASE)
+_CLOCK = re.compile(r"^(?:(\d+)d\s*(\d+):(\d\d)|(\d+):(\d\d):(\d\d))$", re.IGNORECASE)
+"""A duration as the column shows it: ``1:30:00``, ``3d 04:05``."""
+_MOST = 1e18
+"""Larger numbers are clamped to this: no float holds a number of hundreds of digits."""
+_DIGITS = 18
+"""Maximum digits of an integer: more than any pid or GPU has, and within Python's limit."""
+_QUOTED = 40
+"""Characters of a word that an error shows."""
+
+
+class FilterError(ValueError):
+    """An invalid word; the message says why, in one line."""
+
+    rest: Filter[...] | None = None
+    """The filter without that word; None if nothing is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Generic[P]):
+    """A filter as typed, and its tests."""
+
+    text: str
+    tests: tuple[Callable[P, bool], ...]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """True when every word matches."""
+        return all(test(*args, **kwargs) for test in self.tests)
+
+
+def _unrounded(value: float) -> float:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Generic[P]):
+    """A field that is compared with a number."""
+
+    get: Callable[P, float | None]
+    kind: Kind = "count"
+    shown: Callable[[float], float] = _unrounded
+    """Rounds a value as the table does, so that the filter agrees with what is on screen."""
+
+
+@dataclass(frozen=True)
+class Fields(Generic[P]):
+    """The fields of a list."""
+
+    texts: Mapping[str, Callable[P, str]]
+    """Text fields: matched anywhere in the text."""
+    amounts: Mapping[str, Amount[P]]
+    anywhere: Callable[[str], Callable[P, bool]]
+    """The test of a word without a field, which is in lower case."""
+    exact: Mapping[str, Callable[[str], Callable[P, bool]]] = field(default_factory=dict)
+    """Fields whose value, in lower case, makes the test; :class:`FilterError` if it is invalid."""
+    ids: Mapping[str, Callable[P, int | None]] = field(default_factory=dict)
+    """Integers: equal with ``:``, or compared."""
+    words: Mapping[str, Callable[P, bool]] = field(default_factory=dict)
+    """Words that are tests by themselves."""
+    also: Mapping[str, str] = field(default_factory=dict)
+    """Aliases: ids and headers of columns."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All fields."""
+        return (*self.exact, *self.ids, *self.texts, *self.amounts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    typed: str
+    text: str
+    """Without its quotes."""
+    plain: int
+    """Position of the first quote: after it, nothing is an operator."""
+
+    def without_minus(self) -> _Word:
+        return _Word(self.typed, self.text[1:], self.plain - 1)
+
+
+def _words(text: str) -> Iterator[_Word]:
+    """Words split at blanks outside quotes; an open quote extends to the end."""
+    for match in _TYPED.finditer(text):
+        typed = match[0]
+        quote = typed.find('"')
+        yield _Word(typed, typed.replace('"', ""), len(typed) if quote < 0 else quote)
+
+
+def _brief(text: str) -> str:
+    """The typed text as an error message shows it."""
+    return printable(shorten(text, _QUOTED))
+
+
+def _time(text: str) -> float | None:
+    clock = _CLOCK.match(text)
+    if clock is not None:
+        days, hours, minutes, *rest = (float(part or 0) for part in clock.groups())
+        return days * 86400 + (hours + rest[0]) * 3600 + (minutes + rest[1]) * 60 + rest[2]
+    span = _SPAN.match(text)
+    if span is None or not any(span.groups()):
+        return None
+    return float(sum(float(part or 0) * unit for part, unit in zip(span.groups(), (86400, 3600, 60, 1), strict=True)))
+
+
+def _amount(name: str, kind: Kind, text: str) -> float:
+    """The number after an operator; :class:`FilterError` if it is not one."""
+    if kind == "time" and (seconds := _time(text)) is not None:
+        return min(seconds, _MOST)
+    match = _NUMBER.match(text)
+    if match is None:
+        what = {"size": "a number such as 2GiB", "time": "a time such as 90s or 1h30m"}.get(kind, "a number")
+        raise FilterError(f"{name} is compared with {what}" + (f", not “{_brief(text)}”" if text else ""))
+    number, unit = min(float(match[1]), _MOST), match[2].lower()
+    if kind == "size":
+        suffix = _SIZE_SUFFIX.match(unit)
+        if suffix is not None:
+            return number * _UNITS[suffix[1]]
+    elif kind == "time" and unit in _TIMES:
+        return number * _TIMES[unit]
+    elif unit == "" or (unit == "%" and kind == "percent"):
+        return number
+    raise FilterError(f"“{_brief(unit)}” is not a unit of {name}")
+
+
+def _compared(amount: Amount[P], sign: str, wanted: float) -> Callable[P, bool]:
+    wanted = amount.shown(wanted)
+
+    def test(*args: P.args, **kwargs: P.kwargs) -> bool:
+        value = amount.get(*args, **kwargs)
+        if value is None:
+            return False
+        value = amount.shown(value)
+        return (value > wanted and ">" in sign) or (value < wanted and "<" in sign) or (value == wanted and "=" in sign)
+
+    return test
+
+
+def whole(name: str, text: str, what: str) -> int:
+    """An integer that was typed; :class:`FilterError` that says ``what`` is wanted if it is none."""
+    digits = text.lstrip("0") or text[:1]
+    if not (text.isascii() and text.isdecimal()) or len(digits) > _DIGITS:
+        raise FilterError(f"{name} is {what}, not “{_brief(text)}”")
+    return int(digits)
+
+
+def _equal(get: Callable[P, int | None], wanted: int) -> Callable[P, bool]:
+    return lambda *args, **kwargs: get(*args, **kwargs) == wanted
+
+
+def _within(get: Callable[P, str], wanted: str) -> Callable[P, bool]:
+    return lambda *args, **kwargs: wanted in get(*args, **kwargs).lower()
+
+
+def _any(*args: object, **kwargs: object) -> bool:
+    """Of a field whose value has not been typed yet."""
+    return True
+
+
+def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
+    """The test of a word with a field; None for a plain text search."""
+    match = _SIGNED.match(word.text)
+    if match is None or match.start(2) >= word.plain:
+        return None
+    typed, sign, rest = match.groups()
+    name = fields.also.get(typed.lower(), typed.lower())
+    if name not in fields.names:
+        if rest.startswith("//"):
+            return None  # http://host
+        meant = closest(name, (*fields.names, *fields.also)) if len(name) > 2 else None
+        if meant is None and sign == "=":
+            return None  # part of a command line: lr=0.1
+        hint = f"; did you mean {meant}?" if meant is not None else "; quote it to search for the text"
+        raise FilterError(f"there is no field “{_brief(typed)}”{hint}")
+    contains = sign in (":", "~")
+    if name in fields.ids and not contains:
+        return _compared(Amount(fields.ids[name]), sign, _amount(name, "count", rest))
+    if name in fields.amounts:
+        if contains:
+            raise FilterError(f"{name} is a number: write {name}>{_brief(rest) or '…'}")
+        amount = fields.amounts[name]
+        return _compared(amount, sign, _amount(name, amount.kind, rest))
+    if not contains:
+        raise FilterError(f"{name} is text: write {name}:{_brief(rest) or '…'}")
+    wanted = rest.lower()
+    if not wanted:
+        return _any
+    if name in fields.texts:
+        return _within(fields.texts[name], wanted)
+    if name in fields.ids:
+        return _equal(fields.ids[name], whole(name, wanted, "a number"))
+    return fields.exact[name](wanted)
+
+
+def _meaning(word: _Word, fields: Fields[P]) -> Callable[P, bool]:
+    if word.plain > 0 and len(word.text) > 1 and word.text[0] == "-" and (word.text[1] != "-" or word.plain == 1):
+        inner = _meaning(word.without_minus(), fields)
+        return lambda *args, **kwargs: not inner(*args, **kwargs)
+    fielded = _fielded(word, fields)
+    if fielded is not None:
+        return fielded
+    anywhere = word.text.lower()
+    if word.plain and anywhere in fields.words:
+        return fields.words[anywhere]
+    return fields.anywhere(anywhere)
+
+
+def parse(text: str, fields: Fields[P]) -> Filter[P] | None:
+    """The filter for ``text``, None if empty; :class:`FilterError` if a word is invalid."""
+    words = list(_words(text))
+    tests, kept, wrong = [], [], None
+    for word in words:
+        try:
+            tests.append(_meaning(word, fields))
+            kept.append(word.typed)
+        except FilterError as error:
+            wrong = wrong or error
+    if wrong is not None:
+        wrong.rest = Filter(" ".join(kept), tuple(tests)) if kept else None
+        raise wrong
+    return Filter(text.strip(), tuple(tests)) if words else None

@@ -1,0 +1,134 @@
+"""The columns of the list of hosts: their order, widths and sort values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gpuwatch.fleet.summary import HostSummary
+from gpuwatch.ui.tables.device_facts import short_name
+
+_DIGITS = re.compile(r"(\d+)")
+_MARK = 2
+"""Cells of the cursor."""
+_NAME, _LONGEST_NAME = 8, 32
+_MOST_GPUS = 16
+"""GPUs that have a cell each."""
+_TAIL = 22
+"""Cells that who uses the GPUs, and what is wrong, have at least."""
+_BOTH = 52
+"""Cells from which these are two columns."""
+
+Sortable = float | tuple[object, ...] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the list."""
+
+    id: str
+    title: str
+    help: str
+    value: Callable[[HostSummary], Sortable | None]
+    """What it sorts by; None sorts last."""
+    descending: bool = False
+    """Whether the largest comes first."""
+    at_right: bool = False
+
+
+def natural(name: str) -> tuple[object, ...]:
+    """``n2`` before ``n10``."""
+    return tuple(
+        (1, "", int(part)) if part.isdecimal() else (0, part.lower(), 0) for part in _DIGITS.split(name[:200]) if part
+    )
+
+
+def _trouble(host: HostSummary) -> float:
+    if not host.view.answered:
+        return 3.0
+    errors = any(one.severity == "error" for one in host.wrong)
+    return 2.0 if errors else 1.0 if host.wrong else 0.0
+
+
+def _share(host: HostSummary) -> float | None:
+    return host.memory_used / host.memory_total if host.memory_used is not None and host.memory_total else None
+
+
+COLUMNS = (
+    Column("host", "HOST", "Name", lambda host: natural(host.name)),
+    Column("free", "FREE", "GPUs that nobody uses", lambda host: float(host.free), descending=True, at_right=True),
+    Column("gpus", "GPUS", "Number of GPUs; a sign for each", lambda host: float(len(host.gpus)), descending=True),
+    Column("util", "GPU%", "Average utilization", lambda host: host.utilization, descending=True, at_right=True),
+    Column("mem", "GPU-MEM", "Used and total GPU memory", _share, descending=True, at_right=True),
+    Column("most", "MOST", "Free memory on one GPU", lambda host: host.memory_free, descending=True, at_right=True),
+    Column("temp", "TEMP", "Hottest GPU", lambda host: host.hottest, descending=True, at_right=True),
+    Column("model", "MODEL", "Model of the GPUs", lambda host: host.models[0][0].lower() if host.models else None),
+    Column("user", "USED BY", "Users and jobs", lambda host: host.holders[0][0].lower() if host.holders else None),
+    Column("state", "STATE", "Errors, warnings, no answer", _trouble, descending=True),
+)
+BY_ID = {column.id: column for column in COLUMNS}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A column on screen."""
+
+    column: Column
+    x: int
+    width: int
+
+
+def place(width: int, hosts: Sequence[HostSummary]) -> tuple[Placed, ...]:
+    """The columns that fit into ``width`` cells. Who uses the GPUs and what is wrong share the rest."""
+    longest = max((len(host.name) for host in hosts), default=0)
+    gpus = min(max((len(host.gpus) for host in hosts), default=0), _MOST_GPUS)
+    models = max((len(model_of(host)) for host in hosts), default=5)
+    sizes = {
+        "host": min(max(longest, _NAME), _LONGEST_NAME, max(width // 4, _NAME)),
+        "free": 6,
+        "gpus": max(gpus, 4),
+        "util": 5,
+        "mem": 12,
+        "most": 7,
+        "temp": 5,
+        "model": min(max(models, 6), 18),
+    }
+    gaps = {"gpus": 2, "model": 2}
+    for dropped in ((), ("temp",), ("temp", "model"), ("temp", "model", "most"), ("temp", "model", "most", "mem")):
+        shown = [name for name in sizes if name not in dropped]
+        taken = _MARK + sum(sizes[name] + gaps.get(name, 1) for name in shown)
+        if width - taken >= _TAIL + (len(dropped) < 2) * (_BOTH - _TAIL):
+            break
+    placed = []
+    x = _MARK
+    for name in shown:
+        x += gaps.get(name, 1) - 1
+        placed.append(Placed(BY_ID[name], x, sizes[name]))
+        x += sizes[name] + 1
+    x += 1
+    rest = max(width - x, 1)
+    if rest >= _BOTH:
+        first = rest * 2 // 5
+        placed.append(Placed(BY_ID["user"], x, first - 1))
+        placed.append(Placed(BY_ID["state"], x + first, rest - first))
+    else:
+        placed.append(Placed(BY_ID["state"], x, rest))
+    return tuple(placed)
+
+
+def model_of(host: HostSummary) -> str:
+    """The models of its GPUs in short: ``H100 80GB``, ``A100 +1``."""
+    if not host.models:
+        return ""
+    name = short_name(host.models[0][0])
+    return name if len(host.models) == 1 else f"{name} +{len(host.models) - 1}"
+
+
+def in_order(hosts: Iterable[HostSummary], column: str, *, reverse: bool) -> list[HostSummary]:
+    """Sorted hosts; ties by name, unknown values last. ``reverse``: against the column's own order."""
+    base = sorted(hosts, key=lambda host: natural(host.name))
+    chosen = BY_ID[column]
+    known = [(value, host) for host in base if (value := chosen.value(host)) is not None]
+    known.sort(key=lambda pair: pair[0], reverse=chosen.descending != reverse)
+    return [host for _, host in known] + [host for host in base if chosen.value(host) is None]

@@ -1,0 +1,111 @@
+"""The list of hosts: one line each, sorted and filtered; Enter opens one."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from gpuwatch.fleet.summary import FleetSummary, HostSummary
+from gpuwatch.ui.drawing.cells import cut
+from gpuwatch.ui.panes.fleet_lines import header, host_line
+from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.tables.fleet_columns import Placed, in_order, place
+from gpuwatch.ui.tables.fleet_filter import FleetFilter, matches
+from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.scroll_list import ScrollList
+
+
+class HostTable(ScrollList):
+    """One line per host; the cursor stays with its host."""
+
+    BINDINGS = bindings("hosts")
+
+    class Sorted(Message):
+        """A click on the title of a column."""
+
+        def __init__(self, column: str) -> None:
+            super().__init__()
+            self.column = column
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("Hosts", cursor=True, id=id)
+        self._summary: FleetSummary | None = None
+        self._hosts: list[HostSummary] = []
+        self._total = 0
+        self._drawn: dict[str, tuple[HostSummary, Line]] = {}
+        self._placed: tuple[Placed, ...] = ()
+        self._wanted: FleetFilter | None = None
+        self.sort, self.reverse = "host", False
+
+    @property
+    def chosen(self) -> HostSummary | None:
+        """The host under the cursor."""
+        place = self.cursor or 0
+        return self._hosts[place] if place < len(self._hosts) else None
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Hosts that match the filter, and all hosts."""
+        return len(self._hosts), self._total
+
+    def show(self, summary: FleetSummary | None, wanted: FleetFilter | None) -> None:
+        """Shows the hosts that match a filter."""
+        self._summary, self._wanted = summary, wanted
+        self._arrange()
+
+    def sort_by(self, column: str, *, reverse: bool = False) -> None:
+        """Sorts by a column; ``reverse``: against its own order."""
+        self.sort, self.reverse = column, reverse
+        self._arrange()
+
+    def _arrange(self) -> None:
+        summary = self._summary
+        before = self.chosen.name if self.chosen is not None and self.cursor else None
+        every = summary.hosts if summary is not None else ()
+        self._total = len(every)
+        found = [host for host in every if matches(self._wanted, host)]
+        self._hosts = in_order(found, self.sort, reverse=self.reverse)
+        self.keep_cursor([host.name for host in self._hosts], before)
+        self.refill()
+
+    def refill(self) -> None:
+        """Rebuilds the lines for the current width; unchanged hosts keep theirs."""
+        summary = self._summary
+        placed = place(self.inner, summary.hosts if summary is not None else ())
+        if placed != self._placed:
+            self._placed, self._drawn = placed, {}
+        count = len(self._hosts)
+        self.note = f" {count} of {self._total} " if count != self._total else f" {count} "
+        if self._wanted is not None:
+            self.title = [("Hosts", "title"), (" ─ ", "border"), ("/ ", "key")]
+            self.title.append((cut(self._wanted.text, max(self.inner // 2, 1)), "strong"))
+        else:
+            self.title = [("Hosts", "title")]
+        self.head = [header(placed, self.inner, self.sort, reverse=self.reverse)]
+        drawn, self._drawn = self._drawn, {}
+        lines = []
+        for host in self._hosts:
+            before = drawn.get(host.name)
+            line = before[1] if before is not None and before[0] is host else host_line(host, placed, self.inner)
+            self._drawn[host.name] = (host, line)
+            lines.append(line)
+        stale = summary is not None and bool(summary.fleet.problem)
+        self.set_lines(lines or [Line(((self._nothing(), "dim"),))], stale=stale)
+
+    def _nothing(self) -> str:
+        if self._summary is None:
+            return "  ◌ asking for hosts…"
+        if self._wanted is not None and self._total:
+            return "  no match; Esc clears the filter"
+        return "  no GPUs found: no metrics of gpuwatch exporter, dcgm-exporter or nvidia_gpu_exporter"
+
+    def marked(self, line: Line) -> Line:
+        """The line under the cursor; no cursor in an empty list."""
+        return super().marked(line) if self._hosts else line
+
+    def column_at(self, x: int) -> str | None:
+        """The column whose title is at cell ``x`` inside the frame."""
+        return next((one.column.id for one in self._placed if one.x <= x < one.x + one.width + 1), None)
+
+    def next_sort(self, column: str) -> None:
+        """Sorts by a column, or the other way round if it sorts already."""
+        self.sort_by(column, reverse=not self.reverse if column == self.sort else False)

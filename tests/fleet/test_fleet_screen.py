@@ -1,0 +1,181 @@
+"""The list of hosts by keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.fleet.prometheus_api import Prometheus
+from gpuwatch.fleet.prometheus_feed import PrometheusFeed
+from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.fleet.watch import FleetWatch
+from gpuwatch.ui.fleet_app import FleetApp
+from tests.fleet.demo import fleet
+from tests.fleet.exporters import dcgm
+from tests.fleet.prometheus_server import FakePrometheus, exposition, served
+from tests.ui.conftest import fixed_surroundings  # noqa: F401
+
+SIZES = [(60, 15), (80, 24), (120, 40), (200, 60)]
+
+
+@pytest.fixture(scope="module")
+def many() -> Iterator[FakePrometheus]:
+    with served(fleet(40)) as running:
+        yield running
+
+
+def app_of(fake: FakePrometheus, **options: object) -> FleetApp:
+    server = Prometheus(fake.url)
+    source = PrometheusSource(server)
+    return FleetApp(FleetWatch(source, 60.0), lambda name: PrometheusFeed(server, source, name, 1.0), **options)  # type: ignore[arg-type]
+
+
+def text_of(app: FleetApp) -> str:
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+async def wait_for(pilot: Pilot[None], done: Callable[[], object]) -> None:
+    for _ in range(200):
+        await pilot.pause(0.02)
+        if done():
+            return
+    raise AssertionError(text_of(pilot.app))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_is_free_who_has_it_what_is_wrong(many: FakePrometheus, size: tuple[int, int]) -> None:
+    app = app_of(many)
+    async with app.run_test(size=size) as pilot:
+        await wait_for(pilot, lambda: app.summary is not None and app.fleet_screen.hosts.counts[1])
+        lines = text_of(app).splitlines()
+        assert len(lines) == size[1]
+        assert "41 of 42" in lines[0]
+        summary = app.summary
+        assert summary is not None
+        assert f"○ {summary.free} of {summary.gpus} GPUs" in lines[1]
+        assert f"{summary.free_hosts[0][0]} {summary.free_hosts[0][1]}" in lines[1]
+        assert "In use" in lines[2]
+        assert f"{summary.holders[0][0]} {summary.holders[0][1]}" in lines[2]
+        assert "dgx008  GPU 5: The GPU reports a hardwar" in lines[3]
+        assert sum("dgx0" in line for line in lines[4:]) >= min(size[1], 42) - 12
+        assert all(len(line) == size[0] for line in lines)
+
+
+async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) -> None:
+    app = app_of(many)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await pilot.press("slash", *"dgx004", "enter")
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts == (1, 42))
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: app.tab is app.overview and app.session.snapshot is not None)
+        await wait_for(pilot, lambda: "NVIDIA H100 80GB HBM3" in text_of(app))
+        assert "dgx004" in text_of(app).splitlines()[0]
+        assert app.session.history.snapshots > 200, "the last hour, by a range query"
+        assert "no process uses a GPU" not in text_of(app), "nobody reports processes here"
+        for key, tab in (("2", "gpu"), ("5", "findings"), ("6", "events"), ("3", "process")):
+            await pilot.press(key)
+            await wait_for(pilot, lambda tab=tab: app.screen is app.tab and tab == app.tab.TAB)
+        await pilot.press("4")
+        await wait_for(pilot, lambda: "probes run on dgx004 itself" in text_of(app))
+        await pilot.press("1")
+        await wait_for(pilot, lambda: app.screen is app.overview)
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: app.screen is app.fleet_screen)
+        assert app.fleet_screen.hosts.chosen is not None
+        assert app.fleet_screen.hosts.chosen.name == "dgx004"
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts == (42, 42))
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("host~dgx01", lambda host: host.name.startswith("dgx01")),
+        ("free", lambda host: host.free > 0),
+        ("mem>20GiB free", lambda host: host.free > 0 and not host.name.startswith("desk")),
+        ("silent", lambda host: not host.view.answered),
+        ("wrong", lambda host: bool(host.wrong) or not host.view.answered),
+        ("user:alice", lambda host: any(name == "alice" for name, _ in host.holders)),
+        ("-dgx", lambda host: host.name.startswith("desk")),
+    ],
+)
+async def test_filter(many: FakePrometheus, typed: str, wanted: Callable[[object], bool]) -> None:
+    app = app_of(many)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await pilot.press("slash")
+        for key in typed:
+            await pilot.press({" ": "space", ">": "greater_than_sign", ":": "colon", "~": "tilde"}.get(key, key))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.summary is not None
+        expected = {host.name for host in app.summary.hosts if wanted(host)}
+        assert expected
+        assert {host.name for host in app.fleet_screen.hosts._hosts} == expected
+
+
+async def test_an_invalid_word_is_named(many: FakePrometheus) -> None:
+    app = app_of(many)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await pilot.press("slash")
+        for typed, said in (("hots:a", "did you mean host"), ("mem>x", "compared with a number such as 2GiB")):
+            app.fleet_screen.filter_typed(typed)
+            await pilot.pause()
+            assert said in text_of(app)
+
+
+async def test_sorting(many: FakePrometheus) -> None:
+    app = app_of(many)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        table = app.fleet_screen.hosts
+        assert [host.name for host in table._hosts[:4]] == ["desk1", "desk2", "dgx001", "dgx002"]
+        await pilot.press("s", "down", "enter")
+        free = [host.free for host in table._hosts]
+        assert free == sorted(free, reverse=True)
+        await pilot.press("S")
+        assert [host.free for host in table._hosts] == free[::-1]
+        table.sort_by("state")
+        assert not table._hosts[0].view.answered
+
+
+async def test_a_server_that_is_gone_dims_the_list_and_says_why() -> None:
+    with served(fleet(3)) as fake:
+        app = app_of(fake)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+            fake.answer = lambda query: (502, b"")
+            app.fleet_watch.read_now()
+            await wait_for(pilot, lambda: "HTTP error 502" in text_of(app))
+            assert "dgx001" in text_of(app)
+            fake.answer = None
+            app.fleet_watch.read_now()
+            await wait_for(pilot, lambda: "5 of 5 hosts answered" in text_of(app))
+
+
+async def test_a_server_without_gpus_says_what_was_looked_for() -> None:
+    with served() as fake:
+        app = app_of(fake)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await wait_for(pilot, lambda: app.summary is not None)
+            await wait_for(pilot, lambda: "gpuwatch exporter, dcgm-exporter" in text_of(app))
+
+
+async def test_names_with_control_characters_are_harmless() -> None:
+    with served() as fake:
+        fake.series = exposition(dcgm("n1", 1), instance="n1:1", job="d")
+        for labels, _ in fake.series:
+            labels["Hostname"] = "n1\x1b[2J\nevil"
+            labels["modelName"] = "\x1b]0;x\x07"
+        app = app_of(fake)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+            assert "\x1b" not in text_of(app)
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: app.session.snapshot is not None)
+            assert "\x1b" not in text_of(app)

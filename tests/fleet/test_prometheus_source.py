@@ -1,0 +1,157 @@
+"""Hosts out of the series of three exporters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpuwatch.fleet.exporter_names import REPORTED, names, value
+from gpuwatch.fleet.prometheus_api import Prometheus
+from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.fleet.summary import HostSummary, Summaries, summary
+from gpuwatch.model.fleet import HostView
+from gpuwatch.model.reading import Missing
+from tests.fleet.exporters import MIB, dcgm, gpuwatch, nvidia_smi
+from tests.fleet.prometheus_server import FakePrometheus, exposition, served
+
+
+@pytest.fixture
+def fake() -> Iterator[FakePrometheus]:
+    with served() as running:
+        yield running
+
+
+def hosts(fake: FakePrometheus) -> dict[str, HostView]:
+    fleet = PrometheusSource(Prometheus(fake.url)).read()
+    assert not fleet.problem
+    return {host.name: host for host in fleet.hosts}
+
+
+def only(fake: FakePrometheus) -> HostSummary:
+    (view,) = hosts(fake).values()
+    return summary(view)
+
+
+@pytest.mark.parametrize("label", ["Hostname", "hostname"])
+def test_dcgm(fake: FakePrometheus, label: str) -> None:
+    fake.series = exposition(
+        dcgm("dgx1", 2, used={1: 40000}, busy={1: 90}, label=label), instance="10.0.0.1:9400", job="dcgm"
+    )
+    host = only(fake)
+    assert host.name == "dgx1"
+    first, second = host.gpus
+    assert (first.use, second.use, second.reason) == ("free", "used", "39.1 GiB in use")
+    assert (first.device.index, first.device.name) == (0, "NVIDIA H100 80GB HBM3")
+    assert second.device.number("memory.used_bytes") == 40000 * MIB
+    assert second.device.number("memory.total_bytes") == 81559 * MIB, "the sum of its parts, the reserved one included"
+    assert second.device.number("utilization.gpu_percent") == 90
+    assert host.view.snapshot is not None
+    assert host.view.snapshot.driver is not None
+    assert host.view.snapshot.driver.version == "580.95.05"
+    assert isinstance(second.device.get("temperature.memory_celsius"), Missing), "a blank value of DCGM"
+
+
+def test_dcgm_tells_to_whom_a_scheduler_gave_a_gpu(fake: FakePrometheus) -> None:
+    fake.series = exposition(dcgm("n1", 2, pods={1: "train-0"}), instance="n1:9400", job="dcgm")
+    fake.series += exposition(dcgm("n2", 2, jobs={0: "4711"}), instance="n2:9400", job="dcgm")
+    # As a ServiceMonitor scrapes it: the labels of the exporter's own pod take the names.
+    own = {"pod": "dcgm-exporter-x", "namespace": "gpu-operator", "container": "exporter"}
+    fake.series += exposition(dcgm("n3", 2, pods={0: "eval"}), instance="n3:9400", job="dcgm", **own)
+    fake.pods = [own]
+    found = {name: summary(view) for name, view in hosts(fake).items()}
+    assert [gpu.reason for gpu in found["n1"].gpus] == ["", "used by ml/train-0"]
+    assert found["n2"].holders == (("job 4711", 1),)
+    assert found["n3"].holders == (("ml/eval", 1),)
+    assert found["n3"].free == 1
+
+
+def test_nvidia_gpu_exporter(fake: FakePrometheus) -> None:
+    fake.series = exposition(nvidia_smi(2, used=300), instance="desk7:9835", job="desks")
+    host = only(fake)
+    assert host.name == "desk7"
+    assert [gpu.use for gpu in host.gpus] == ["free", "free"]
+    assert host.gpus[1].device.uuid == "GPU-40801"
+    assert (host.gpus[1].device.index, host.gpus[1].device.name) == (1, "NVIDIA GeForce RTX 4080 SUPER")
+
+
+def test_gpuwatch(fake: FakePrometheus) -> None:
+    text = gpuwatch("n1", 3, owners={0: "alice"}, findings={2: ("hardware.fault", "error")}, lost=2)
+    fake.series = exposition(text, instance="n1:9836", job="gpuwatch")
+    host = only(fake)
+    assert [gpu.use for gpu in host.gpus] == ["used", "free", "bad"]
+    assert host.gpus[0].reason == "used by alice"
+    assert host.gpus[0].holders[0].processes == 2
+    assert host.holders == (("alice", 1),)
+    assert [(one.id, one.severity, one.device_uuid) for one in host.wrong] == [
+        ("hardware.fault", "error", "GPU-n1-2"),
+    ]
+    assert host.view.age_seconds == 0.4
+    assert host.memory_total is None, "unknown of the lost GPU, so of all"
+
+
+def test_one_gpu_that_two_exporters_report_is_one(fake: FakePrometheus) -> None:
+    fake.series = exposition(gpuwatch("n1", 1), instance="n1:9836", job="gpuwatch")
+    fake.series += exposition(nvidia_smi(1, first="n1-"), instance="10.1.2.3:9835", job="smi")
+    host = only(fake)
+    assert (host.name, len(host.gpus)) == ("n1", 1)
+    assert host.gpus[0].device.number("memory.total_bytes") == 80 << 30, "gpuwatch's own exporter comes first"
+
+
+def test_an_exporter_whose_driver_hangs_is_not_an_idle_host(fake: FakePrometheus) -> None:
+    fake.series = exposition(gpuwatch("n1", 2, age=95.0), instance="n1:9836", job="gpuwatch")
+    host = only(fake)
+    assert host.free == 0
+    assert host.view.reason == "no answer from the driver for 0:01:35"
+
+
+def test_hosts_that_are_silent_are_counted(fake: FakePrometheus) -> None:
+    fake.series = exposition(gpuwatch("n1", 2), instance="n1:9836", job="gpuwatch")
+    fake.past = exposition(gpuwatch("n2", 2), instance="n2:9836", job="gpuwatch")
+    fake.past += exposition(dcgm("n3", 2), instance="n3:9400", job="dcgm")
+    fake.down = [{"instance": "n2:9836", "job": "gpuwatch"}]
+    found = hosts(fake)
+    assert [name for name, view in found.items() if view.answered] == ["n1"]
+    assert found["n2"].reason == "its exporter does not answer Prometheus"
+    assert found["n3"].reason == "Prometheus has no new data of it"
+    fleet = Summaries().of(PrometheusSource(Prometheus(fake.url)).read())
+    assert (fleet.fleet.answered, len(fleet.hosts), fleet.gpus, fleet.free) == (1, 3, 2, 2)
+
+
+def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePrometheus) -> None:
+    fake.series = exposition(gpuwatch("n1", 2), instance="n1:9836", job="gpuwatch")
+    source = PrometheusSource(Prometheus(fake.url))
+    assert source.read().answered == 1
+    fake.answer = lambda query: (503, b"")
+    fleet = source.read()
+    assert fleet.problem.endswith(": HTTP error 503")
+    assert [host.name for host in fleet.hosts] == ["n1"]
+    assert fleet.answered == 0
+    assert Summaries().of(fleet).free == 0, "nothing is called free on old data"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reading"),
+    [
+        ("DCGM_FI_DEV_MEMORY_TEMP", "9223372036854775794", None),
+        ("DCGM_FI_DEV_ENC_UTIL", "2147483632", None),
+        ("DCGM_FI_DEV_POWER_USAGE", "140737488355328", None),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "2147483640", 2147483.64),
+        ("DCGM_FI_DEV_GPU_TEMP", "NaN", None),
+        ("DCGM_FI_DEV_FB_USED", "-1", None),
+        ("nvidia_smi_utilization_gpu_ratio", "0.42", 42.0),
+        ("nvidia_smi_pstate", "8", "P8"),
+        ("nvidia_smi_clocks_current_sm_clock_hz", "1.98e+09", 1980),
+        ("gpuwatch_gpu_utilization_ratio", "0.97", 97.0),
+        ("gpuwatch_gpu_clocks_sm_hertz", "1.98e+09", 1980),
+        ("gpuwatch_gpu_ecc_sram_threshold_exceeded", "1", "yes"),
+    ],
+)
+def test_values(name: str, text: str, reading: float | str | None) -> None:
+    assert value(REPORTED[name], text) == reading
+
+
+def test_every_exporter_reports_what_the_list_needs() -> None:
+    for prefix in ("gpuwatch_", "DCGM_", "nvidia_smi_"):
+        found = {REPORTED[name].metric for name in names() if name.startswith(prefix)}
+        assert {"memory.used_bytes", "memory.free_bytes", "utilization.gpu_percent"} <= found
