@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from gpuwatch.cli.systemd_unit import HARDENING, command_line, quoted
 
@@ -44,7 +45,7 @@ def unit(ctx: click.Context, *, loopback: bool) -> str:
     for parameter in ctx.command.params:
         name = parameter.name or ""
         given = ctx.params.get(name)
-        if name == "print_unit" or given in (None, False, parameter.get_default(ctx)):
+        if name == "print_unit" or given is None or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             continue
         words.append(parameter.opts[-1])
         if given is True:

@@ -179,15 +179,11 @@ def _share(percent: float | None) -> float | None:
 def _findings(found: SampleLines, content: Content, options: Options) -> None:
     listed: set[str] = set()
     for finding in content.findings:
-        about: dict[str, object] = {
-            "cause": finding.id,
-            "severity": finding.severity,
-            "certainty": finding.certainty,
-        }
+        about: dict[str, object] = {"cause": finding.id, "severity": finding.severity}
         device = content.snapshot.device(finding.device_uuid) if content.snapshot is not None else None
         about |= _gpu(device, options) if device is not None else {"uuid": finding.device_uuid, "host": options.host}
         own = labels(about)
-        if own not in listed:  # several processes may have the same trouble on one GPU
+        if own not in listed:  # several processes may have the same problem on one GPU
             listed.add(own)
             found.add(names.FINDING, own, 1)
 

@@ -133,7 +133,7 @@ XID_ERRORS = Family("gpuwatch_gpu_xid_errors", "counter", "", "The same by Xid, 
 CLOCK_REASON = _gauge("gpu_clock_event_reason", "1 for each reason that holds the clocks down")
 """``reason``."""
 FINDING = _gauge("finding", "1 while a finding holds, by its cause")
-"""``cause``, ``severity``, ``certainty``; ``uuid`` and ``gpu`` if it is of one GPU. 0: over (only in exports)."""
+"""``cause``, ``severity``; ``uuid`` and ``gpu`` if it is of one GPU. 0: over (only in exports)."""
 
 # A MIG instance: uuid, gpu and host of its GPU, and mig_instance ("1/0": GPU instance, compute instance).
 MIG_INFO = Family("gpuwatch_mig", "info", "", "A MIG instance and its identity")

@@ -166,7 +166,7 @@ def test_mig_instances_have_their_own() -> None:
 
 def test_findings_are_listed_by_cause() -> None:
     samples = found(whole())
-    assert one(samples, names.FINDING, cause="throttle.thermal", severity="error", certainty="fact", **GPU0) == 1
+    assert one(samples, names.FINDING, cause="throttle.thermal", severity="error", **GPU0) == 1
     twice = (finding("idle.memory-held", device_uuid=device().uuid, pid=1), finding("driver.mismatch"))
     several = found(
         snapshot(device()), findings=(*twice, finding("idle.memory-held", device_uuid=device().uuid, pid=2))

@@ -1,0 +1,76 @@
+"""Exporters that run as a user starts them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import IO
+
+from gpuwatch.sim.machine import SimMachine
+
+
+class RunningExporter:
+    """``gpuwatch exporter`` in a process of its own, at a port that is free."""
+
+    def __init__(self, machine: SimMachine, *arguments: str, folder: Path, listen: str = "127.0.0.1:0") -> None:
+        self._log = folder / f"exporter-{time.monotonic_ns()}.log"
+        with self._log.open("wb") as log:
+            self._start(machine, arguments, listen, log)
+        until = time.monotonic() + 30
+        while (found := re.search(r"metrics at (https?://\S+)/metrics", self.said)) is None:
+            assert time.monotonic() < until, self.said
+            assert self.process.poll() is None, self.said
+            time.sleep(0.02)
+        self.url = found[1]
+
+    def _start(self, machine: SimMachine, arguments: tuple[str, ...], listen: str, log: IO[bytes]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gpuwatch", "exporter", "--listen", listen, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=machine.environment(os.environ),
+        )
+
+    @property
+    def said(self) -> str:
+        """What it wrote to stderr."""
+        return self._log.read_text()
+
+    @property
+    def address(self) -> str:
+        """``127.0.0.1:43210``."""
+        return self.url.partition("//")[2]
+
+    def scrape(self) -> dict[str, str]:
+        """The samples of its page."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return {key: number for line in lines if line[0] != "#" for key, _, number in [line.rpartition(" ")]}
+
+    def wait(self, name: str, value: str | None = None, seconds: float = 20.0) -> dict[str, str]:
+        """Scrapes until a sample begins with ``name``, and has this value."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            samples = self.scrape()
+            if any(key.startswith(name) and value in (None, number) for key, number in samples.items()):
+                return samples
+            time.sleep(0.1)
+        raise AssertionError(f"no {name} {value}: {samples}; {self.said}")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Ends it; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise

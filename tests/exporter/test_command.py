@@ -1,0 +1,175 @@
+"""``gpuwatch exporter`` on simulated GPUs, as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.formatting import openmetrics as names
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import SimMachine
+from tests.conftest import gpuwatch
+from tests.exporter.machines import names_of, one
+from tests.exporter.running import RunningExporter
+
+Open = Callable[[str], SimMachine]
+Start = Callable[..., RunningExporter]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    running: list[RunningExporter] = []
+
+    def started(machine: SimMachine, *arguments: str, **options: str) -> RunningExporter:
+        running.append(RunningExporter(machine, *arguments, folder=tmp_path, **options))
+        return running[-1]
+
+    yield started
+    for one_of_them in running:
+        one_of_them.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_it_ends_at_once_and_leaves_nothing(sim_machine: Open, start: Start, number: int) -> None:
+    exporter = start(sim_machine("2x24GiB"), "--every", "1s")
+    samples = exporter.wait(names.FREE.name)
+    assert one(samples, names.GPUS) == 2
+    children = Path(f"/proc/{exporter.process.pid}/task/{exporter.process.pid}/children").read_text().split()
+    with socket.create_connection(tuple(exporter.address.split(":"))):  # type: ignore[arg-type]
+        began = time.monotonic()
+        assert exporter.end(number) == 0
+        assert time.monotonic() - began < 5
+    assert exporter.process.stdout is not None
+    assert exporter.process.stdout.read() == b""
+    assert exporter.said.count("\n") == 1
+    assert not any(os.path.exists(f"/proc/{child}") for child in children)
+
+
+def test_a_scrape_answers_in_time_while_the_driver_hangs(sim_machine: Open, start: Start) -> None:
+    machine = sim_machine("2x24GiB")
+    exporter = start(machine, "--every", "1s")
+    exporter.wait(names.FREE.name)
+    began = time.monotonic()
+    faults.hang(machine, 20)
+    longest = 0.0
+    age = before = 0.0
+    while time.monotonic() - began < 12:
+        asked = time.monotonic()
+        samples = exporter.scrape()
+        longest = max(longest, time.monotonic() - asked)
+        age = one(samples, names.SNAPSHOT_AGE) or 0.0
+        time.sleep(0.5)
+        before = max(before, age)
+    assert longest < 5
+    assert age > 8
+    assert one(samples, names.ANSWERING) == 0
+    assert one(samples, names.FINDING, cause="driver.bad-state") == 1
+    machine.clear_faults()
+    again = exporter.wait(names.ANSWERING.name, "1", 30)
+    assert (one(again, names.SNAPSHOT_AGE) or 0.0) < 5
+    print(f"longest scrape {longest:.3f} s, age {before:.1f} s")
+
+
+def test_a_lost_gpu_has_no_readings(sim_machine: Open, start: Start) -> None:
+    machine = sim_machine("2x24GiB")
+    exporter = start(machine, "--every", "500ms")
+    exporter.wait(names.FREE.name)
+    faults.lose(machine, 1)
+    samples = exporter.wait(f"{names.STATE.name}{{", None)
+    until = time.monotonic() + 20
+    while one(samples, names.STATE, gpu="1", state="lost") is None and time.monotonic() < until:
+        samples = exporter.scrape()
+    assert one(samples, names.STATE, gpu="1", state="lost") == 1
+    assert one(samples, "gpuwatch_gpu_utilization_ratio", gpu="1") is None
+    assert one(samples, "gpuwatch_gpu_utilization_ratio", gpu="0") == 0
+    assert one(samples, names.FREE, gpu="1") == 0
+
+
+def test_many_scrapers_get_one_rendered_page(sim_machine: Open, start: Start) -> None:
+    exporter = start(sim_machine("2x24GiB"), "--max-requests", "200")
+    exporter.wait(names.FREE.name)
+    seen: list[set[str]] = []
+    scrapers = [threading.Thread(target=lambda: seen.append(names_of(exporter.scrape()))) for _ in range(50)]
+    for scraper in scrapers:
+        scraper.start()
+    for scraper in scrapers:
+        scraper.join(30)
+    assert len(seen) == 50
+    assert all(names.SNAPSHOT_AGE.name in listed for listed in seen)
+
+
+def test_a_used_port_is_one_line(sim_machine: Open, start: Start) -> None:
+    first = start(sim_machine("1x24GiB"))
+    done = gpuwatch("exporter", "--listen", first.address)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"gpuwatch: cannot listen on {first.address}: address already in use (--listen ADDRESS:PORT)\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--listen", "9836"], "'9836' is not an address such as 127.0.0.1:9836"),
+        (["--metrics", "some"], "'some' is not one of 'core', 'all'"),
+        (["--compat", "smi"], "'smi' is not"),
+        (["--commands"], "--commands needs --processes"),
+        (["--processes=20000"], "20000 is not in the range"),
+        (["--every", "1ms"], "1ms is not between"),
+        (["--web-config", "/nonexistent/web.yml"], "cannot read /nonexistent/web.yml"),
+        (["--write-job-map", "/nonexistent"], "cannot write to /nonexistent: No such file or directory"),
+        (["now"], "unexpected extra argument"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], says: str) -> None:
+    done = gpuwatch("exporter", *arguments)
+    assert done.code == 2, done.err
+    assert says in done.err
+    assert done.err.count("\n") == 1
+    assert done.out == ""
+
+
+def test_who_can_read_it_is_said_where_others_can(sim_machine: Open, start: Start, tmp_path: Path) -> None:
+    machine = sim_machine("1x24GiB")
+    open_to_all = start(machine, "--processes", listen="0.0.0.0:0")
+    assert "everyone who can reach this address can read it (GPUs, their users and jobs, processes)" in open_to_all.said
+    assert "everyone" not in start(machine).said
+    import bcrypt
+
+    web = tmp_path / "web.yml"
+    web.write_text(f"basic_auth_users:\n  alice: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n")
+    assert "everyone" not in start(machine, "--web-config", str(web), listen="0.0.0.0:0").said
+
+
+def test_the_unit_starts_what_was_asked_for(tmp_path: Path) -> None:
+    plain = gpuwatch("exporter", "--print-unit")
+    assert plain.code == 0, plain.err
+    (line,) = (line for line in plain.out.splitlines() if line.startswith("ExecStart="))
+    assert line.endswith(" exporter")
+    assert "IPAddressDeny=any\nIPAddressAllow=localhost\n" in plain.out
+    asked = ["--listen", ":9836", "--metrics", "all", "--processes", "--every", "10s", "--compat", "dcgm", "--gpm"]
+    done = gpuwatch("exporter", *asked, "--write-job-map", str(tmp_path), "--print-unit")
+    (line,) = (line for line in done.out.splitlines() if line.startswith("ExecStart="))
+    given = line.partition(" exporter ")[2]
+    assert given == (
+        f"--listen :9836 --metrics all --compat dcgm --processes 50 --every 10s --write-job-map {tmp_path} --gpm"
+    )
+    assert "IPAddressDeny" not in done.out
+    assert f"ReadWritePaths={tmp_path}\n" in done.out
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "gpuwatch-exporter.service"
+    unit.write_text(gpuwatch("exporter", "--print-unit", "--write-job-map", str(tmp_path)).out)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
