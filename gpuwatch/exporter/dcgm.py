@@ -194,7 +194,7 @@ def _instance(instance: MigInstance) -> dict[str, object]:
 def _attributes(owners: Iterable[Owner]) -> Iterable[dict[str, object]]:
     """Labels of the owner: one set for each Slurm job, as dcgm-exporter does; else the only pod or container."""
     distinct = sorted({owner._replace(user=None) for owner in owners}, key=str)
-    jobs: list[dict[str, object]] = [{"hpc_job": owner.job} for owner in distinct if owner.job is not None]
+    jobs: list[dict[str, object]] = [{"hpc_job": owner.slurm_job} for owner in distinct if owner.slurm_job is not None]
     if jobs:
         return jobs[:JOBS_LISTED]
     if len(distinct) == 1:

@@ -31,7 +31,7 @@ class JobMap:
         """Brings the files up to date. GPUs that the driver does not list keep theirs."""
         jobs: dict[int, set[str]] = {device.index: set() for device in snapshot.devices if device.index >= 0}
         for row in snapshot.processes:
-            job = owner_of(row).job
+            job = owner_of(row).slurm_job
             if job is not None and row.device_index in jobs:
                 jobs[row.device_index].add(job)
         for index, found in jobs.items():

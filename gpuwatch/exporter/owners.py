@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpuwatch.model.snapshot import Process
 
-_KINDS = {"slurm job": "job", "pod": "pod", "container": "container"}
+_KINDS = {"slurm job": "slurm_job", "pod": "pod", "container": "container"}
 """The first words of :attr:`Process.container`, and the label that has the rest."""
 
 
@@ -15,8 +15,8 @@ class Owner(NamedTuple):
     """What is known about the owner of a process; the names of the fields are those of labels."""
 
     user: str | None = None
-    job: str | None = None
-    """Slurm's number."""
+    slurm_job: str | None = None
+    """Its number. Not ``job``: that label is Prometheus's own."""
     pod: str | None = None
     container: str | None = None
     """The begin of its id."""

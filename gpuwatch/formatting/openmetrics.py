@@ -124,7 +124,7 @@ FREE = _gauge("gpu_free", "1 if gpuwatch pick --idle would choose this GPU, 0 if
 PROCESSES = _gauge("gpu_processes", "Processes that compute on a GPU")
 OWNERS = _gauge("gpu_owners", "Owners of the processes on a GPU, those that are not listed included")
 OWNER_PROCESSES = _gauge("gpu_owner_processes", "Processes of one owner on a GPU")
-"""``user``, ``job`` (Slurm), ``pod``, ``container``: as far as known. The owners with the most memory."""
+"""``user``, ``slurm_job``, ``pod``, ``container``: as far as known. The owners with the most memory."""
 OWNER_MEMORY = _gauge("gpu_owner_memory_bytes", "GPU memory of one owner's processes", "bytes")
 """Labels as :data:`OWNER_PROCESSES`; absent if it is unknown of one of the processes."""
 XIDS = Family("gpuwatch_gpu_xids", "counter", "", "Errors that the driver reported since the exporter was started")
@@ -142,7 +142,7 @@ MIG_FREE = _gauge("mig_free", "1 if gpuwatch pick --idle would choose this MIG i
 
 # A process, where they are asked for: uuid, gpu, host, pid, user, and mig_instance under MIG.
 PROCESS_INFO = Family("gpuwatch_process", "info", "", "A process on a GPU")
-"""``name``, ``type``, ``framework``, ``job``, ``pod``, ``container``; ``command`` if that is asked for, too."""
+"""``name``, ``type``, ``framework``, ``slurm_job``, ``pod``, ``container``; ``command`` if that is asked for, too."""
 PROCESS_MEMORY = _gauge("process_gpu_memory_bytes", "GPU memory of a process", "bytes")
 PROCESS_SM = _gauge("process_sm_ratio", "SM utilization of a process", "ratio")
 PROCESS_CPU = _gauge("process_cpu_ratio", "CPU time of a process, of one core", "ratio")

@@ -122,8 +122,8 @@ def test_owners_with_the_most_memory_are_listed() -> None:
     assert one(samples, names.PROCESSES) == 5
     assert one(samples, names.OWNERS) == 4
     assert len([key for key in samples if key.startswith(names.OWNER_PROCESSES.name + "{")]) == OWNERS_LISTED == 3
-    assert one(samples, names.OWNER_PROCESSES, user="bob", job="4711") == 2
-    assert one(samples, names.OWNER_MEMORY, user="bob", job="4711") == 11 * GIB
+    assert one(samples, names.OWNER_PROCESSES, user="bob", slurm_job="4711") == 2
+    assert one(samples, names.OWNER_MEMORY, user="bob", slurm_job="4711") == 11 * GIB
     assert one(samples, names.OWNER_MEMORY, user="dave", container="4f1d4f1d4f1d") == 3 * GIB
     unknown = found(snapshot(gpu, processes=(rows[3],)))
     assert one(unknown, names.OWNER_PROCESSES, user="carol", pod="train-0") == 1
