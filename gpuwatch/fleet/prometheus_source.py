@@ -111,12 +111,6 @@ def own_label(labels: Mapping[str, str], name: str) -> str:
     return labels.get(f"exported_{name}") or labels.get(name, "")
 
 
-def slurm_job(labels: Mapping[str, str]) -> str:
-    """The job's number. Targets have a label ``job`` of their own, so Prometheus renames it unless it honors labels."""
-    found = labels.get("exported_job") or labels.get("job", "")
-    return found if found[:1].isdecimal() else ""
-
-
 def uuid_of(labels: Mapping[str, str]) -> str:
     """The UUID of a GPU as NVML writes it; empty without one."""
     uuid = labels.get("uuid") or labels.get("UUID") or ""
@@ -282,7 +276,7 @@ class Collected:
 
     def _owner(self, labels: Mapping[str, str], name: str, number: float) -> None:
         uuid = uuid_of(labels)
-        job = slurm_job(labels)
+        job = own_label(labels, "slurm_job")
         pod, container = own_label(labels, "pod"), own_label(labels, "container")
         owner = (own_label(labels, "user") or None, f"job {job}" if job else pod or container or None)
         held = self.owners.setdefault(uuid, {})
