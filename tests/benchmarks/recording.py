@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
@@ -27,7 +28,7 @@ from gpuwatch.recording.usage import usage
 from gpuwatch.recording.writer import Clock, RecordingWriter
 from gpuwatch.session.replay import open_replay
 from tests.benchmarks.history_hour import noisy
-from tests.recording.days import NOON, day
+from tests.recording.days import NOON, Readings, day
 
 DAY = 86_400
 
@@ -46,12 +47,12 @@ def readings(snapshot: Snapshot) -> list[object]:
     return [value for row in (*snapshot.devices, *snapshot.processes) for value in row.readings.values()]
 
 
-def write_day(path: Path, samples: int, everything: bool) -> tuple[int, int]:
+def write_day(path: Path, samples: int, kind: Readings) -> tuple[int, int]:
     """The number of stored and of changed values."""
-    pace, values, changed, before = Pace(), 0, 0, list[object]()
+    pace, values, changed, before, snapshot = Pace(), 0, 0, list[object](), None
     writer = RecordingWriter(path, clock=pace.clock(), max_bytes=1 << 40)
     began, spent = time.process_time(), 0.0
-    for snapshot in day(8, 50, samples, everything=everything):
+    for snapshot in day(8, 50, samples, readings=kind):
         pace.now = snapshot.taken_at.timestamp()
         now = readings(snapshot)
         values += len(now)
@@ -61,6 +62,8 @@ def write_day(path: Path, samples: int, everything: bool) -> tuple[int, int]:
         writer.add(snapshot)
         spent += time.process_time() - start
     writer.close()
+    assert snapshot is not None
+    print(f"  {len(snapshot.devices[0].readings)} readings of each of {len(snapshot.devices)} GPUs")
     print(f"  {samples} samples written in {spent:.1f} s of CPU ({time.process_time() - began:.1f} s with making them)")
     return values, changed
 
@@ -179,14 +182,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=DAY, help="of the day")
     parser.add_argument("--days", type=int, default=30, help="of the month; 0: none")
-    parser.add_argument("--everything", action="store_true", help="all metrics that there are, also those of GPM")
+    parser.add_argument("--readings", choices=get_args(Readings), default="usual", help="which metrics the GPUs answer")
     given = parser.parse_args()
-    print("cpu")
-    cpu(600)
+    if given.readings == "usual":
+        print("cpu")
+        cpu(600)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "day.gpuwatch"
         print("day")
-        values, changed = write_day(path, given.samples, given.everything)
+        values, changed = write_day(path, given.samples, given.readings)
         size = path.stat().st_size
         print(f"  {size / 1e6:.1f} MB, {size / given.samples * DAY / 1e6:.1f} MB for 24 h")
         with sqlite3.connect(path) as db:

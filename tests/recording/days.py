@@ -6,6 +6,7 @@ import datetime
 import random
 from collections import Counter
 from collections.abc import Iterator
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -15,6 +16,8 @@ from gpuwatch.model.snapshot import Device, Process, Snapshot
 from tests.ui import machines
 
 NOON = machines.NOON
+Readings = Literal["usual", "all", "gpm"]
+"""Which metrics the GPUs have: about 30, about 90, or these and those of GPM."""
 
 
 def day(
@@ -25,17 +28,22 @@ def day(
     begin: datetime.datetime = NOON,
     seed: int = 1,
     apart: float = 1.0,
-    everything: bool = False,
+    readings: Readings = "usual",
 ) -> Iterator[Snapshot]:
     """Samples of a machine on which every GPU trains: load, power, clocks and rates move every second.
 
-    ``everything``: with all metrics that there are, those of GPM moving every second too.
+    ``readings``: ``all`` metrics that are read without being asked for, those that move on a busy GPU moving too; with
+    those of ``gpm``, which move every second.
     """
     noise = random.Random(seed)
     first = machines.many(gpus, processes)
     devices, rows = list(first.devices), list(first.processes)
-    if everything:
-        rest: dict[str, Value] = {one.id: 3 for one in METRICS if one.unit is not Unit.NAME}
+    if readings != "usual":
+        rest: dict[str, Value] = {
+            one.id: "no" if one.unit is Unit.NAME else 3
+            for one in METRICS
+            if one.lane is not Lane.GPM or readings == "gpm"
+        }
         devices = [replace(one, readings=rest | one.readings) for one in devices]
     load = [noise.uniform(40, 95) for _ in devices]
     warm = [50.0 for _ in devices]
@@ -69,7 +77,9 @@ def day(
                 ):
                     moved[name] = noise.random() * most
                 moved["energy_joules"] = energy[place] * 1e-3
-            if everything:
+            if readings != "usual" and tick % 5 == 0:
+                moved |= _slow(device, moved, noise)
+            if readings == "gpm":
                 moved |= {one.id: noise.random() * load[place] for one in METRICS if one.lane is Lane.GPM}
             devices[place] = _moved(device, moved)
         # The processes of a GPU share its time and its memory.
@@ -95,6 +105,29 @@ def day(
             processes=tuple(rows),
             host=host,
         )
+
+
+def _slow(device: Device, moved: dict[str, Value], noise: random.Random) -> dict[str, Value]:
+    """What else of the slow lane moves on a busy GPU: counters of traffic, power, clocks, time in each clock limit."""
+    watts, clock = float(moved["power.draw_watts"]), int(moved["clocks.sm_mhz"])
+    slow: dict[str, Value] = {
+        "power.instant_watts": watts + noise.randrange(-4000, 4000) * 1e-3,
+        "power.average_watts": watts + noise.randrange(-900, 900) * 1e-3,
+        "clocks.graphics_mhz": clock,
+        "clocks.video_mhz": clock * 3 // 4,
+        "temperature.margin_celsius": 85 - int(moved["temperature.gpu_celsius"]),
+        "pcie.tx_mean_bytes_per_second": moved["pcie.tx_bytes_per_second"],
+        "pcie.rx_mean_bytes_per_second": moved["pcie.rx_bytes_per_second"],
+    }
+    for name, most in (
+        ("pcie.tx_bytes", 1.5e9),
+        ("pcie.rx_bytes", 6e9),
+        ("nvlink.tx_bytes", 5e11),
+        ("nvlink.rx_bytes", 5e11),
+    ):
+        slow[name] = int(device.readings[name]) + int(noise.random() * most)
+    slow["events.power_seconds"] = float(device.readings["events.power_seconds"]) + noise.randrange(100) * 1e-3
+    return slow
 
 
 def _filled(device: Device, rows: list[Process]) -> Device:
