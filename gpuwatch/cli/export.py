@@ -11,7 +11,7 @@ import click
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import progress, progress_wanted
-from gpuwatch.cli.output import check_output, say, say_written, to_stdout
+from gpuwatch.cli.output import check_output, redact_option, say, say_written, to_stdout
 from gpuwatch.errors import UsageError
 from gpuwatch.exports import format_registry
 from gpuwatch.exports.stretch import STEPS, Stretch, stretch_of
@@ -31,6 +31,7 @@ Examples:
   gpuwatch export night.gpuwatch --table lives -o jobs.csv    a row for each process on each GPU
   gpuwatch export night.gpuwatch --since '2h ago' --format ndjson | jq .
   gpuwatch export year.gpuwatch --every 1h -o year.om         means, for promtool
+  gpuwatch export night.gpuwatch --redact -o night.pftrace    without users, hosts and paths
 """
 
 
@@ -78,6 +79,7 @@ Examples:
     metavar="DOCUMENT",
     help="Show this saved run in the trace (default: the runs kept on this machine). Repeatable; perfetto only.",
 )
+@redact_option
 def export(
     file: Path,
     format_name: str | None,
@@ -87,12 +89,13 @@ def export(
     every: str,
     table_name: str | None,
     documents: tuple[Path, ...],
+    redact: bool,
 ) -> None:
     """Write a recording in the format of another tool.
 
     perfetto: counters, processes, findings and events by GPU, on the wall clock. parquet, csv: one table. ndjson: a
     document on each line (gpuwatch schema snapshot, event, finding, means). openmetrics: for Prometheus. What is
-    missing stays missing. To redact, cut the recording first (gpuwatch record cut --redact).
+    missing stays missing.
     """
     from gpuwatch.recording.reader import open_recording
 
@@ -106,11 +109,17 @@ def export(
     check_output(output, any_suffix=True)
     with open_recording(file) as recording:
         stretch = stretch_of(recording, since, until, STEPS[every])
+        runs = _runs(documents, stretch) if chosen.name == "perfetto" else []
+        if redact:
+            from gpuwatch.exports.redacted_stretch import RedactedStretch
+
+            stretch = RedactedStretch(stretch, runs)
+            runs = stretch.runs
         what: tuple[object, ...] = ()
         if chosen.name in _TABLES:
             what = (table(table_name or "devices", stretch.step),)
         elif chosen.name == "perfetto":
-            what = (_runs(documents, stretch),)
+            what = (runs,)
         _write(chosen, stretch, what, output)
         if recording.damaged:
             say(f"gpuwatch: {len(recording.damaged)} damaged blocks were left out (see gpuwatch record check)")

@@ -85,6 +85,12 @@ class Stretch:
 
     def means(self) -> Iterator[Means]:
         """The means in steps of :attr:`step` seconds, oldest first, of each device in turn."""
+        for begin, by_device in self._summaries():
+            for uuid, metrics in by_device.items():
+                yield Means(begin, self.device(uuid, begin), metrics)
+
+    def _summaries(self) -> Iterator[tuple[int, dict[str, dict[str, Summary]]]]:
+        """The means of each step by UUID and metric."""
         names = frozenset(spec.id for spec in NUMBERS)
         block = BLOCKS[self.step]
         at = begin_of(self.begin, block)
@@ -95,8 +101,7 @@ class Stretch:
                 by_device: dict[str, dict[str, Summary]] = {}
                 for (uuid, name), summary in found.items():
                     by_device.setdefault(uuid, {})[name] = summary
-                for uuid, metrics in by_device.items():
-                    yield Means(begin, self.device(uuid, begin), metrics)
+                yield begin, by_device
             at += block
 
     def device(self, uuid: str, at: float) -> Device:

@@ -7,27 +7,19 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
-from msgspec.structs import replace
 
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.formatting.redaction import Redactor
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.history.frames import encoded
 from gpuwatch.history.sample_store import Kept
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.reading import Value
-from gpuwatch.model.snapshot import Device, Process, Snapshot
 from gpuwatch.recording.reader import Recording
+from gpuwatch.recording.sample_redaction import SampleRedactor
 from gpuwatch.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.recording.storage import created
 from gpuwatch.recording.time_expressions import shown
 
 _BLOCK = 60.0
 """Seconds of a block."""
-_S = TypeVar("_S", bound=msgspec.Struct)
 
 
 def cut_out(recording: Recording, begin: float, end: float, output: Path, *, redact: bool = False) -> int:
@@ -45,12 +37,11 @@ def cut_out(recording: Recording, begin: float, end: float, output: Path, *, red
         raise UsageError(f"cannot write {name}: {error.strerror or error}", hint="name another file") from None
     done = False
     try:
-        private = _Private() if redact else None
+        private = SampleRedactor() if redact else None
         if private is not None:
             for kept in recording.snapshots(begin, end):
                 private.learn(kept)
-            for event in recording.events():
-                private.redactor.learn(msgspec.to_builtins(event))
+            private.learn_parts(recording.events())
         db = created(output)
         try:
             samples = _copy(recording, begin, end, db, private)
@@ -67,7 +58,9 @@ def cut_out(recording: Recording, begin: float, end: float, output: Path, *, red
     return samples
 
 
-def _copy(recording: Recording, begin: float, end: float, db: sqlite3.Connection, private: _Private | None) -> int:
+def _copy(
+    recording: Recording, begin: float, end: float, db: sqlite3.Connection, private: SampleRedactor | None
+) -> int:
     db.execute("BEGIN")
     interval = 1.0
     for run in recording.runs:
@@ -98,7 +91,7 @@ def _copy(recording: Recording, begin: float, end: float, db: sqlite3.Connection
     return samples
 
 
-def _blocks(samples: Iterator[Kept], private: _Private | None) -> Iterator[list[Sample]]:
+def _blocks(samples: Iterator[Kept], private: SampleRedactor | None) -> Iterator[list[Sample]]:
     block: list[Sample] = []
     for kept in samples:
         if block and kept.at // _BLOCK != block[0][0].taken_at.timestamp() // _BLOCK:
@@ -110,108 +103,3 @@ def _blocks(samples: Iterator[Kept], private: _Private | None) -> Iterator[list[
             block.append((kept.snapshot, kept.findings))
     if block:
         yield block
-
-
-class _Private:
-    """Replaces private names in samples. Rows in which only numbers changed are looked at once."""
-
-    def __init__(self) -> None:
-        self.redactor = Redactor()
-        self._seen: set[bytes] = set()
-        self._parts: dict[bytes, Any] = {}
-        self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
-
-    # Finding names
-
-    def learn(self, kept: Kept) -> None:
-        """Finds what is private in a sample."""
-        snapshot = kept.snapshot
-        rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
-        new: list[msgspec.Struct] = [row for row in rows if self._is_new(_key(row))]
-        rest = _rest(snapshot)
-        if self._is_new(encoded(rest)):
-            new.append(rest)
-        if kept.findings is not self._findings[0]:
-            self._findings = (kept.findings, ())
-            new += kept.findings
-        if new:
-            self.redactor.learn(msgspec.to_builtins(new))
-
-    def _is_new(self, key: bytes) -> bool:
-        if key in self._seen:
-            return False
-        self._seen.add(key)
-        return True
-
-    # Replacing them
-
-    def host(self, name: str) -> str:
-        """The other name of a host."""
-        return str(self.redactor.replaced(name, "hostname"))
-
-    def part(self, part: _S) -> _S:
-        """A struct with other names."""
-        return msgspec.convert(self.redactor.replaced(msgspec.to_builtins(part)), type(part))
-
-    def findings(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """The findings of a sample; the same objects while they do not change."""
-        if found is not self._findings[0]:
-            self._findings = (found, ())
-        if len(self._findings[1]) != len(found):
-            self._findings = (found, tuple(map(self.part, found)))
-        return self._findings[1]
-
-    def snapshot(self, snapshot: Snapshot) -> Snapshot:
-        """A sample."""
-        rest = _rest(snapshot)
-        other = self._once(encoded(rest), rest)
-        return replace(
-            other,
-            taken_at=snapshot.taken_at,
-            took_seconds=snapshot.took_seconds,
-            topology=other.topology,
-            host=replace(snapshot.host, hostname=other.host.hostname),
-            devices=tuple(map(self._device, snapshot.devices)),
-            processes=tuple(map(self._process, snapshot.processes)),
-            bystanders=tuple(map(self._process, snapshot.bystanders)),
-        )
-
-    def _once(self, key: bytes, part: _S) -> _S:
-        known = self._parts.get(key)
-        if known is None:
-            known = self._parts[key] = self.part(part)
-        return known
-
-    def _device(self, row: Device) -> Device:
-        other = self._once(_key(row), row)
-        parts = zip(other.mig_instances, row.mig_instances, strict=True)
-        return replace(
-            other,
-            readings={
-                name: value if type(value) is not str else other.readings[name] for name, value in row.readings.items()
-            },
-            mig_instances=tuple(replace(new, readings=old.readings) for new, old in parts),
-        )
-
-    def _process(self, row: Process) -> Process:
-        other = self._once(_key(row), row)
-        return replace(other, readings=row.readings, workers_cpu_percent=row.workers_cpu_percent)
-
-
-def _key(row: Device | Process) -> bytes:
-    """The row without its numbers."""
-    texts: dict[str, Value] = {name: value for name, value in row.readings.items() if type(value) is str}
-    if isinstance(row, Process):
-        return encoded(replace(row, readings=texts, workers_cpu_percent=None))
-    return encoded(
-        replace(row, readings=texts, mig_instances=tuple(replace(one, readings={}) for one in row.mig_instances))
-    )
-
-
-def _rest(snapshot: Snapshot) -> Snapshot:
-    """Everything but the rows and the numbers."""
-    host = replace(
-        snapshot.host, cpu_percent=None, memory_used_bytes=None, swap_used_bytes=None, load=None, uptime_seconds=None
-    )
-    epoch = snapshot.taken_at.replace(year=2000, month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
-    return replace(snapshot, taken_at=epoch, took_seconds=0.0, host=host, devices=(), processes=(), bystanders=())
