@@ -12,6 +12,7 @@ is missing, viewers go on with the last one.
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -161,6 +162,10 @@ class _Writer:
     def _runs(self, runs: list[Run]) -> Iterator[bytes]:
         shown = [_run(run) for run in runs if overlaps(run, self._stretch)]
         yield from self._slices("Runs", self._machine, shown)
+        for run in runs:
+            if run.step_times and overlaps(run, self._stretch):
+                name = f"Steps of {printable(run.title or run.config)}"
+                yield from self._slices(name, self._machine, _steps(run))
 
     def _findings(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
@@ -225,6 +230,8 @@ class _Writer:
         ends: list[tuple[float, int]] = []
         for one in sorted(found, key=lambda one: (one.begin, -one.end)):
             begin, end = max(one.begin, self._stretch.begin), min(one.end, self._stretch.end)
+            if begin > end:
+                continue
             lane = next((place for place, (until, _) in enumerate(ends) if until <= begin), None)
             if lane is None:
                 track = self._new_track()
@@ -278,6 +285,19 @@ def _run(run: Run) -> Slice:
         "workload": run.workload,
     }
     return Slice(began, end, printable(run.title or run.config), about, tuple(phases))
+
+
+def _steps(run: Run) -> Iterator[Slice]:
+    """The latest steps of a run, one after the other."""
+    began, last = run.started_at.timestamp(), -math.inf
+    for one in run.step_times:
+        end = began + one.t
+        # Where a step ends, the next one begins: not a microsecond before.
+        begin = max(end - one.seconds, last)
+        name = f"step {one.number}" if one.steps == 1 else f"steps {one.number - one.steps + 1}-{one.number}"
+        if begin <= end:
+            yield Slice(begin, end, name, {"steps": one.steps, "seconds": one.seconds})
+            last = end
 
 
 def _nanoseconds(at: float) -> int:

@@ -282,6 +282,19 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     compile_seconds: float | None = None
 
 
+class StepTime(msgspec.Struct, frozen=True, kw_only=True):
+    """When a step of a watched program was made, or several that were counted together."""
+
+    t: float
+    """Its end, in seconds since the start of the run."""
+    seconds: float
+    """Since the end of the step before, with whatever the program did in between."""
+    number: int
+    """Number of the step, or of the last of several, counted from 1."""
+    steps: int = 1
+    """How many were counted together: calls of a tf.function are, and Keras's batches with steps_per_execution."""
+
+
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One of several processes of a run that share a device or work together."""
 
@@ -400,6 +413,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     memory_profiles: tuple[MemoryProfile, ...] = ()
     """Who held the memory at the peak, of a watched program with --memory; the fullest allocator first."""
     throughput: Throughput | None = None
+    step_times: tuple[StepTime, ...] = ()
+    """The latest steps of a watched program, at most 1,000, oldest first; of what ``throughput`` counts."""
     phases: Phases = Phases()
     workers: tuple[Worker, ...] = ()
     processes: tuple[RunProcess, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ _MOST_OPS = 4000
 _MOST_TIMES = 20_000
 """Limits for lists, so that a process that sends too much cannot fill memory."""
 _MOST_NODES = 60_000
+_MOST_STEPS = 1000
+"""Latest steps of which it is kept when they were made."""
 
 _KIND = tuple[str, str | None, str, bool | None, bool | None]
 
@@ -47,6 +50,18 @@ class StepCount(msgspec.Struct, kw_only=True):
     first_at: float | None = None
     """Monotonic time of the first and of the latest report, by the clock that all processes of the machine share."""
     last_at: float | None = None
+
+
+class TimedSteps(msgspec.Struct, frozen=True, array_like=True):
+    """One step, or several that were counted together."""
+
+    end: float
+    """Monotonic time, by the clock that all processes of the machine share."""
+    seconds: float
+    """Since the end of the step before."""
+    number: int
+    """Number of the last one, counted from 1."""
+    steps: int = 1
 
 
 class EventState:
@@ -88,6 +103,10 @@ class EventState:
         self._holds: dict[str, int] = {}
         self.applied: Applied | None = None
         self.steps = StepCount()
+        self.timed_steps: deque[TimedSteps] = deque(maxlen=_MOST_STEPS)
+        """The latest steps."""
+        self.timed_kind = ""
+        """What these are: ``batches of Keras``."""
         self.memory_records = MemoryRecords()
 
     def line(self, raw: bytes) -> Event | None:
@@ -164,6 +183,8 @@ class EventState:
                 self.applied = msgspec.convert(data, Applied)
             case "steps":
                 self._steps(data, event.t)
+            case "step_times":
+                self._timed(str(data["counted"]), msgspec.convert(data["times"], list[TimedSteps]))
             case "note":
                 self.problem(str(data.get("text", "")))
             case "skip":
@@ -185,6 +206,12 @@ class EventState:
         self.steps.validations = None if validations is None else int(validations)
         times = msgspec.convert(data["times"], list[float])
         self.steps.times += times[: _MOST_TIMES - len(self.steps.times)]
+
+    def _timed(self, counted: str, times: list[TimedSteps]) -> None:
+        if counted != self.timed_kind:
+            self.timed_kind = counted
+            self.timed_steps.clear()
+        self.timed_steps += times
 
     def _placed(self, data: dict[str, Any]) -> None:
         """Adds to the count of an eager op on a device."""

@@ -30,6 +30,7 @@ from gpuwatch.model.run import (
     Run,
     RunError,
     RunProcess,
+    StepTime,
     Verdict,
     Worker,
 )
@@ -245,6 +246,10 @@ class RunBuilder:
                 timeline=timeline.points(),
             ),
             throughput=state.throughput,
+            step_times=tuple(
+                StepTime(t=round(one.end - self._started, 6), seconds=one.seconds, number=one.number, steps=one.steps)
+                for one in state.timed_steps
+            ),
             phases=Phases(
                 import_seconds=state.phases.get("import"),
                 device_init_seconds=state.phases.get("device_init"),

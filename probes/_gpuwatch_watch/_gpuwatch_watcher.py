@@ -25,6 +25,8 @@ _TELL_EVERY = 2.0
 _WARM_UP = 5
 _LATEST = 4000
 _WINDOWS = 240
+_MARKS = 1000
+"""Latest steps of which it is kept when they were made."""
 _MOST_FUNCTIONS = 200
 _MOST_SEARCHES = 5
 """Each search goes through all of the program's objects, which takes some ten milliseconds."""
@@ -55,6 +57,7 @@ class Steps:
         self.count = 0
         self.last = 0.0
         self.gaps = collections.deque(maxlen=_LATEST)
+        self.marks = _marks()
 
     def step(self, steps=1):
         now = time.perf_counter()
@@ -62,6 +65,8 @@ class Steps:
             self.gaps.append((now - self.last) / steps)
             if self.pending is not None:
                 self.pending.append((now - self.last) / steps)
+        if self.count and steps > 0:
+            self.marks.append((now, now - self.last, self.count + steps, steps))
         self.last = now
         self.count += steps
 
@@ -74,6 +79,8 @@ class Calls:
 
     def __init__(self):
         self.known = {}
+        self.marks = {}
+        """By function, the times between two looks."""
         self.pending = None
         """Under ``gpuwatch try``: by function, step times to send."""
 
@@ -103,22 +110,28 @@ class Calls:
                 entry[4] = total + more  # includes tracing and the first calls
             else:
                 windows.append((now - since) / more)
+                self.marks.setdefault(code, _marks()).append((now, now - since, total + more, more))
                 if self.pending is not None:
                     self.pending.setdefault(code, collections.deque(maxlen=_LATEST)).append(windows[-1])
             entry[0], entry[1], entry[2] = count, now, total + more
 
     def busiest(self):
-        """Name and speed of the most-called function; None if unknown."""
+        """Name, speed and latest calls of the most-called function; None if unknown."""
         code = max(self.known, key=lambda one: self.known[one][2], default=None)
         if code is None or len(self.known[code][3]) < 2:
             return None
         entry = self.known[code]
-        return self.describe(code), _speed(entry[2], entry[4], sorted(entry[3]))
+        return self.describe(code), _speed(entry[2], entry[4], sorted(entry[3])), self.marks[code]
 
     def describe(self, code):
         name = getattr(code, "co_name", "a function")
         place = "%s:%s" % (os.path.basename(getattr(code, "co_filename", "?")), getattr(code, "co_firstlineno", "?"))
         return "calls of the tf.function %s (%s)" % (name, place)
+
+
+def _marks():
+    """End, seconds, number of the last step and number of steps, of the latest steps."""
+    return collections.deque(maxlen=_MARKS)
 
 
 def _speed(steps, warm_up, times):
@@ -555,13 +568,25 @@ class Watcher:
             self.placements()
 
     def last_speed(self):
-        counted = [("batches of Keras", self.batches.speed()), ("steps of the optimizer", self.optimizer.speed())]
-        found = [(name, speed) for name, speed in counted if speed is not None]
-        if not found:
+        counted = [("batches of Keras", self.batches), ("steps of the optimizer", self.optimizer)]
+        found = [(name, steps.speed(), steps.marks) for name, steps in counted if steps.count]
+        if not any(speed for _, speed, _ in found):
             busiest = self.calls.busiest()
-            found = [busiest] if busiest is not None else []
-        for name, speed in found[:1]:
-            self.changed("speed", "throughput", counted=name, **speed)
+            found = [busiest] if busiest is not None else found
+        for name, speed, marks in sorted(found, key=lambda one: one[1] is None)[:1]:
+            if speed is not None:
+                self.changed("speed", "throughput", counted=name, **speed)
+            self.step_times(name, marks)
+
+    def step_times(self, counted, marks):
+        """Sends when the steps since the last call were made, on the clock of all events."""
+        ahead = time.monotonic() - time.perf_counter()
+        times = []
+        while marks and len(times) < _MARKS:
+            end, seconds, number, steps = marks.popleft()
+            times.append((round(end + ahead, 6), round(seconds, 6), number, steps))
+        if times:
+            self.emit("step_times", counted=counted, times=times)
 
 
 def simulated_plugin():

@@ -175,6 +175,8 @@ def test_a_keras_training(tmp_path: Path) -> None:
     assert run["throughput"]["steps_per_second"] > 1
     assert run["outcome"]["exit_code"] == 0
     assert run["throughput"]["counted"] == "batches of Keras"
+    assert run["step_times"][-1]["number"] == run["throughput"]["steps"]
+    assert 0 < run["step_times"][0]["t"] < run["step_times"][-1]["t"] < run["phases"]["total_seconds"]
     assert run["primary"] == ("visibility.hidden" if has_driver() else "driver.missing")
     assert run["verdict"] == "fallback"
     assert run["verdict_reason"].startswith("All of it ran on the CPU: ")

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuwatch.exports import perfetto_trace, protobuf
 from gpuwatch.exports.stretch import NUMBERS, stretch_of
-from gpuwatch.model.run import Phases, Run, Throughput
+from gpuwatch.model.run import Phases, Run, StepTime, Throughput
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording.reader import Recording
 from gpuwatch.traces import wire
@@ -120,6 +121,27 @@ def test_processes_are_slices_of_their_gpu(trace: Trace, shots: list[Snapshot]) 
     assert sorted(found) == sorted(
         (uuid, pid, first[uuid, pid, made], last[uuid, pid, made]) for uuid, pid, made in last
     )
+
+
+def test_steps_of_a_run_are_slices_on_the_same_clock(file: Path) -> None:
+    steps = [
+        StepTime(t=20.0, seconds=0.5, number=2),
+        StepTime(t=20.25, seconds=0.25, number=3),
+        StepTime(t=21.000001, seconds=0.750003, number=5, steps=2),  # rounded: a little longer than it can be
+        StepTime(t=21.5, seconds=0.1, number=6),
+        StepTime(t=9000.0, seconds=1.0, number=7),  # long after the recording
+    ]
+    trace = Trace(trace_of(file, runs=(replace(RUN, step_times=tuple(steps)),)))
+    (track,) = trace.named("node07 / Steps of Memory growth")
+    began = START + 30
+    found = [((begin / 1e9 - began), (end / 1e9 - began), name) for begin, end, _, name, _ in track.slices]
+    assert found == [
+        (pytest.approx(19.5, abs=1e-5), pytest.approx(20.0, abs=1e-5), "step 2"),
+        (pytest.approx(20.0, abs=1e-5), pytest.approx(20.25, abs=1e-5), "step 3"),
+        (pytest.approx(20.25, abs=1e-5), pytest.approx(21.0, abs=1e-5), "steps 4-5"),
+        (pytest.approx(21.4, abs=1e-5), pytest.approx(21.5, abs=1e-5), "step 6"),
+    ]
+    assert [arguments["steps"] for *_, arguments in track.slices] == [1, 1, 2, 1]
 
 
 def test_secrets_are_masked(data: bytes) -> None:

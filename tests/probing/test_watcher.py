@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 import gpuwatch.probing.watch
+from gpuwatch.probing.event_state import EventState
 
 _FOLDER = Path(gpuwatch.probing.watch.__file__).parents[2] / "probes/_gpuwatch_watch"
 _MODULES = ("tensorflow.python.distribute.distribute_lib", "tensorflow.python.distribute.mirrored_strategy")
@@ -140,3 +144,31 @@ def test_a_strategy_that_is_gone_is_not_searched_for_ever(
     for _ in range(50):
         made.of.replicas(["/device:CPU:0"])
     assert len(searched) == watcher._MOST_SEARCHES
+
+
+def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None:
+    one = _Watcher(watcher)
+    before = time.monotonic()
+    for _ in range(3):
+        one.of.batches.step()
+    one.of.batches.step(4)  # steps_per_execution
+    one.of.last_speed()
+    one.of.last_speed()  # nothing new
+    for _ in range(watcher._MARKS + 500):
+        one.of.batches.step()
+    one.of.last_speed()
+    sent = [data for kind, data in one.emitted if kind == "step_times"]
+    assert [data["counted"] for data in sent] == ["batches of Keras"] * 2
+    assert [(number, steps) for _, _, number, steps in sent[0]["times"]] == [(2, 1), (3, 1), (7, 4)]
+    assert len(sent[1]["times"]) == watcher._MARKS
+    state = EventState()
+    for number, data in enumerate(sent):
+        line = {"v": 1, "seq": number, "t": time.monotonic(), "kind": "step_times", "data": data}
+        assert state.line(json.dumps(line).encode()) is not None
+    assert not state.problems
+    assert len(state.timed_steps) == 1000
+    assert state.timed_steps[-1].number == 7 + watcher._MARKS + 500
+    ends = [before, *(entry.end for entry in state.timed_steps), time.monotonic()]
+    assert ends == sorted(ends)
+    for earlier, later in pairwise(list(state.timed_steps)):
+        assert later.end - later.seconds == pytest.approx(earlier.end, abs=3e-6)
