@@ -125,6 +125,9 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """The processes in the last nvidia-smi table in the log."""
     last_error_line: int | None = None
     """Line of the last exception; at the end of the log it is what ended the program."""
+    last_error_in: str = ""
+    """``thread`` or ``task`` if Python said that the last exception was in one."""
+    last_error_has_traceback: bool = False
     last_frame_line: int | None = None
     """Line of the last frame of a traceback; if it follows the last exception, its own exception is still to come."""
     open_traceback_line: int | None = None

@@ -34,6 +34,17 @@ _ERROR_LINE = re.compile(
     r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$"
     r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
 )
+# Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
+_NOT_THE_END = re.compile(
+    r"(?P<ignored>Exception ignored (?:in|on|while|when))"
+    r"|(?P<thread>Exception in thread )|(?P<task>Task exception was never)"
+)
+_AFTER_FRAME = 4
+"""Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
+_FRAMES = 100
+"""Lines that the traceback after these words may have."""
+_MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
+"""What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
 _TRACEBACK = "Traceback (most recent call last)"
 """The head of a traceback, also within Rich's box; TensorFlow's "defined at (most recent call last)" is none."""
 # What follows the frames of a traceback.
@@ -98,6 +109,8 @@ class LogParser:
         """Whether an exception's message may go on in the next line, indented."""
         self._error_next = False
         """Whether a traceback has begun: the next line that is neither indented nor a frame is its exception."""
+        self._elsewhere = ("", 0)
+        """Where the next exception happens, if it does not end the program, and the line that says so."""
         self._placement_failed = False
 
     def keep_placer_runs(self) -> None:
@@ -509,11 +522,16 @@ class LogParser:
     def _python_error(self, line: str) -> bool:
         match = _ERROR_LINE.match(line)
         if match is None:
+            if (found := _NOT_THE_END.match(line)) is not None:
+                self._elsewhere = (str(found.lastgroup), self._facts.lines)
+                return True
             if "Colocation Debug Info" in line:
                 self._units.begin_colocation(failed=self._placement_failed)
                 return True
             if "Error " in line and _IPYTHON_HEAD.match(line):
                 self._facts.open_traceback_line = self._facts.lines
+            return False
+        if not self._after_frame() and _MEASURE.match(match[2] or ""):
             return False
         name = (match[1] or match[3]).rsplit(".", 1)[-1]
         self._named(line)
@@ -525,6 +543,14 @@ class LogParser:
         return True
 
     def _error(self, name: str, message: str) -> None:
+        (where, said_at), self._elsewhere = self._elsewhere, ("", 0)
+        if self._facts.lines - said_at > _FRAMES:
+            where = ""
+        if where == "ignored":
+            self._facts.last_frame_line = None
+            return
+        self._facts.last_error_in = where
+        self._facts.last_error_has_traceback = self._after_frame()
         error = RunError(type=name, message=in_words(message[:2000]))
         errors = self._facts.errors
         if error in errors:
@@ -533,6 +559,11 @@ class LogParser:
         self._facts.last_error_line = self._facts.lines
         self._message_open = True
         del errors[:-MAX_ERRORS]
+
+    def _after_frame(self) -> bool:
+        """Whether a frame of a traceback has just been, with its source line and marks."""
+        frame = self._facts.last_frame_line
+        return frame is not None and self._facts.lines - frame <= _AFTER_FRAME
 
     # Units of several lines
 

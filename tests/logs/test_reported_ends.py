@@ -241,3 +241,44 @@ def test_a_gpu_that_is_found_and_left_alone() -> None:
 )
 def test_pytorch_without_a_gpu(line: str) -> None:
     assert explain([line]).findings[0].title == "The program has no GPU, and the log does not say why"
+
+
+_TRACE = [
+    "Traceback (most recent call last):",
+    '  File "/env/lib/python3.11/site-packages/torch/utils/data/dataloader.py", line 1479, in __del__',
+    "    self._shutdown_workers()",
+    "AssertionError: can only test a child process",
+]
+
+
+@pytest.mark.parametrize("head", ["in: <function Loader.__del__ at 0x7f>", "in atexit callback: <function f at 0x7f>"])
+def test_an_exception_that_python_ignored_is_not_the_end(head: str) -> None:
+    assert explain([*_HEALTHY, f"Exception ignored {head}", *_TRACE]).primary == "healthy"
+    piped = ["Exception ignored in: <_io.TextIOWrapper name='<stdout>'>", "BrokenPipeError: [Errno 32] Broken pipe"]
+    assert explain([*_HEALTHY, *piped]).primary == "healthy"
+    after = explain([*_HEALTHY, f"Exception ignored {head}", *_TRACE, *_TRACE[:3], "ValueError: bad"])
+    assert after.findings[0].title.startswith("It ended in ValueError")
+
+
+@pytest.mark.parametrize(
+    ("head", "title"),
+    [
+        ("Exception in thread Thread-3 (_pin_memory_loop):", "A thread of the program ended in AssertionError"),
+        ("Task exception was never retrieved", "A task of the program ended in AssertionError"),
+    ],
+)
+def test_an_exception_of_a_thread_or_task_is_told_as_that(head: str, title: str) -> None:
+    assert explain([*_HEALTHY, head, *_TRACE]).findings[0].title.startswith(title)
+
+
+@pytest.mark.parametrize(
+    "line", ["TrainError: 0.08", "RootMeanSquareError: 4.1e-3", "TopOneError: 12 %", "HuberError: nan"]
+)
+def test_a_measure_is_no_exception(line: str) -> None:
+    assert explain([*_HEALTHY, line]).primary == "healthy"
+    assert explain([*_HEALTHY, *_TRACE[:3], "KeyError: 3"]).findings[0].title.startswith("It ended in KeyError")
+
+
+def test_an_error_that_was_only_printed_is_not_said_to_have_ended_the_program() -> None:
+    found = explain([*_HEALTHY, "MaxRetryError: too many", "entering retry loop"]).findings[0]
+    assert found.title.startswith("The last error is MaxRetryError")

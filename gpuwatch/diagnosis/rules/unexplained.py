@@ -375,7 +375,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     if not lines:
         return
     name = lines[0].partition(":")[0]
-    title = f"It ended in {name}, {NOT_KNOWN}" if name.isidentifier() else ""
+    title = f"{_how_it_ended(evidence, log)} {name}, {NOT_KNOWN}" if name.isidentifier() else ""
     action = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
     certainty: Certainty = "fact"
     number = ended_by(evidence.run) if evidence.run is not None else None
@@ -403,6 +403,17 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
             begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
             lines = [f"of {log.lines} lines, line {begun} is the last that shows where the error was"]
     yield finding("unknown", "error", certainty, title=title, evidence=lines, action=action)
+
+
+def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
+    """What is certain of the last exception: without a traceback it may have been handled and only printed."""
+    if evidence.run is not None or log is None:
+        return "It ended in"
+    if log.last_error_in:
+        return f"A {log.last_error_in} of the program ended in"
+    if not log.last_error_has_traceback and log.last_error_line is not None and log.last_error_line < log.lines:
+        return "The last error is"
+    return "It ended in"
 
 
 def _refused(lines: list[str]) -> tuple[str, str] | None:
