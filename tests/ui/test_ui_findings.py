@@ -246,3 +246,20 @@ async def test_the_room_beside_a_healthy_machine_says_what_is_looked_for(make_st
         screen = stage.app.screen
         assert isinstance(screen, FindingsScreen)
         assert "Thermal throttling" in screen.page.plain
+
+
+async def test_the_page_of_the_cause_follows_the_evidence_on_a_narrower_terminal(
+    make_stage: Callable[..., Stage],
+) -> None:
+    stage = make_stage(conditions=FixedFindings(HOT, LINK))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        screen = stage.app.screen
+        for finding in (HOT, LINK):
+            assert f"Cause page  gpuwatch cause {finding.id}" in screen.evidence.plain
+            assert screen.evidence.plain.index(finding.action) < screen.evidence.plain.index("What it is")
+            await pilot.press("down")
+            await settle(pilot)

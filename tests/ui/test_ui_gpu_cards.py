@@ -19,7 +19,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.layout import LAYOUTS, MANY, plan
 from gpuwatch.ui.drawing.lines import Line, Span
-from gpuwatch.ui.drawing.wrapping import shortened
+from gpuwatch.ui.drawing.wrapping import shortened, wrapped
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.settings.preferences import Preferences
@@ -431,3 +431,15 @@ def test_a_line_marks_how_full_the_memory_is_and_is_not_cut(width: int) -> None:
     for line, sign in zip((line for line in lines if "/139.8G" in line), " ▴▲", strict=True):
         assert "…" not in line
         assert line[line.index("/139.8G") + 7] == sign
+
+
+@pytest.mark.parametrize("width", range(40, 56))
+def test_a_wrapped_line_keeps_the_gap_before_its_last_words(width: int) -> None:
+    line: list[Span] = [
+        ("▲ ", "warning"),
+        ("thermal (hardware): now, for at least 5 min", "text"),
+        ("  hw-thermal", "faint"),
+    ]
+    drawn = ["".join(text for text, _ in part) for part in wrapped(line, width)]
+    assert "minhw" not in "".join(drawn)
+    assert " ".join(" ".join(drawn).split()) == "▲ thermal (hardware): now, for at least 5 min hw-thermal"

@@ -221,7 +221,16 @@ async def test_a_small_terminal_tells_all_that_matters_of_each_gpu(
                 re.escape(fact) for fact in facts
             )
             assert re.search(pattern, text), f"GPU {device.index}: {pattern}"
-        assert stage.app.overview.processes.size.height >= 4, "processes can be reached"
+        assert stage.app.overview.processes.size.height >= 3, "processes can be reached"
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 6, 7, 8, 16])
+async def test_the_lines_of_gpus_have_a_heading_on_the_smallest_terminal(stage: Stage, gpus: int) -> None:
+    async with stage.app.run_test(size=(60, 15)) as pilot:
+        stage.push(machine(gpus, 5, 129))
+        await pilot.pause()
+        heading = stage.app.overview.gpus.plain.splitlines()[0]
+        assert re.search("UTIL +MEMORY", heading)
 
 
 async def test_a_mark_of_a_narrow_line_stands_before_its_number(stage: Stage) -> None:

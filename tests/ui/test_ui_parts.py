@@ -104,7 +104,7 @@ def test_every_gpu_has_its_place_and_the_table_some_rows(gpus: int, size: tuple[
     need = rows * planned.card_height if planned.style == "card" else rows + planned.heading
     assert planned.gpu_height == need
     left_for_table = size[1] - 2 - 1 - planned.host - planned.gpu_height
-    assert left_for_table >= 5
+    assert left_for_table >= 4
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

@@ -125,6 +125,40 @@ async def test_time_in_which_all_was_well_begins_anew_after_trouble(judged: Stag
         assert badge(judged) == ("● all well for 2 min", "ok")
 
 
+async def test_throttling_is_shown_at_once_everywhere_and_becomes_a_finding_if_it_lasts(judged: Stage) -> None:
+    braked = {"clocks__event_reasons": "hw-slowdown+hw-power-brake"}
+    async with judged.app.run_test(size=(120, 40)) as pilot:
+        judged.push(*(calm(tick) for tick in range(30)))
+        await settle(pilot)
+        judged.push(with_device(30, 0, **braked))
+        await settle(pilot)
+        assert not judged.app.session.wrong
+        assert badge(judged) == ("▲ throttled", "warning")
+        assert "▲ throttled (power brake)" in judged.app.overview.gpus.plain
+        await pilot.press("2")
+        await settle(pilot)
+        assert "▲ throttled (power brake)" in everything(judged)
+        assert "see 5" not in everything(judged), "there is no finding yet"
+        await pilot.press("1")
+        judged.push(calm(31))
+        await settle(pilot)
+        assert badge(judged) == ("● all well", "ok"), "it only flashed"
+        judged.push(*(with_device(tick, 0, **braked) for tick in range(32, 45)))
+        await settle(pilot)
+        assert badge(judged) == ("▲ 1 warning", "badge-warning")
+        assert judged.app.overview.gpus.plain.count("throttled") == 1
+
+
+async def test_the_mark_of_a_throttled_gpu_stands_in_its_line(judged: Stage) -> None:
+    async with judged.app.run_test(size=(80, 24)) as pilot:
+        judged.push(*(calm(tick) for tick in range(30)))
+        judged.push(with_device(30, 0, clocks__event_reasons="hw-slowdown"))
+        await pilot.press("L")
+        await settle(pilot)
+        lines = judged.app.overview.gpus.plain.splitlines()
+        assert "▲" in next(line for line in lines if " 0 " in line)
+
+
 async def test_what_a_card_calls_slowed_is_no_machine_on_which_all_is_well(judged: Stage) -> None:
     async with judged.app.run_test(size=(120, 40)) as pilot:
         judged.push(*(calm(tick) for tick in range(30)))

@@ -124,21 +124,23 @@ def plan(
     rows = math.ceil(gpus / columns)
     if rows > most:
         if rows <= utmost:
-            return Plan(style="line", columns=columns, host=False, gpu_height=rows, framed=framed)
+            named = rows < height - 3 - _TABLE_LEAST
+            return Plan(
+                style="line", columns=columns, host=False, heading=named, gpu_height=rows + int(named), framed=framed
+            )
         shown = max(most, (height - 3) // 2)
         return Plan(style="line", columns=columns, host=False, gpu_height=shown, scrolls=True, framed=framed)
     parts = max(instances, default=0) if columns == 1 else 0
     while parts and rows + sum(min(count, parts) for count in instances) > most:
         parts -= 1
     rows += sum(min(count, parts) for count in instances)
-    heading = rows + 3 <= most
     return Plan(
         style="line",
         columns=columns,
-        heading=heading,
+        heading=True,
         host=rows + 2 <= most,
         parts=parts,
-        gpu_height=rows + int(heading),
+        gpu_height=rows + 1,
         framed=framed,
     )
 

@@ -25,9 +25,11 @@ def wrapped(line: list[Span], width: int) -> Lines:
         parts = textwrap.wrap(text, max(width - indent, 8)) or [""]
         return [[*before, (parts[0], ink)], *([(" " * indent, "text"), (part, ink)] for part in parts[1:])]
     near = 4
+    gap = text[: len(text) - len(text.lstrip())]
     first, rest = "", text.split()
-    while rest and width_of(first) + width_of(rest[0]) < width - indent:
+    while rest and width_of(first) + width_of(rest[0]) < width - indent - width_of(gap):
         first = f"{first} {rest.pop(0)}".lstrip()
+    first = gap + first if first else ""
     parts = textwrap.wrap(" ".join(rest), max(width - near, 8))
     return [[*before, (first, ink)], *([(" " * near, "text"), (part, ink)] for part in parts)]
 

@@ -83,7 +83,7 @@ def card(
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
-    lines.append(_bottom(device, width, edge, finding=finding))
+    lines.append(_bottom(device, width, edge, finding, view.findings))
     return lines
 
 
@@ -183,15 +183,15 @@ def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]
     return pen.to(width - 1, "─", edge).add("╮", edge).spans
 
 
-def _bottom(device: Device, width: int, edge: str, *, finding: Finding | None) -> list[Span]:
+def _bottom(device: Device, width: int, edge: str, finding: Finding | None, findings: Sequence[Finding]) -> list[Span]:
     pen = Pen(width)
     pen.add("╰", edge)
     found = link(device)
     pcie = f"PCIe {found}{' GB/s' if '↓' in found else ''}" if found else ""
     start = width - width_of(pcie) - 4 if pcie else width - 2
-    mark, mark_ink = finding_mark(device, finding)
+    mark, mark_ink = finding_mark(device, finding, findings)
     bad, ink = state_note(device)
-    clocks = clock_note(device, finding)
+    clocks = clock_note(device, finding, findings)
     notes = [(mark, mark_ink)] if mark else []
     notes += [(bad, ink)] if bad and device.number("memory.used_bytes") is not None else []
     notes += [(f"clocks: {clocks}", "dim")] if clocks else []

@@ -13,7 +13,7 @@ from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import left, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import braille, recent, span_for
-from gpuwatch.ui.tables.device_facts import attention, fraction, short_name, state_note, whole_number
+from gpuwatch.ui.tables.device_facts import attention, fraction, short_name, state_note, throttled_now, whole_number
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORTED, GpuField, in_line
 from gpuwatch.ui.tables.load_levels import INKS, NORMAL, Thresholds, bar_ink, mark, rank
 
@@ -108,7 +108,8 @@ def draw(
 ) -> None:
     """One device, from the pen's position."""
     start = pen.x
-    glyph, ink = attention(device, finding=finding, hot=rank("temperature", device, thresholds) > NORMAL)
+    hot = rank("temperature", device, thresholds) > NORMAL or bool(throttled_now(device, view.findings))
+    glyph, ink = attention(device, finding=finding, hot=hot)
     standing = at.gpu_bar == 1
     pen.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.

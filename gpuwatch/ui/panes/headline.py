@@ -16,7 +16,7 @@ from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.tabs import labels
-from gpuwatch.ui.tables.device_facts import fraction, whole_number
+from gpuwatch.ui.tables.device_facts import fraction, throttled_now, whole_number
 
 _VERSIONS_BELOW = range(110, 152)
 """Widths at which the line of the host has the versions of the driver: the line above has no room for them."""
@@ -65,6 +65,8 @@ def _verdict(view: View) -> Span:
     well = next((one.since for one in view.findings if one.id == "healthy" and one.until is None), None)
     if _mostly_unexplained(snapshot.devices):
         return "▲ unexplained", "warning"  # the row below the processes shows how much and where
+    if well is not None and any(throttled_now(device, view.findings) for device in snapshot.devices):
+        return "▲ throttled", "warning"  # the card says why; a finding follows if it lasts
     if well is None and any(map(_looks_bad, snapshot.devices)):
         return "", "dim"  # the first sample, which is drawn before it is judged
     lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0

@@ -26,9 +26,9 @@ from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
 
 _WIDE = 160
-"""Columns of a terminal from which the page of the cause stands beside the list."""
+"""Columns of a terminal from which the page of the cause stands beside the list; else it follows the evidence."""
 _FRAMED = 20
-"""Rows of a terminal from which list and evidence have frames."""
+"""Rows of a terminal from which list and evidence have frames, and the page of the cause has room."""
 _TITLE_LEAST = 30
 """Minimum cells of a title beside the text at its right."""
 
@@ -169,7 +169,7 @@ def _nothing(view: View) -> Line:
 
 
 class FindingsScreen(FilterableScreen):
-    """The list, and the evidence of the selected finding below; on a wide terminal also the page of its cause."""
+    """The list, and the evidence of the selected finding below, with the page of its cause below or beside it."""
 
     AUTO_FOCUS = "#finding-list"
     TAB = "findings"
@@ -184,6 +184,8 @@ class FindingsScreen(FilterableScreen):
         """The page of the selected finding's cause, beside it on a wide terminal."""
         self.page.can_focus = False
         self._page_of: tuple[str, int] = ("", 0)
+        self._folded_page: Lines = []
+        """The page of :attr:`_page_of`, folded."""
         self.panes = (Horizontal(Vertical(self.finding_list, self.evidence, id="found"), self.page, id="body"),)
 
     def draw(self, view: View) -> None:
@@ -227,9 +229,26 @@ class FindingsScreen(FilterableScreen):
             lines = entry_lines(entry, view.snapshot)
         room = max(self._left - 4, 10)
         folded = [part for line in lines for part in wrapped(line, room)]
-        self.evidence.set_lines([Line(((" ", "text"), *line)) for line in folded], stale=view.stale)
         if self.page.display:
             self._draw_page(entry)
+        elif self.app.size.height >= _FRAMED and isinstance(entry, Finding):
+            folded += self._page_below(entry, room)
+        self.evidence.set_lines([Line(((" ", "text"), *line)) for line in folded], stale=view.stale)
+
+    def _page_below(self, finding: Finding, room: int) -> Lines:
+        """The page of a cause, as it follows the evidence on a narrower terminal."""
+        cause = cause_of(finding)
+        if cause not in CAUSES or cause == "healthy":
+            return []
+        if (cause, room) != self._page_of:
+            from gpuwatch.diagnosis.cause_pages import page
+            from gpuwatch.ui.screens.cause_sheet import page_lines
+
+            self._page_of = (cause, room)
+            self.evidence.top = 0
+            text = page(cause).partition("\n\n")[2]  # without its heading, which is the cause's id
+            self._folded_page = [part for line in page_lines(text) for part in wrapped(line, room)]
+        return [[], [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")], [], *self._folded_page]
 
     @property
     def _left(self) -> int:

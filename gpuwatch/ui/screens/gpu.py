@@ -90,13 +90,14 @@ class Identity(Painted):
             pen.add(" simulated", "warning")
         words, ink = state_note(device)
         worst = next((found for found in view.wrong if found.device_uuid == device.uuid), None)
-        wrong, wrong_ink = finding_mark(device, worst)
-        clocks = clock_note(device, worst)
+        wrong, wrong_ink = finding_mark(device, worst, view.findings)
+        clocks = clock_note(device, worst, view.findings)
         if words:
             pen.add("  ").add(cut(words, max(pen.left - 2, 0)), ink)
         elif clocks:
             pen.add(f"  clocks: {clocks}", "dim")
-        mark = f"{cut(wrong, max(pen.left - 12, 0))}, see {number_of('findings')} " if wrong else ""
+        where = f", see {number_of('findings')} " if worst is not None else " "
+        mark = f"{cut(wrong, max(pen.left - 3 - len(where), 0))}{where}" if wrong else ""
         if mark and pen.left > width_of(mark) + 1:
             pen.to(width - width_of(mark)).add(mark, wrong_ink)
         who = Pen(width)

@@ -294,7 +294,7 @@ class ProbesScreen(TabScreen):
         return [script for script in self.probe_runs.scripts.values() if script.group == group.name]
 
     def action_toggle_choice(self) -> None:
-        """Toggles a configuration or a whole group, then moves one down."""
+        """Toggles a configuration or a whole group; the cursor stays, as it does on any list of boxes."""
         row, chosen = self.table.chosen, self.probe_runs.chosen
         if isinstance(row, Config):
             chosen ^= {row.script.name}
@@ -302,7 +302,6 @@ class ProbesScreen(TabScreen):
             names = {script.name for script in self._of(row)}
             chosen.difference_update(names) if names <= chosen else chosen.update(names)
         self._changed()
-        self.action_move("down")
 
     def action_toggle_all(self) -> None:
         """Selects all, or none if all are selected."""

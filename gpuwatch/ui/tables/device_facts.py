@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN
-from gpuwatch.model.clock_reasons import clock_reasons, in_words
+from gpuwatch.model.clock_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import MetricSpec
 from gpuwatch.model.reading import Missing
@@ -86,17 +87,32 @@ def gigabytes(value: float | None, width: int) -> str:
     return decimal(value, width, 1e9)
 
 
-def clock_note(device: Device, finding: Finding | None) -> str:
-    """Why its clocks are throttled; empty if they are not, or if its finding says so."""
-    if finding is not None and finding.id.startswith("throttle."):
+def throttled_now(device: Device, findings: Sequence[Finding]) -> str:
+    """``throttled (thermal)``, of a sample that shows it; empty once a finding judges it, as a note or a warning."""
+    reasons = clock_reasons(device) or frozenset()
+    bad = reasons & (THERMAL | BRAKE)
+    if not bad or device.state in BAD_STATES or any(_about_clocks(one, device) for one in findings):
+        return ""
+    named = "sw-thermal" if bad & THERMAL else "hw-power-brake" if "hw-power-brake" in bad else "hw-slowdown"
+    return f"throttled ({NAMES[named]})"
+
+
+def _about_clocks(finding: Finding, device: Device) -> bool:
+    return finding.until is None and finding.device_uuid == device.uuid and finding.id.startswith("throttle.")
+
+
+def clock_note(device: Device, finding: Finding | None, findings: Sequence[Finding]) -> str:
+    """Why its clocks are lower; empty if they are not, or if its finding or :func:`throttled_now` says so."""
+    if (finding is not None and finding.id.startswith("throttle.")) or throttled_now(device, findings):
         return ""
     return in_words(sorted(clock_reasons(device) or ()))
 
 
-def finding_mark(device: Device, finding: Finding | None) -> tuple[str, str]:
+def finding_mark(device: Device, finding: Finding | None, findings: Sequence[Finding]) -> tuple[str, str]:
     """Its worst finding, ``▲ throttled (thermal)``, and the ink; empty in a bad state, which has its own words."""
     if finding is None or device.state in BAD_STATES:
-        return "", "text"
+        now = throttled_now(device, findings)
+        return (f"▲ {now}", "warning") if now else ("", "text")
     words = finding.title.removeprefix(f"GPU {device.index} ")
     glyph = "✖" if finding.severity == "error" else "▲"
     return f"{glyph} {printable(words) if words != finding.title else 'finding'}", finding.severity
@@ -129,7 +145,10 @@ def state_note(device: Device) -> tuple[str, str]:
 
 
 def attention(device: Device, *, finding: str, hot: bool = False) -> tuple[str, str]:
-    """One glyph for a GPU that needs attention. ``finding``: severity of its worst finding, or empty."""
+    """One glyph for a GPU that needs attention. ``finding``: severity of its worst finding, or empty.
+
+    ``hot``: it is hot or throttled, whether or not that is a finding.
+    """
     if device.state in BAD_STATES or finding == "error":
         return "✖", "error"
     if finding or hot:
