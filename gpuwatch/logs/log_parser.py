@@ -11,15 +11,15 @@ import re
 
 from gpuwatch.logs import cuda_errors, devices, nvidia_smi, pytorch, tensorflow_oom, topics
 from gpuwatch.logs.clean import in_words, json_text, source_message, undecorated, unwrapped
+from gpuwatch.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.multiline_units import MAX_LIST, OpenUnits
 from gpuwatch.logs.placement import PlacementCounter
 from gpuwatch.logs.placer_runs import PlacerRuns
 from gpuwatch.logs.reported_ends import ReportedEnds
 from gpuwatch.logs.tracebacks import FrameFinder
-from gpuwatch.model.run import DeviceMapping, Oom, Placement, RunError
+from gpuwatch.model.run import DeviceMapping, Oom, Placement
 
-MAX_ERRORS = 20
 _MAX_LINE = 20_000
 _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
@@ -29,33 +29,10 @@ _hinted = topics.hinted
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump; its sums have the same information."""
-# Python omits the colon if there is no message.
-_ERROR_LINE = re.compile(
-    r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$"
-    r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
-)
-# Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
-_NOT_THE_END = re.compile(
-    r"(?P<ignored>Exception ignored (?:in|on|while|when))"
-    r"|(?P<thread>Exception in thread )|(?P<task>Task exception was never)"
-)
-_AFTER_FRAME = 4
-"""Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
-_FRAMES = 100
-"""Lines that the traceback after these words may have."""
-_MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
-"""What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
-_TRACEBACK = "Traceback (most recent call last)"
-"""The head of a traceback, also within Rich's box; TensorFlow's "defined at (most recent call last)" is none."""
-# What follows the frames of a traceback.
-_NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w*)(?:: (.*))?$")
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
 _KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
-# A line of an exception's message after its first; also in the output of one rank of a job.
-_CONTINUES = re.compile(r"(?:\[?rank:? ?\d+\]?: ?+|\[\d+,[\w:,. -]*\]<std\w+>: ?+)?(?:\s|[\u2502\u2570]|$)")
 # A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
 _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
-_IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _WORDS = (
     (":tensorflow:", "tensorflow"),
@@ -105,12 +82,7 @@ class LogParser:
         self._units = OpenUnits(self._facts)
         self._frames = FrameFinder()
         self._ends = ReportedEnds()
-        self._message_open = False
-        """Whether an exception's message may go on in the next line, indented."""
-        self._error_next = False
-        """Whether a traceback has begun: the next line that is neither indented nor a frame is its exception."""
-        self._elsewhere = ("", 0)
-        """Where the next exception happens, if it does not end the program, and the line that says so."""
+        self._exceptions = ExceptionFinder(self._facts)
         self._placement_failed = False
 
     def keep_placer_runs(self) -> None:
@@ -149,18 +121,14 @@ class LogParser:
         facts.lines += 1
         if line.startswith('{"') and self._enveloped(line):
             return
-        if self._message_open:
-            self._message_open = _CONTINUES.match(line) is not None
-            if self._message_open:
-                facts.last_error_line = facts.lines
+        if self._exceptions.open:
+            self._exceptions.follow(line)
         if self._frames.open:
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
-        if self._error_next:
-            self._within_traceback(line)
         if ", line " in line and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE]))):
             facts.last_frame_line = facts.lines
-        elif _TRACEBACK in line:
-            self._error_next = True
+        elif TRACEBACK in line:
+            self._exceptions.begin()
         at = line.find(".cc:")
         if at > 0:
             end = line.find("]", at, at + 12)
@@ -312,7 +280,7 @@ class LogParser:
         if "Executing op " in line:
             self._placements.executing(line)
             return True
-        if "pu:" in line.lower() and not _ERROR_LINE.match(line) and self._placements.node(line):
+        if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
             return True
         if "NVIDIA-SMI" in line and (version := nvidia_smi.begins(line)) is not None:
             self._units.begin_table()
@@ -337,15 +305,6 @@ class LogParser:
             self.feed(piece)
         self._facts.lines = counted
         return True
-
-    def _within_traceback(self, line: str) -> None:
-        """Takes a line after its head: an exception may have any name (StopIteration, requests' ConnectTimeout)."""
-        if _CONTINUES.match(line) or ", line " in line:
-            return
-        self._error_next = False
-        named = _NAMED_ERROR.match(unwrapped(undecorated(line[:_MAX_LINE])))
-        if named is not None and not _ERROR_LINE.match(named[0]):
-            self._error(named[1].rsplit(".", 1)[-1], named[2] or "")
 
     def _pieces(self, raw: str) -> None:
         """Takes each state of a progress bar, which overwrites itself, as a line."""
@@ -449,7 +408,7 @@ class LogParser:
             and "is not a failure" not in message
             and self._ooms.head(message, _writer(line))
         )
-        if failed or self._ooms.other(message) or (_ERROR_LINE.match(line) and self._ooms.unnamed(message)):
+        if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
             self._facts.note("memory.oom", line)
         elif not source and cuda_errors.out_of_memory(topics.folded(message)) and not self._ooms.full():
             self._ooms.reported(Oom())
@@ -520,50 +479,17 @@ class LogParser:
                 self._framework(name)
 
     def _python_error(self, line: str) -> bool:
-        match = _ERROR_LINE.match(line)
-        if match is None:
-            if (found := _NOT_THE_END.match(line)) is not None:
-                self._elsewhere = (str(found.lastgroup), self._facts.lines)
-                return True
-            if "Colocation Debug Info" in line:
-                self._units.begin_colocation(failed=self._placement_failed)
-                return True
-            if "Error " in line and _IPYTHON_HEAD.match(line):
-                self._facts.open_traceback_line = self._facts.lines
-            return False
-        if not self._after_frame() and _MEASURE.match(match[2] or ""):
-            return False
-        name = (match[1] or match[3]).rsplit(".", 1)[-1]
-        self._named(line)
-        if "tensorflow." in line:
-            self._framework("tensorflow")
-        elif line.startswith("torch."):
-            self._framework("pytorch")
-        self._error(name, match[2] or "")
-        return True
-
-    def _error(self, name: str, message: str) -> None:
-        (where, said_at), self._elsewhere = self._elsewhere, ("", 0)
-        if self._facts.lines - said_at > _FRAMES:
-            where = ""
-        if where == "ignored":
-            self._facts.last_frame_line = None
-            return
-        self._facts.last_error_in = where
-        self._facts.last_error_has_traceback = self._after_frame()
-        error = RunError(type=name, message=in_words(message[:2000]))
-        errors = self._facts.errors
-        if error in errors:
-            errors.remove(error)
-        errors.append(error)
-        self._facts.last_error_line = self._facts.lines
-        self._message_open = True
-        del errors[:-MAX_ERRORS]
-
-    def _after_frame(self) -> bool:
-        """Whether a frame of a traceback has just been, with its source line and marks."""
-        frame = self._facts.last_frame_line
-        return frame is not None and self._facts.lines - frame <= _AFTER_FRAME
+        if self._exceptions.line(line):
+            self._named(line)
+            if "tensorflow." in line:
+                self._framework("tensorflow")
+            elif line.startswith("torch."):
+                self._framework("pytorch")
+            return True
+        if "Colocation Debug Info" in line:
+            self._units.begin_colocation(failed=self._placement_failed)
+            return True
+        return self._exceptions.other(line)
 
     # Units of several lines
 
