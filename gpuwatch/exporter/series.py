@@ -67,12 +67,6 @@ _MIG_FAMILIES = {
     choice: tuple((spec, mig_family(spec)) for spec in specs if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
     for choice, specs in _CHOSEN.items()
 }
-_PROCESS_FAMILIES = (
-    (names.PROCESS_MEMORY, "gpu_memory_bytes", 1.0),
-    (names.PROCESS_SM, "sm_percent", 0.01),
-    (names.PROCESS_CPU, "cpu_percent", 0.01),
-    (names.PROCESS_HOST_MEMORY, "host_memory_bytes", 1.0),
-)
 
 
 class Options(NamedTuple):
@@ -287,6 +281,6 @@ def _processes(
         told = {"name": row.name, "type": row.type, "framework": row.framework, "command": command}
         found.add(names.PROCESS_INFO, labels(about | owner_of(row)._asdict() | told), 1)
         own = labels(about)
-        for family, reading, scale in _PROCESS_FAMILIES:
+        for family, reading, scale in names.PROCESS_FAMILIES:
             number = row.number(reading)
             found.add(family, own, None if number is None else round(number * scale, 9))

@@ -1,7 +1,8 @@
 """OpenMetrics text with timestamps, as ``promtool tsdb create-blocks-from openmetrics`` reads it.
 
 The format wants all samples of a metric family together, and the file has them by time: they are collected in a
-temporary file first. Names (performance state, versions) have no place in it beside ``gpuwatch_gpu_info``.
+temporary file first. Names and labels are those of ``gpuwatch exporter``. Readings that are names (performance state,
+versions) have no place in it.
 """
 
 from __future__ import annotations
@@ -11,18 +12,33 @@ from collections.abc import Iterator
 from typing import IO
 
 from gpuwatch.exports.stretch import NUMBERS, Stretch
-from gpuwatch.formatting.openmetrics import FINDING, INFO, device_family, labels, moment, value
-from gpuwatch.model.snapshot import Device
+from gpuwatch.formatting.openmetrics import (
+    FINDING,
+    INFO,
+    MIG_INFO,
+    PROCESS_FAMILIES,
+    PROCESS_INFO,
+    Family,
+    as_number,
+    device_family,
+    labels,
+    mig_family,
+    moment,
+    value,
+)
+from gpuwatch.model.metrics import Lane
+from gpuwatch.model.snapshot import MIG_READINGS, Device, Process
 from gpuwatch.recording.tiers import Key
 
 _BUFFERED = 8 << 20
 """Characters in memory."""
 _PIECE = 1 << 20
 _EVERY = 60.0
-"""Seconds between samples of a finding: Prometheus forgets a series after five minutes."""
+"""Seconds between samples of what lasts: Prometheus forgets a series after five minutes."""
+_OF_MIG = tuple((spec, mig_family(spec)) for spec in NUMBERS if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
 
 _Series = tuple[str, str]
-"""Id of the metric, UUID of the device."""
+"""Name of the family, labels."""
 
 
 def write(stretch: Stretch) -> Iterator[bytes]:
@@ -32,10 +48,11 @@ def write(stretch: Stretch) -> Iterator[bytes]:
             _means(stretch, spool)
         else:
             _samples(stretch, spool)
-        yield from _info(stretch)
-        for spec in NUMBERS:
-            header = device_family(spec).header().encode()
-            for piece in spool.pieces(spec.id):
+            _parts(stretch, spool)
+        families = [INFO, *map(device_family, NUMBERS), MIG_INFO, *(family for _, family in _OF_MIG)]
+        for family in (*families, PROCESS_INFO, *(family for family, *_ in PROCESS_FAMILIES)):
+            header = family.header().encode()
+            for piece in spool.pieces(family.name):
                 yield header + piece
                 header = b""
         yield from _findings(stretch)
@@ -85,34 +102,98 @@ class _Spool:
                     yield piece
 
 
+class _Lasting:
+    """Samples of info series: one now and then, as they never change."""
+
+    def __init__(self, spool: _Spool, family: Family) -> None:
+        self._spool, self._family = spool, family
+        self._next: dict[str, float] = {}
+
+    def seen(self, own: str, at: float) -> None:
+        """What these labels tell held at a time; times grow."""
+        if at >= self._next.get(own, at):
+            self._next[own] = at + _EVERY
+            self._spool.add((self._family.name, own), f"{self._family.sample}{own} 1 {moment(at)}\n")
+
+
 def _samples(stretch: Stretch, spool: _Spool) -> None:
     known: dict[Key, str] = {}
+    about: dict[str, str] = {}
     families = {spec.id: device_family(spec) for spec in NUMBERS}
+    infos = _Lasting(spool, INFO)
     for times, columns in stretch.numbers():
         moments = [moment(at) for at in times]
+        for uuid in dict.fromkeys(uuid for uuid, _ in columns):
+            if uuid not in about:
+                about[uuid] = _info(stretch, stretch.device(uuid, times[0]))
+            for at in times:
+                infos.seen(about[uuid], at)
         for (uuid, name), values in columns.items():
+            family = families[name]
             if (uuid, name) not in known:
-                device = stretch.device(uuid, times[0])
-                known[uuid, name] = families[name].sample + labels(_labels(stretch, device))
-            head, scale = known[uuid, name], families[name].scale
+                known[uuid, name] = labels(_labels(stretch, stretch.device(uuid, times[0])))
+            head, scale = family.sample + known[uuid, name], family.scale
             lines = [
                 f"{head} {value(number if scale == 1 else _scaled(number, scale))} {at}\n"
                 for at, number in zip(moments, values, strict=True)
                 if number is not None
             ]
             if lines:
-                spool.add((name, uuid), "".join(lines))
+                spool.add((family.name, known[uuid, name]), "".join(lines))
+
+
+def _parts(stretch: Stretch, spool: _Spool) -> None:
+    """MIG instances and processes, which are in the samples themselves."""
+    last = float("-inf")
+    instances, programs = _Lasting(spool, MIG_INFO), _Lasting(spool, PROCESS_INFO)
+    for at, snapshot, _ in stretch.samples():
+        if at <= last:  # the clock was set back: a series may not
+            continue
+        last, stamp = at, moment(at)
+        for device in snapshot.devices:
+            for instance in device.mig_instances:
+                about = _labels(stretch, device) | {"mig_instance": instance.id}
+                instances.seen(labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
+                own = labels(about)
+                for spec, family in _OF_MIG:
+                    reading = instance.readings.get(spec.id)
+                    number = None if reading is None else as_number(spec, reading)
+                    if number is not None:
+                        spool.add((family.name, own), f"{family.sample}{own} {value(number)} {stamp}\n")
+        seen: set[str] = set()
+        for row in snapshot.processes:
+            device_of_row = snapshot.device(row.device_uuid)
+            if device_of_row is None:
+                continue
+            about = _labels(stretch, device_of_row) | _process(row)
+            own = labels(about)
+            if own in seen:
+                continue
+            seen.add(own)
+            told = {"name": row.name, "type": row.type, "framework": row.framework, "container": row.container}
+            programs.seen(labels(about | told), at)
+            for family, reading_id, scale in PROCESS_FAMILIES:
+                found = row.number(reading_id)
+                if found is not None:
+                    text = f"{family.sample}{own} {value(_scaled(found, scale))} {stamp}\n"
+                    spool.add((family.name, own), text)
+
+
+def _process(row: Process) -> dict[str, object]:
+    return {"pid": row.pid, "user": row.user, "mig_instance": row.mig_instance}
 
 
 def _means(stretch: Stretch, spool: _Spool) -> None:
     specs = {spec.id: (spec, device_family(spec)) for spec in NUMBERS}
+    infos = _Lasting(spool, INFO)
     for at, device, metrics in stretch.means():
         own = labels(_labels(stretch, device))
+        infos.seen(_info(stretch, device), at)
         for name, summary in metrics.items():
             spec, family = specs[name]
             number = summary.most if spec.counter else summary.mean
             text = f"{family.sample}{own} {value(_scaled(number, family.scale))} {moment(at)}\n"
-            spool.add((name, device.uuid), text)
+            spool.add((family.name, own), text)
 
 
 def _scaled(number: float, scale: float) -> float:
@@ -125,19 +206,16 @@ def _labels(stretch: Stretch, device: Device) -> dict[str, object]:
     return {"uuid": device.uuid, "gpu": gpu, "host": stretch.host}
 
 
-def _info(stretch: Stretch) -> Iterator[bytes]:
-    header = INFO.header()
-    for device in stretch.last.devices:
-        about: dict[str, object] = {
-            "name": device.name,
-            "pci_bus_id": device.pci_bus_id,
-            "compute_capability": device.compute_capability,
-            "driver": stretch.last.driver.version if stretch.last.driver is not None else None,
-            "simulated": "true" if device.simulated else None,
-        }
-        own = labels(_labels(stretch, device) | about)
-        yield f"{header}{INFO.sample}{own} 1 {moment(stretch.end)}\n".encode()
-        header = ""
+def _info(stretch: Stretch, device: Device) -> str:
+    """The labels of its :data:`INFO`."""
+    about: dict[str, object] = {
+        "name": device.name or None,
+        "pci_bus_id": device.pci_bus_id or None,
+        "compute_capability": device.compute_capability,
+        "driver": stretch.last.driver.version if stretch.last.driver is not None else None,
+        "simulated": "true" if device.simulated else None,
+    }
+    return labels(_labels(stretch, device) | about)
 
 
 def _findings(stretch: Stretch) -> Iterator[bytes]:

@@ -22,6 +22,8 @@ from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording.reader import Recording
 from tests.exports.recorded import SECRET, START
+from tests.recording.recordings import later, recorded
+from tests.ui.test_ui_mig import divided
 
 
 @pytest.fixture
@@ -185,10 +187,59 @@ def test_prometheus_reads_it(stretch: Stretch) -> None:
     assert families["gpuwatch_gpu_energy_joules"].type == "counter"
     info = families["gpuwatch_gpu"].samples
     assert {(one.labels["gpu"], one.labels["name"]) for one in info} == {("0", first.name), ("1", first.name)}
+    assert len(info) > 2 * 6, "or it could be joined with the last minutes only"
     states = [(float(one.timestamp) - START, one.value) for one in families["gpuwatch_finding"].samples]
     assert states[0] == (50, 1)
     assert states[-1] == (pytest.approx(149.5, abs=0.1), 0)
     assert max(after[0] - before[0] for before, after in pairwise(states)) <= 60
+
+
+def test_prometheus_reads_processes(stretch: Stretch) -> None:
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    families = {family.name: family for family in parser.text_string_to_metric_families(openmetrics(stretch))}
+    held = families["gpuwatch_process_gpu_memory_bytes"].samples
+    expected = {
+        (row.device_uuid, str(row.pid), row.user, round(shot.taken_at.timestamp(), 3)): row.readings["gpu_memory_bytes"]
+        for shot in shots(stretch)
+        for row in shot.processes
+    }
+    assert {
+        (one.labels["uuid"], one.labels["pid"], one.labels["user"], float(one.timestamp)): one.value for one in held
+    } == expected
+    share = families["gpuwatch_process_sm_ratio"].samples
+    assert share
+    assert all(0 <= one.value <= 1 for one in share)
+    info = families["gpuwatch_process"].samples
+    assert {one.labels["pid"] for one in info} == {str(row.pid) for shot in shots(stretch) for row in shot.processes}
+    assert "command" not in info[0].labels
+    times = [float(one.timestamp) for one in info if one.labels["pid"] == info[0].labels["pid"]]
+    assert times == sorted(times)
+    assert 60 <= min(after - before for before, after in pairwise(times)) < 62
+
+
+def test_prometheus_reads_mig_instances(tmp_path: Path) -> None:
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    now = divided()
+    file = recorded(tmp_path / "mig.gpuwatch", [later(now, float(second)) for second in range(3)])
+    with Recording(file) as recording:
+        text = openmetrics(stretch_of(recording, None, None))
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    used = families["gpuwatch_mig_memory_used_bytes"].samples
+    expected = {
+        (device.uuid, one.id): one.readings["memory.used_bytes"]
+        for device in now.devices
+        for one in device.mig_instances
+        if "memory.used_bytes" in one.readings
+    }
+    assert len(used) == 3 * len(expected)
+    assert {(one.labels["uuid"], one.labels["mig_instance"]): one.value for one in used} == expected
+    info = families["gpuwatch_mig"].samples
+    assert {one.labels["mig_uuid"] for one in info} == {
+        one.uuid for device in now.devices for one in device.mig_instances
+    }
+    assert {one.labels.get("mig_instance") for one in families["gpuwatch_process_gpu_memory_bytes"].samples} == {
+        row.mig_instance for row in now.processes
+    }
 
 
 def test_openmetrics_has_each_family_once(stretch: Stretch) -> None:
