@@ -46,8 +46,8 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Experiment
 from gpuwatch.model.usage import Usage
 from gpuwatch.session.free_gpus import Conditions, pick
-from gpuwatch.session.gpu_reservations import reserved
 from gpuwatch.session.single_snapshot import findings
+from gpuwatch.sources.gpu_reservations import reserved
 
 INSTRUCTIONS = """\
 gpuwatch knows the NVIDIA GPUs of this machine and why TensorFlow and PyTorch programs fail or are slow on them.

@@ -23,8 +23,8 @@ from gpuwatch.model.pick import Pick
 from gpuwatch.reports.topology_content import described
 from gpuwatch.session.free_gpus import Conditions, impossible, reasons
 from gpuwatch.session.free_gpus import pick as pick_from
-from gpuwatch.session.gpu_reservations import Reservation, reserve, reserved
 from gpuwatch.session.single_snapshot import findings, take
+from gpuwatch.sources.gpu_reservations import Held, reserve, reserved
 
 _EXAMPLES = """\b
 Examples:
@@ -122,7 +122,7 @@ def pick(
     _run(ctx, program, command, listed, by_index=index)
 
 
-def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool) -> tuple[Pick, Reservation | None]:
+def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool) -> tuple[Pick, Held | None]:
     """The choice, reserved if ``keep``; looks again until ``wait`` seconds are over."""
     until = time.monotonic() + wait
     lost = 0

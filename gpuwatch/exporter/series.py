@@ -18,7 +18,7 @@ from gpuwatch.model.metrics import BY_ID, METRICS, Lane, MetricSpec
 from gpuwatch.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Device, MigInstance, Process, Snapshot
 from gpuwatch.model.visibility import divided
 from gpuwatch.session.free_gpus import unused
-from gpuwatch.session.gpu_reservations import reserved
+from gpuwatch.sources.gpu_reservations import reserved
 
 CORE = (
     "utilization.gpu_percent",

@@ -273,6 +273,23 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU that ``gpuwatch pick --reserve`` keeps for a program. Advisory: others can use it all the same."""
+
+    uuid: str
+    """UUID of the GPU or MIG instance."""
+    pid: int | None
+    """The program for which it was reserved; None for a moment, while it is being reserved."""
+    user: str | None = None
+    command: str | None = None
+    """Raw command line, which may contain control characters."""
+
+    @property
+    def holder(self) -> str:
+        """``alice (4711)``."""
+        return f"{self.user} ({self.pid})" if self.user and self.pid else f"pid {self.pid}" if self.pid else "somebody"
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The host; None for what could not be read."""
 
@@ -323,6 +340,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
     """Parent pids of the processes and their ancestors, up to the first process of the machine."""
     ancestors: tuple[Ancestor, ...] = ()
     """Ancestors of the processes that are not among them."""
+    reservations: tuple[Reservation, ...] = ()
+    """GPUs that are reserved on this machine."""
     host_processes: int | None = None
     """Without a GPU, ``processes`` are the busiest of so many on this host; None with a GPU."""
 

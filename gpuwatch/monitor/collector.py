@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import UNLISTED, Device, Driver, Problem, Process, Snapshot, Topology
+from gpuwatch.model.snapshot import UNLISTED, Device, Driver, Problem, Process, Reservation, Snapshot, Topology
 from gpuwatch.model.xids import Xid
 from gpuwatch.monitor.bystanders import Bystanders
 from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.sources.base import DeviceSource, SourceDevice, SourceUnavailable
+from gpuwatch.sources.gpu_reservations import reservations
 from gpuwatch.sources.host import HostReader, ProcessTable
 from gpuwatch.sources.process_tree import ProcessTree
 from gpuwatch.sources.source_registry import device_sources
@@ -59,6 +60,7 @@ class Collector:
         self._rows = ProcessRows(self._table)
         self._made: dict[str, _Made] = {}
         self._topology: Topology | None = None
+        self._reservations: tuple[Reservation, ...] = ()
         self._devices: tuple[Device, ...] = ()
         self._shown: tuple[Process, ...] = ()
 
@@ -113,6 +115,7 @@ class Collector:
             parents=self._tree.parents,
             ancestors=self._tree.ancestors,
             topology=self._topology if devices else None,
+            reservations=self._reservations if devices else (),
             host_processes=None if devices else self._table.counted,
         )
 
@@ -139,6 +142,8 @@ class Collector:
             return [], []
         lanes: Collection[Lane] = (Lane.FAST,)
         if slow:
+            found = reservations()
+            self._reservations = self._reservations if found == self._reservations else found
             lanes = _ALL_LANES if self._on_demand and self._slow_reads != 1 else _SLOW_LANES
             self._slow_at = now
             self._slow_reads += 1

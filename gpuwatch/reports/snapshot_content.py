@@ -32,6 +32,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
             _gpus(snapshot),
             _mig_instances(snapshot),
             _processes(snapshot),
+            _reservations(snapshot),
             _problems(snapshot),
         )
     else:
@@ -74,6 +75,23 @@ def _gpus(snapshot: Snapshot) -> Table:
     return Table(
         "GPUs", heads, tuple(rows), frozenset({0, 2, 3, 4, 5, 6}), keep=frozenset({1}), optional=(6, 4), below=below
     )
+
+
+def _reservations(snapshot: Snapshot) -> Table:
+    """Who reserved which GPU, with ``gpuwatch pick --reserve``."""
+    names = {device.uuid: str(device.index) for device in snapshot.devices}
+    for device in snapshot.devices:
+        names |= {one.uuid: f"{device.index} MIG {one.id}" for one in device.mig_instances if one.uuid}
+    rows = tuple(
+        (
+            clean(names.get(found.uuid, found.uuid)),
+            clean(found.user) if found.user else UNKNOWN,
+            str(found.pid) if found.pid is not None else UNKNOWN,
+            shorten(clean(found.command), _COMMAND) if found.command else UNKNOWN,
+        )
+        for found in sorted(snapshot.reservations, key=lambda one: names.get(one.uuid, ""))
+    )
+    return Table("Reserved", ("GPU", "User", "PID", "Command"), rows, frozenset({0, 2}))
 
 
 def _power(devices: Sequence[Device]) -> str:

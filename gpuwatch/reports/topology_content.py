@@ -63,8 +63,8 @@ def topology_table(snapshot: Snapshot) -> Table:
 
 
 def described(name: str) -> str:
-    """``PIX (through one PCIe bridge)``, ``NV4 (NVLink)``."""
-    return f"{name} ({'NVLink' if name.startswith('NV') else LEGEND[name]})"
+    """``PIX, through one PCIe bridge``; ``NV4, over NVLink``."""
+    return f"{name}, {'over NVLink' if name.startswith('NV') else LEGEND[name]}"
 
 
 def path_name(found: Topology, a: Device, b: Device) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -17,8 +18,8 @@ import pytest
 from gpuwatch.cli.pick import _picked
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.session.free_gpus import Conditions
-from gpuwatch.session.gpu_reservations import reserve, reserved
 from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sources.gpu_reservations import reserve, reserved
 from tests.conftest import gpuwatch
 from tests.ui import machines
 
@@ -106,7 +107,7 @@ def test_two_at_once_never_get_the_same_gpu(sim_machine: Machine) -> None:
 RACE = """
 import os, sys
 from gpuwatch.session.free_gpus import Conditions, pick
-from gpuwatch.session.gpu_reservations import reserve, reserved
+from gpuwatch.sources.gpu_reservations import reserve, reserved
 from gpuwatch.session.single_snapshot import take
 machine, _ = take(30.0)
 print("ready", flush=True)
@@ -169,7 +170,37 @@ def test_gpus_that_are_connected_well_go_together(sim_machine: Machine) -> None:
     assert [one["index"] for one in document["chosen"]] == [0, 2]
     assert document["connection"] == "PHB"
     done = gpuwatch("pick", "-n", "3", "--index", "--", "true", environment=environment)
-    assert done.err.splitlines()[-1] == "gpuwatch: slowest connection between them: SYS (between NUMA nodes)"
+    assert done.err.splitlines()[-1] == "gpuwatch: slowest connection between them: SYS, between NUMA nodes"
+
+
+def test_a_snapshot_tells_who_reserved(sim_machine: Machine) -> None:
+    environment = sim_machine("2x24GiB").environment(os.environ)
+    token = "hf_" + "kTqZbWvYxRmNcLpDsFgHjKaSdQwErTyUiO"
+    command = ["sh", "-c", "echo ready; read x; exit 0", f"--token={token}"]
+    holder = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "pick", "--reserve", "--", *command],
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert line(holder) == "ready"
+        document = json.loads(gpuwatch("snapshot", "--json", environment=environment).out)
+        (found,) = document["reservations"]
+        assert found["uuid"] == document["devices"][0]["uuid"]
+        assert (found["pid"], found["user"]) == (holder.pid, pwd.getpwuid(os.getuid()).pw_name)
+        assert "sh -c" in found["command"]
+        text = gpuwatch("snapshot", environment=environment).out
+        row = next(one for one in text.split("Reserved")[1].splitlines() if str(holder.pid) in one)
+        assert row.split()[0] == "0"
+        assert token not in text + json.dumps(document)
+    finally:
+        holder.kill()
+        holder.communicate()
+    document = json.loads(gpuwatch("snapshot", "--json", environment=environment).out)
+    assert document["reservations"] == []
 
 
 def test_it_waits_for_a_gpu(sim_machine: Machine) -> None:

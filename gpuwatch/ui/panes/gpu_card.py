@@ -26,6 +26,7 @@ from gpuwatch.ui.tables.device_facts import (
     finding_mark,
     fraction,
     link,
+    reserved_note,
     state_note,
     whole_number,
 )
@@ -83,7 +84,7 @@ def card(
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
-    lines.append(_bottom(device, width, edge, finding, view.findings))
+    lines.append(_bottom(device, view, width, edge, finding))
     return lines
 
 
@@ -183,17 +184,19 @@ def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]
     return pen.to(width - 1, "─", edge).add("╮", edge).spans
 
 
-def _bottom(device: Device, width: int, edge: str, finding: Finding | None, findings: Sequence[Finding]) -> list[Span]:
+def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding | None) -> list[Span]:
     pen = Pen(width)
     pen.add("╰", edge)
     found = link(device)
     pcie = f"PCIe {found}{' GB/s' if '↓' in found else ''}" if found else ""
     start = width - width_of(pcie) - 4 if pcie else width - 2
-    mark, mark_ink = finding_mark(device, finding, findings)
+    mark, mark_ink = finding_mark(device, finding, view.findings)
     bad, ink = state_note(device)
-    clocks = clock_note(device, finding, findings)
+    clocks = clock_note(device, finding, view.findings)
+    reserved = reserved_note(device, view.snapshot)
     notes = [(mark, mark_ink)] if mark else []
     notes += [(bad, ink)] if bad and device.number("memory.used_bytes") is not None else []
+    notes += [(reserved, "dim")] if reserved else []
     notes += [(f"clocks: {clocks}", "dim")] if clocks else []
     for number, (text, note_ink) in enumerate(notes):
         # The first note is worth more than the link, but its details are not.

@@ -13,7 +13,15 @@ from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import left, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import braille, recent, span_for
-from gpuwatch.ui.tables.device_facts import attention, fraction, short_name, state_note, throttled_now, whole_number
+from gpuwatch.ui.tables.device_facts import (
+    attention,
+    fraction,
+    reserved_note,
+    short_name,
+    state_note,
+    throttled_now,
+    whole_number,
+)
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORTED, GpuField, in_line
 from gpuwatch.ui.tables.load_levels import INKS, NORMAL, Thresholds, bar_ink, mark, rank
 
@@ -109,7 +117,8 @@ def draw(
     """One device, from the pen's position."""
     start = pen.x
     hot = rank("temperature", device, thresholds) > NORMAL or bool(throttled_now(device, view.findings))
-    glyph, ink = attention(device, finding=finding, hot=hot)
+    reserved = reserved_note(device, view.snapshot)
+    glyph, ink = attention(device, finding=finding, hot=hot, reserved=bool(reserved))
     standing = at.gpu_bar == 1
     pen.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.
@@ -137,8 +146,17 @@ def draw(
         pen.write(in_line(field, device, thresholds))
     if at.trend:
         pen.add(" ")
-        pen.add(sparkline(device, view, at.trend), "graph")
+        fitting = [text for text in (reserved, reserved.partition(" (")[0]) if 0 < width_of(text) <= at.trend]
+        if fitting and not _used(device, view):  # nothing else shows that it is not free
+            pen.add(left(fitting[0], at.trend), "dim")
+        else:
+            pen.add(sparkline(device, view, at.trend), "graph")
     pen.to(pen.limit - 2).add(" " + ("" if standing else glyph), ink)
+
+
+def _used(device: Device, view: View) -> bool:
+    rows = view.snapshot.processes if view.snapshot is not None else ()
+    return any(row.device_uuid == device.uuid and row.type != "G" for row in rows)
 
 
 def _bar(pen: Pen, value: float | None, cells: int, ink: str) -> None:

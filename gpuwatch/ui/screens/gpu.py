@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, state_note
+from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, reserved_note, state_note
 from gpuwatch.ui.tables.reading_groups import STARTED, Row, energy_rows
 from gpuwatch.ui.widgets.graphs import Graphs
 from gpuwatch.ui.widgets.paint import Painted
@@ -92,6 +92,7 @@ class Identity(Painted):
         worst = next((found for found in view.wrong if found.device_uuid == device.uuid), None)
         wrong, wrong_ink = finding_mark(device, worst, view.findings)
         clocks = clock_note(device, worst, view.findings)
+        reserved = reserved_note(device, view.snapshot)
         if words:
             pen.add("  ").add(cut(words, max(pen.left - 2, 0)), ink)
         elif clocks:
@@ -104,6 +105,8 @@ class Identity(Painted):
         who.add("    ").add(device.uuid, "dim").add("  PCI ", "faint").add(device.pci_bus_id, "dim")
         if device.compute_capability:
             who.add("  compute ", "faint").add(device.compute_capability, "dim")
+        if reserved:
+            who.add("  ").add(cut(reserved, max(who.left - 2, 0)), "text")
         self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)
 
 

@@ -11,7 +11,7 @@ from gpuwatch.model.clock_reasons import BRAKE, NAMES, THERMAL, clock_reasons, i
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import MetricSpec
 from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import BAD_STATES, Device
+from gpuwatch.model.snapshot import BAD_STATES, Device, Snapshot
 from gpuwatch.ui.drawing.cells import cut, width_of
 
 HOT_CELSIUS = 85
@@ -144,7 +144,18 @@ def state_note(device: Device) -> tuple[str, str]:
     return f"☾ {device.state}", "dim"
 
 
-def attention(device: Device, *, finding: str, hot: bool = False) -> tuple[str, str]:
+def reserved_note(device: Device, snapshot: Snapshot | None) -> str:
+    """``reserved by alice (4711)``, with ``gpuwatch pick --reserve``; empty if it is not."""
+    if snapshot is None or not snapshot.reservations:
+        return ""
+    whole = [found for found in snapshot.reservations if found.uuid == device.uuid]
+    parts = {one.uuid: one.id for one in device.mig_instances}
+    of_parts = [f"MIG {parts[found.uuid]} by {found.holder}" for found in snapshot.reservations if found.uuid in parts]
+    names = [f"by {found.holder}" for found in whole] + of_parts
+    return printable(f"reserved {', '.join(names)}") if names else ""
+
+
+def attention(device: Device, *, finding: str, hot: bool = False, reserved: bool = False) -> tuple[str, str]:
     """One glyph for a GPU that needs attention. ``finding``: severity of its worst finding, or empty.
 
     ``hot``: it is hot or throttled, whether or not that is a finding.
@@ -153,4 +164,4 @@ def attention(device: Device, *, finding: str, hot: bool = False) -> tuple[str, 
         return "✖", "error"
     if finding or hot:
         return "▲", "warning"
-    return " ", "text"
+    return ("R", "dim") if reserved else (" ", "text")

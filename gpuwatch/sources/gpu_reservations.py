@@ -20,6 +20,7 @@ from pathlib import Path
 
 from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import shorten
+from gpuwatch.model.snapshot import Reservation
 from gpuwatch.sim.sysfs import ENV_STATE
 from gpuwatch.sources.host import ProcessTable
 
@@ -29,7 +30,7 @@ _COMMAND = 60
 _NAMES = Path("/proc/net/unix")
 
 
-class Reservation:
+class Held:
     """GPUs that are reserved until the last process that inherits this is gone."""
 
     def __init__(self, sockets: Iterable[socket.socket]) -> None:
@@ -46,7 +47,7 @@ class Reservation:
             one.close()
 
 
-def reserve(uuids: Iterable[str]) -> Reservation | None:
+def reserve(uuids: Iterable[str]) -> Held | None:
     """Reserves all of these GPUs, or None if one of them is reserved already.
 
     OSError if the kernel refuses sockets.
@@ -65,27 +66,43 @@ def reserve(uuids: Iterable[str]) -> Reservation | None:
         if error.errno == errno.EADDRINUSE:
             return None
         raise
-    return Reservation(sockets)
+    return Held(sockets)
 
 
 def reserved() -> dict[str, str]:
     """Who reserved which GPU: ``pid 4711 (alice, python train.py)`` by UUID; nobody where the kernel does not tell."""
+    return {found.uuid: _described(found) for found in reservations()}
+
+
+def reservations() -> tuple[Reservation, ...]:
+    """The GPUs that are reserved, in the order of their UUIDs; none where the kernel does not tell."""
+    table = ProcessTable()
+    return tuple(
+        Reservation(uuid=uuid, pid=None) if pid is None else _of(uuid, pid, table)
+        for uuid, pid in sorted(_pids().items())
+    )
+
+
+def _pids() -> dict[str, int | None]:
+    """Pids by UUID; None for a GPU whose second socket is not bound yet."""
     own = _key("")
-    found: dict[str, str] = {}
+    found: dict[str, int | None] = {}
     try:
         text = _NAMES.read_text(errors="replace")
     except OSError:
+        return {}
+    if _LOCK not in text:
         return {}
     for line in text.splitlines():
         _, at, name = line.rpartition(" @")
         if not at:
             continue
         if name.startswith(_LOCK) and name.endswith(own):
-            found.setdefault(name[len(_LOCK) : len(name) - len(own)], "another gpuwatch pick")
+            found.setdefault(name[len(_LOCK) : len(name) - len(own)], None)
         elif name.startswith(_HOLDER):
             key, _, pid = name[len(_HOLDER) :].rpartition(":")
             if key.endswith(own) and pid.isdigit():
-                found[key[: len(key) - len(own)]] = _holder(int(pid))
+                found[key[: len(key) - len(own)]] = int(pid)
     return found
 
 
@@ -95,9 +112,16 @@ def _key(uuid: str) -> str:
     return f"{uuid}@{zlib.crc32(os.fsencode(os.path.realpath(state))):08x}" if state else f"{uuid}@"
 
 
-def _holder(pid: int) -> str:
-    facts = ProcessTable().look(pid, time.time())
+def _of(uuid: str, pid: int, table: ProcessTable) -> Reservation:
+    facts = table.look(pid, time.time())
     if facts is None:
-        return f"pid {pid}"
-    command = shorten(mask_text(facts.command), _COMMAND) if facts.command else facts.name
-    return f"pid {pid} ({', '.join(filter(None, (facts.user, command)))})"
+        return Reservation(uuid=uuid, pid=pid)
+    return Reservation(uuid=uuid, pid=pid, user=facts.user, command=facts.command or facts.name)
+
+
+def _described(found: Reservation) -> str:
+    if found.pid is None:
+        return "another gpuwatch pick"
+    command = shorten(mask_text(found.command), _COMMAND) if found.command else ""
+    about = ", ".join(filter(None, (found.user, command)))
+    return f"pid {found.pid} ({about})" if about else f"pid {found.pid}"
