@@ -1,0 +1,88 @@
+"""How a node sends what a command found: lines of text that survive login banners, labels and other output.
+
+``gpuwatch-node/1 NODE KIND PAYLOAD``, the payload in base64. Lines stay below 1,024 bytes, which Slurm passes on whole.
+Any other line is a stranger's: a message of the shell, or of a job's prolog.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+_MARK = b"gpuwatch-node/1"
+_PAYLOAD = 600
+"""Bytes of payload in one line."""
+_LONGEST = 4096
+"""Bytes of a line beyond which it is no frame, and not kept."""
+NO_NODE = "-"
+"""Written by a node itself, which need not know what the launcher calls it."""
+
+Kind = Literal["node", "lost", "hello", "progress", "stderr", "data", "end"]
+"""``hello``: JSON of who answers; ``progress``: what it does now; ``stderr``: a piece of it; ``data``: a piece of the
+document, compressed; ``end``: JSON of how it ended. Of a launcher that finds its nodes itself: ``node``: there is one
+of this name, and why nothing can be started there, else empty; ``lost``: why one will send no more."""
+_KINDS: frozenset[str] = frozenset(get_args(Kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One line of a node."""
+
+    kind: Kind
+    payload: bytes
+    node: str = NO_NODE
+
+
+def encoded(kind: Kind, payload: bytes = b"", *, node: str = NO_NODE) -> bytes:
+    """The payload as lines; several if it is long."""
+    head = b" ".join((_MARK, node.encode(), kind.encode()))
+    pieces = [payload[at : at + _PAYLOAD] for at in range(0, len(payload), _PAYLOAD)] or [b""]
+    return b"".join(b" ".join((head, base64.b64encode(piece) or b"-")) + b"\n" for piece in pieces)
+
+
+class Decoder:
+    """Finds the frames in a stream of bytes; memory use is bounded whatever arrives."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._skipping = False
+        self.strange = 0
+        """Bytes that belong to no frame."""
+
+    def feed(self, data: bytes) -> Iterator[Frame | bytes]:
+        """The frames, and the lines that are none, in their order."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+                self.strange += len(line)
+                continue
+            frame = _decoded(line)
+            if frame is None:
+                self.strange += len(line) + 1
+            yield line if frame is None else frame
+        if self._skipping or len(rest) > _LONGEST:
+            self._skipping = True
+            self.strange += len(rest)
+            rest = b""
+        self._rest = rest
+
+
+def _decoded(line: bytes) -> Frame | None:
+    at = line.find(_MARK)  # a label may stand before it
+    if at < 0 or len(line) > _LONGEST:
+        return None
+    parts = line[at:].split()
+    if len(parts) != 4 or not parts[2].isascii():
+        return None
+    kind = parts[2].decode()
+    if kind not in _KINDS:
+        return None
+    try:
+        payload = b"" if parts[3] == b"-" else base64.b64decode(parts[3], validate=True)
+        return Frame(kind, payload, parts[1].decode())  # type: ignore[arg-type]  # one of the kinds
+    except (binascii.Error, UnicodeDecodeError):
+        return None
