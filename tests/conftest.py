@@ -124,6 +124,10 @@ SKIPPED = {
 }
 
 
+ON_REQUEST = ("long", "ssh", "slurm", "ray")
+"""Marks of tests that run only where -m names theirs, or all of them with ``long or not long``."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before markers select
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for name, (is_there, reason) in SKIPPED.items():
@@ -135,10 +139,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
     for item in fast_ones(items):
         item.add_marker("fast")
-    if "long" not in config.getoption("markexpr"):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    expression = config.getoption("markexpr")
+    unwanted = [name for name in ON_REQUEST if name not in expression and "long or not long" not in expression]
+    left_out = {item for item in items if any(map(item.get_closest_marker, unwanted))}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -15,12 +15,20 @@ from gpuwatch.formatting.suggest import did_you_mean
 class Group(click.Group):
     """A group whose commands may be ``module:attribute``, imported on first use so that one does not pay for another.
 
-    ``noun``: what its commands are called in errors.
+    ``unlisted``: the same for commands that no list shows. ``noun``: what its commands are called in errors.
     """
 
-    def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, noun: str = "command", **settings: Any):
+    def __init__(
+        self,
+        *args: Any,
+        lazy: Mapping[str, str] | None = None,
+        unlisted: Mapping[str, str] | None = None,
+        noun: str = "command",
+        **settings: Any,
+    ):
         super().__init__(*args, **settings)
         self.lazy = dict(lazy or {})
+        self.unlisted = dict(unlisted or {})
         self.noun = noun
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -29,9 +37,10 @@ class Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported if it was not; None for an unknown name."""
-        if cmd_name not in self.lazy:
+        where = self.lazy.get(cmd_name) or self.unlisted.get(cmd_name)
+        if where is None:
             return super().get_command(ctx, cmd_name)
-        module, _, attribute = self.lazy[cmd_name].partition(":")
+        module, _, attribute = where.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
@@ -41,7 +50,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does; a typo is a :class:`UsageError` with the closest name."""
         known = self.list_commands(ctx)
-        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+        if args[0] not in (*known, *self.unlisted) and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise no_such(self.noun, args[0], known)
         return super().resolve_command(ctx, args)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, wants_nodes
 from gpuwatch.cli.options import enter_simulation, framework_option, progress, python_option, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK
@@ -17,15 +18,17 @@ _EXAMPLES = """\b
 Examples:
   gpuwatch doctor
   gpuwatch doctor --python ~/venv/bin/python --framework torch
+  gpuwatch doctor --on slurm:gpu
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=NodeCommand, epilog=_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.doctor/1).")
 @python_option
 @framework_option
 @output_option
 @redact_option
+@nodes_options
 @sim_option
 @click.pass_context
 def doctor(
@@ -37,6 +40,8 @@ def doctor(
     imported in a separate process and runs one small op on each GPU. Exits with 3 if something keeps it from them.
     """
     check_output(output)
+    if wants_nodes(ctx):
+        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
     if python is not None:
         program_of(python)
     enter_simulation(ctx)

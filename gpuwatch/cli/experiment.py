@@ -15,6 +15,7 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.gpu_choice import check_gpus, visible_gpus
+from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import enter_simulation, progress, progress_wanted, sim_option, sim_tier_option
 from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.run import simulation_tier
@@ -52,7 +53,7 @@ Examples:
 """
 
 
-@click.command("try", epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
+@click.command("try", cls=NodeCommand, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option(
     "--config",
     "configs",
@@ -115,6 +116,7 @@ Examples:
 @redact_option
 @no_save_option
 @click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")
+@nodes_options
 @sim_option
 @sim_tier_option()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
@@ -147,6 +149,9 @@ def experiment(
 
     asked = _checked(command, **given)
     check_output(output)
+    refuse_with_nodes(ctx, plan=asked.plan, quiet=asked.quiet)
+    if wants_nodes(ctx):
+        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
     enter_simulation(ctx, tier, command, private=True)
     try:
         document, interrupted = _conduct(asked)

@@ -251,17 +251,25 @@ def compile_notice() -> Iterator[None]:
 
 def _say_compiling() -> None:
     # Overwrites a progress line.
-    sys.stderr.write("\r\x1b[Kgpuwatch: compiling the simulated GPUs (once, a few seconds)\n")
+    begin = "" if _PROGRESS_LINES in os.environ else "\r\x1b[K"
+    sys.stderr.write(f"{begin}gpuwatch: compiling the simulated GPUs (once, a few seconds)\n")
     sys.stderr.flush()
 
 
+_PROGRESS_LINES = "GPUWATCH_PROGRESS_LINES"
+"""Set by ``gpuwatch node`` (gpuwatch/cluster/node_agent.py), which sends progress to another machine."""
+
+
 def progress_wanted() -> bool:
-    """Whether stderr is a terminal, where long work shows its progress."""
-    return sys.stderr.isatty()
+    """Whether stderr is a terminal, where long work shows its progress, or it is sent to one."""
+    return sys.stderr.isatty() or _PROGRESS_LINES in os.environ
 
 
 def progress(doing: str) -> None:
     """Replaces the progress line on a terminal; empty removes it."""
-    if progress_wanted():
+    if _PROGRESS_LINES in os.environ:
+        sys.stderr.write(f"\x1f{doing}\n" if doing else "")
+        sys.stderr.flush()
+    elif progress_wanted():
         sys.stderr.write("\r\x1b[K" + (f"{doing} …" if doing else ""))
         sys.stderr.flush()

@@ -14,6 +14,7 @@ import msgspec
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import names
 from gpuwatch.cli.gpu_choice import check_gpus, visible_gpus
+from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import (
     FiniteRange,
     compile_notice,
@@ -48,10 +49,11 @@ Examples:
   gpuwatch probe --config default --config growth
   gpuwatch probe --group memory -o memory.html
   gpuwatch probe --config growth --explain
+  gpuwatch probe --config default --on slurm:gpu -o cluster.html
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=NodeCommand, epilog=_EXAMPLES)
 @click.option(
     "--config",
     "configs",
@@ -107,6 +109,7 @@ Examples:
 @output_option
 @redact_option
 @no_save_option
+@nodes_options
 @sim_tier_option()
 @sim_option
 @click.pass_context
@@ -139,6 +142,7 @@ def probe(
     several are compared. Exits with 4 if a probe ended in an error or at its deadline, and with 3 if a finding is an
     error.
     """
+    refuse_with_nodes(ctx, list=listing, explain=explain)
     if listing:
         _list(as_json)
         return
@@ -158,6 +162,8 @@ def probe(
     _deadline(scripts, seconds, deadline)
     check_output(output)
     check_gpus(gpu)
+    if wants_nodes(ctx):
+        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact))
     if python is not None:
         program_of(python)
     enter_simulation(ctx, "driver" if tier == "auto" else tier, private=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.choice import Choice
+from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, progress, python_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
@@ -50,7 +51,7 @@ Examples:
 """
 
 
-@click.command(epilog=_REPORT_EXAMPLES)
+@click.command(cls=NodeCommand, epilog=_REPORT_EXAMPLES)
 @click.argument("source", required=False, type=click.Path(path_type=Path), metavar="[DOCUMENT|RECORDING]")
 @output_option
 @click.option(
@@ -70,6 +71,7 @@ Examples:
 @python_option
 @framework_option
 @click.option("--no-doctor", is_flag=True, help="Skip the doctor, which imports the framework.")
+@nodes_options
 @sim_option
 @click.pass_context
 def report(
@@ -96,12 +98,17 @@ def report(
     check_output(output, any_suffix=format_name is not None)
     if as_json and format_name not in (None, "json"):
         raise UsageError("--json and --format cannot be combined")
+    if source is not None and wants_nodes(ctx):
+        raise UsageError("--on applies only to reports of machines", hint=f"omit {source} or --on")
     recorded = source is not None and is_recording(source)
     if (since or until) and not recorded:
         raise UsageError(
             f"{'--since' if since else '--until'} applies only to a recording",
             hint="give a file that gpuwatch record wrote",
         )
+    refuse_with_nodes(ctx, since=since, until=until)
+    if wants_nodes(ctx):
+        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name=format_name))
     if source is None:
         from gpuwatch.session.gather import gather
 

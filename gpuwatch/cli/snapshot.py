@@ -8,6 +8,7 @@ from typing import NoReturn
 import click
 import msgspec
 
+from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option, say
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
@@ -20,10 +21,11 @@ Examples:
   gpuwatch snapshot
   gpuwatch snapshot --json | jq '.devices[].readings["power.draw_watts"]'
   gpuwatch snapshot --csv -o gpus.csv
+  gpuwatch snapshot --on ssh:n[1-8] -o cluster.html
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=NodeCommand, epilog=_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.snapshot/1).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row per GPU, a column per metric.")
 @click.option("--topology", is_flag=True, help="Print a matrix of how GPUs and CPUs are connected.")
@@ -38,6 +40,7 @@ Examples:
 @output_option
 @redact_option
 @gpm_option
+@nodes_options
 @sim_option
 @click.pass_context
 def snapshot(
@@ -53,6 +56,9 @@ def snapshot(
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined")
     check_output(output)
+    refuse_with_nodes(ctx, topology=topology)
+    if wants_nodes(ctx):
+        ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name="csv" if as_csv else None))
     enter_simulation(ctx)
     taken, _ = take(deadline, gpm=bool(asked_gpm(ctx)))
     taken = msgspec.structs.replace(taken, findings=findings(taken))

@@ -35,8 +35,8 @@ _CHUNK = 1 << 16
 _GRACE = 15.0
 """Seconds that a job has to end after its stdin has: the command there needs up to 11 (``node_agent``)."""
 _AFTER_SIGTERM = 3.0
-_HURRIED = 2.0
-"""Both, after a second Ctrl+C."""
+_HURRIED = 4.0
+"""Seconds from SIGTERM to SIGKILL after a second Ctrl+C, and where gpuwatch never answered."""
 
 State = Literal["waiting", "starting", "running", "ok", "failed", "no-answer", "timed-out", "interrupted"]
 """``ok``: the command ended and all that it wrote came home, whatever its exit code."""
@@ -130,6 +130,11 @@ class _Running:
             self.closed_at = time.monotonic()
             with suppress(OSError):
                 self.process.stdin.close()
+
+    def hurry(self) -> None:
+        """Ends it now: an agent passes that on (``node_agent``)."""
+        self.closed_at = time.monotonic()
+        self.signals = [(0.0, signal.SIGTERM), (_HURRIED, signal.SIGKILL)]
 
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -255,9 +260,6 @@ class _Work:
 
     def _frames(self, running: _Running, data: bytes) -> None:
         for frame in running.decoder.feed(data):
-            if isinstance(frame, bytes):
-                running.note(frame + b"\n")
-                continue
             name = frame.node if running.job.node is None else running.job.node
             if name == NO_NODE or (name not in self.replies and len(self.replies) >= MOST_NODES):
                 continue
@@ -265,7 +267,7 @@ class _Work:
         if running.decoder.strange > _MOST_STRANGE and running.closed_at is None:
             self._of(running, "failed", f"prints more than {_MOST_STRANGE >> 20} MiB of other output")
             running.close()
-            running.signals = [(_HURRIED, signal.SIGTERM), (2 * _HURRIED, signal.SIGKILL)]
+            running.hurry()
 
     def _frame(self, reply: NodeReply, frame: Frame) -> None:
         node = reply.node
@@ -333,6 +335,8 @@ class _Work:
             running.tell(f"end {reply.node}\n".encode())
         else:
             running.close()
+            if reply.version is None:
+                running.hurry()
 
     def _replies(self, running: _Running) -> list[NodeReply]:
         node = running.job.node
@@ -348,7 +352,7 @@ class _Work:
         if running.streams:  # what it left behind
             running.signal(signal.SIGKILL)
         code = running.process.returncode
-        messages = running.messages.decode(errors="replace")
+        messages = (running.decoder.other + running.messages).decode(errors="replace")
         for reply in self._replies(running):
             answered = reply.state == "running"
             reply.messages = reply.messages or self._stderr.pop(reply.node, b"").decode(errors="replace") or messages
@@ -385,8 +389,7 @@ class _Work:
                 self._check_time()
             except KeyboardInterrupt:
                 for running in self._running:
-                    running.closed_at = time.monotonic()
-                    running.signals = [(0.0, signal.SIGTERM), (_HURRIED, signal.SIGKILL)]
+                    running.hurry()
 
 
 def _facts(payload: bytes) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -17,6 +16,8 @@ _PAYLOAD = 600
 """Bytes of payload in one line."""
 _LONGEST = 4096
 """Bytes of a line beyond which it is no frame, and not kept."""
+_MOST_OTHER = 16 << 10
+"""Bytes kept of other lines: the last ones."""
 NO_NODE = "-"
 """Written by a node itself, which need not know what the launcher calls it."""
 
@@ -50,10 +51,13 @@ class Decoder:
         self._rest = b""
         self._skipping = False
         self.strange = 0
-        """Bytes that belong to no frame."""
+        """Number of bytes that belong to no frame."""
+        self.other = b""
+        """The last lines that are none."""
 
-    def feed(self, data: bytes) -> Iterator[Frame | bytes]:
-        """The frames, and the lines that are none, in their order."""
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames in what came now."""
+        frames, other = [], []
         *lines, rest = (self._rest + data).split(b"\n")
         for line in lines:
             if self._skipping:
@@ -61,14 +65,19 @@ class Decoder:
                 self.strange += len(line)
                 continue
             frame = _decoded(line)
-            if frame is None:
+            if frame is not None:
+                frames.append(frame)
+            else:
                 self.strange += len(line) + 1
-            yield line if frame is None else frame
+                other.append(line + b"\n")
+        if other:
+            self.other = (self.other + b"".join(other))[-_MOST_OTHER:]
         if self._skipping or len(rest) > _LONGEST:
             self._skipping = True
             self.strange += len(rest)
             rest = b""
         self._rest = rest
+        return frames
 
 
 def _decoded(line: bytes) -> Frame | None:

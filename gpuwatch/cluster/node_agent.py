@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import selectors
 import signal
@@ -89,6 +90,8 @@ class _Agent:
         return code if code >= 0 else 128 - code
 
     def _ask(self, number: int, frame: object) -> None:
+        if self._ending_since:  # asked again: whoever waits will not wait for long
+            self._ending_since = -math.inf
         self._asked = self._asked or number
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:

@@ -80,6 +80,7 @@ class _Node:
     """What could differ, and its value there."""
     uuids: set[str] = field(default_factory=set)
     runs: list[Run] = field(default_factory=list)
+    simulated: bool = False
 
 
 def judged(document: Comparison) -> Comparison:
@@ -96,7 +97,8 @@ def judged(document: Comparison) -> Comparison:
     if len(nodes) >= FEWEST:
         odd += _different("GPU model", everywhere, notes)
     for siblings in _siblings(nodes):
-        kind = ", ".join(siblings[0].models or ()) or "no GPU"
+        models = siblings[0].models
+        kind = "GPUs not known" if models is None else ", ".join(models) or "no GPU"
         if len(siblings) < FEWEST:
             notes.append(f"{_named(siblings)} ({kind}): too few to judge, it takes {FEWEST} equal nodes")
             continue
@@ -130,12 +132,14 @@ def _nodes(document: Comparison) -> list[_Node]:
         if name is not None:
             node = nodes.setdefault(name, _Node(name))
             node.runs.append(run)
+            node.simulated = node.simulated or run.simulated
             _learn_run(node, run)
     return list(nodes.values())
 
 
 def _learn_snapshot(node: _Node, snapshot: Snapshot) -> None:
     devices = snapshot.devices
+    node.simulated = node.simulated or snapshot.simulated
     node.models = tuple(sorted({clean(device.name) for device in devices}))
     node.uuids |= {device.uuid for device in devices}
     node.facts["number of GPUs"] = str(len(devices))
@@ -212,7 +216,7 @@ def _same_machine(nodes: Sequence[_Node]) -> Iterator[str]:
     """Nodes that show the same GPUs: one machine under several names. Simulated GPUs are shared on purpose."""
     seen: dict[frozenset[str], list[str]] = {}
     for node in nodes:
-        if node.uuids and not any("SIM" in uuid.upper() for uuid in node.uuids):
+        if node.uuids and not node.simulated:
             seen.setdefault(frozenset(node.uuids), []).append(node.name)
     for names in seen.values():
         if len(names) > 1:
@@ -239,7 +243,8 @@ def _siblings(nodes: Sequence[_Node]) -> list[list[_Node]]:
         if len(kinds[main]) > _MOST * len(known):
             kinds[main] = [node for node in known if node.models in (main, ())]
             del kinds[()]
-    return list(kinds.values())
+    unknown = [node for node in nodes if node.models is None and node.facts]
+    return [*kinds.values(), *([unknown] if unknown else [])]
 
 
 def _different(what: str, values: Mapping[str, str], notes: list[str]) -> list[OddFact]:

@@ -99,7 +99,7 @@ def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
 
     Terminal control characters are escaped, which does not change the data.
     """
-    if isinstance(document, (Snapshot, Diagnostic)):
+    if isinstance(document, (Snapshot, Diagnostic, Comparison)):
         document = _with_snapshot(document, _run_times_written)
     try:
         raw = msgspec.json.encode(document)
@@ -116,6 +116,11 @@ def _with_snapshot(document: Document, change: Callable[[Snapshot], Snapshot]) -
         return change(document)
     if isinstance(document, Diagnostic) and document.snapshot is not None:
         return replace(document, snapshot=change(document.snapshot))
+    if isinstance(document, Comparison) and document.nodes:
+        nodes = (
+            node if node.snapshot is None else replace(node, snapshot=change(node.snapshot)) for node in document.nodes
+        )
+        return replace(document, nodes=tuple(nodes))
     return document
 
 

@@ -43,6 +43,7 @@ STARTED = ("started", "STARTED")
 
 WHEN_DIFFERENT: tuple[Column, ...] = (
     ("framework", "FRAMEWORK", comparable.framework),
+    ("node", "NODE", lambda run: clean(run.node)),
     ("host", "HOST", lambda run: clean(run.host)),
     ("gpus", "GPUS", comparable.gpus),
     ("driver", "DRIVER", lambda run: clean(run.driver_version)),
@@ -85,7 +86,8 @@ def compare(runs: Sequence[Run]) -> Comparison:
         worst_run=worst,
         comparable=group,
         notes=tuple(_notes(runs, group)),
-        differences=differences(runs),
+        # Between nodes, the odd one out is what is asked for: not how each differs from each.
+        differences=() if any(run.node is not None for run in runs) else differences(runs),
     )
 
 
@@ -93,23 +95,25 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
     different = []
     for name, _, value in WHEN_DIFFERENT:
         known = {value(run) for run in runs} - {UNKNOWN}
-        if len(known) > 1:
+        if len(known) > (name != "node"):  # on a cluster, also where one node answered
             different.append(name)
     names = [name for name, _, _ in COLUMNS]
-    if len({run.config for run in runs}) < len(runs):
+    if len({(run.config, run.node) for run in runs}) < len(runs):
         different.insert(0, STARTED[0])
     return (*names[:1], *different, *names[1:])
 
 
 def labels(runs: Sequence[Run]) -> tuple[str, ...]:
-    """A name for each run: its configuration, numbered if it was run more than once."""
-    totals = Counter(run.config for run in runs)
-    seen: Counter[str] = Counter()
+    """A name for each run: its configuration and node, numbered if it was run there more than once."""
+    totals = Counter((run.config, run.node) for run in runs)
+    seen: Counter[tuple[str, str | None]] = Counter()
     names = []
     for run in runs:
-        seen[run.config] += 1
-        number = f" #{seen[run.config]}" if totals[run.config] > 1 else ""
-        names.append(f"{clean(run.config)}{number}")
+        key = (run.config, run.node)
+        seen[key] += 1
+        number = f" #{seen[key]}" if totals[key] > 1 else ""
+        where = f" on {clean(run.node)}" if run.node is not None else ""
+        names.append(f"{clean(run.config)}{where}{number}")
     return tuple(names)
 
 

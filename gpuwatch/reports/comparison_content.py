@@ -11,6 +11,15 @@ from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Run
 from gpuwatch.reports import charts
+from gpuwatch.reports.cluster_content import (
+    cluster_sentence,
+    is_cluster,
+    lost,
+    machine_parts,
+    node_table,
+    odd_table,
+    simulated_machines,
+)
 from gpuwatch.reports.comparable import gpus
 from gpuwatch.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, times
 from gpuwatch.reports.conclusion import conclusion, failed
@@ -38,7 +47,7 @@ _TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin ti
 _ELSEWHERE = (
     "On GPU below 100 % without a fallback: the other ops were placed on the CPU as asked, or have no GPU kernel."
 )
-_WHOLE = ("config", "started")
+_WHOLE = ("config", "node", "started")
 """Columns that are never narrowed."""
 
 
@@ -48,25 +57,62 @@ def comparison_content(document: Comparison) -> Content:
     bad = sum(map(failed, document.runs))
     count = len(document.runs)
     state, verdict = _verdict(document.runs, bad)
+    title = conclusion(document)
+    subject = [f"{count} run{'' if count == 1 else 's'} compared"] if document.runs or not document.nodes else []
+    if is_cluster(document):
+        # Which node differs is asked first; without runs, there is nothing else to say.
+        title = "; ".join(
+            filter(None, (cluster_sentence(document), title if document.runs and not document.odd else ""))
+        )
+        subject = [f"{len(document.nodes)} node{'' if len(document.nodes) == 1 else 's'}"] * bool(
+            document.nodes
+        ) + subject
+        state, verdict = _of_nodes(document, state, verdict)
     return Content(
-        title=conclusion(document),
-        subtitle=" · ".join(filter(None, (f"{count} run{'' if count == 1 else 's'} compared", _subject(document)))),
+        title=title,
+        subtitle=" · ".join(filter(None, (*subject, _subject(document)))),
         state=state,
         verdict=verdict,
         reason="",
-        simulated=simulated_note(document.runs),
+        simulated=simulated_note(document.runs) or simulated_machines(document),
         facts=(),
         tables=tuple(
             part
-            for part in (table, _skipped(document), _machines(document), _differences(document), _findings(document))
+            for part in (
+                odd_table(document),
+                node_table(document),
+                table,
+                _skipped(document),
+                _machines(document),
+                _differences(document),
+                _findings(document),
+            )
             if part.rows
         ),
         footer="gpuwatch",
-        parts=tuple(
-            dataclasses.replace(run_content(run), title=name)
-            for run, name in zip(document.runs, labels(document.runs), strict=True)
+        parts=(
+            *(
+                dataclasses.replace(run_content(run), title=name)
+                for run, name in zip(document.runs, labels(document.runs), strict=True)
+            ),
+            *machine_parts(document),
         ),
     )
+
+
+def _of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]:
+    """The same with what became of the nodes."""
+    silent = len(lost(document))
+    odd = len({fact.node for fact in document.odd})
+    words = [f"{odd} odd"] if odd else []
+    if silent:
+        words.insert(0, f"{silent} of {len(document.nodes)} nodes brought nothing home")
+    if document.runs and (state != "ok" or not words):
+        words.append(f"{verdict} of the runs" if state != "ok" else verdict)
+    if silent or state == "error":
+        return "error", ", ".join(words)
+    worst = "warning" if odd or any(node.state == "finding" for node in document.nodes) else state
+    return worst, ", ".join(words) or "all answered"
 
 
 def _verdict(runs: Sequence[Run], bad: int) -> tuple[str, str]:
@@ -92,6 +138,8 @@ def comparison_table(document: Comparison, title: str) -> Table:
     drawn = (speeds, charts.memory_of_runs(named))
     for index, run in enumerate(document.runs):
         shown = {**cells(run, (*COLUMNS, *WHEN_DIFFERENT)), "config": names[index], "started": started[index]}
+        if run.node is not None and "node" in document.columns:
+            shown["config"] = names[index].replace(f" on {clean(run.node)}", "", 1)
         rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
     return Table(
         title,

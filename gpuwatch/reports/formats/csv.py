@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.formatting.spreadsheet import cell
 from gpuwatch.model.codec import Document
-from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.comparison import Comparison, Node
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.diff import Diff
@@ -35,6 +35,7 @@ from gpuwatch.traces.held_most import held_most
 _DEVICE_FIELDS = ("index", "uuid", "name", "pci_bus_id", "simulated", "state")
 _MIG_FIELDS = ("mig_instance", "mig_profile")
 """Filled in the rows of MIG instances, which follow that of their GPU."""
+_DEVICE_HEADS = ("taken_at", *_DEVICE_FIELDS, *(spec.id for spec in METRICS), *_MIG_FIELDS)
 _RUN_FIELDS: dict[str, Callable[[Run], object]] = {
     "config": lambda run: run.config,
     "group": lambda run: run.group,
@@ -42,6 +43,7 @@ _RUN_FIELDS: dict[str, Callable[[Run], object]] = {
     "framework": lambda run: run.framework.name if run.framework else None,
     "framework_version": lambda run: run.framework.version if run.framework else None,
     "host": lambda run: run.host,
+    "node": lambda run: run.node,
     "driver_version": lambda run: run.driver_version,
     "simulated": lambda run: run.simulated,
     "started_at": lambda run: run.started_at.isoformat(),
@@ -100,8 +102,7 @@ _FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", 
 def render(document: Document) -> str:
     """A line of headings, then the rows. Unknown is an empty cell."""
     if isinstance(document, Snapshot):
-        heads: Sequence[str] = ("taken_at", *_DEVICE_FIELDS, *(spec.id for spec in METRICS), *_MIG_FIELDS)
-        return _table(heads, _device_rows(document))
+        return _table(_DEVICE_HEADS, _device_rows(document))
     if isinstance(document, Doctor):
         return _table(_CHECK_FIELDS, ([getattr(c, name) for name in _CHECK_FIELDS] for c in document.checks))
     if isinstance(document, Explanation) and document.memory_profiles:
@@ -128,6 +129,8 @@ def render(document: Document) -> str:
         return _table(("begin", "end", "hours_recorded", *_USAGE_FIELDS), rows)
     if isinstance(document, Experiment):
         return _table([*_TRIAL_FIELDS, *_RUN_FIELDS], map(_trial_row, document.trials))
+    if isinstance(document, Comparison) and not document.runs and any(node.snapshot for node in document.nodes):
+        return _table(("node", "node_state", "node_reason", *_DEVICE_HEADS), _rows_of_nodes(document.nodes))
     runs = document.runs if isinstance(document, Comparison) else (document,)
     return _table(list(_RUN_FIELDS), ([value(run) for value in _RUN_FIELDS.values()] for run in runs))
 
@@ -162,6 +165,14 @@ def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
         for part in device.mig_instances:
             identity[1] = part.uuid
             yield [taken_at, *identity, *(part.readings.get(spec.id) for spec in METRICS), part.id, part.profile]
+
+
+def _rows_of_nodes(nodes: Iterable[Node]) -> Iterable[list[object]]:
+    """The GPUs of each node; a node without any has a row of its own."""
+    for node in nodes:
+        facts: list[object] = [node.node, node.state, node.reason or None]
+        rows = list(_device_rows(node.snapshot)) if node.snapshot is not None else []
+        yield from ([*facts, *row] for row in rows or [[None] * len(_DEVICE_HEADS)])
 
 
 def _holder_rows(profiles: Iterable[MemoryProfile]) -> Iterable[list[object]]:

@@ -40,11 +40,13 @@ def render(document: Document) -> str:
         inside = document.programs
     elif isinstance(document, Experiment):
         inside = tuple(trial.run for trial in document.trials if trial.run is not None)
+    content = content_of(document)
+    charts = [memory_chart(run) for run in inside]
     script = _part("report.js")
     return _template().render(
-        content=content_of(document),
+        content=content,
         chart=memory_chart(document) if isinstance(document, Run) else None,
-        part_charts=[memory_chart(run) for run in inside],
+        part_charts=charts + [None] * (len(content.parts) - len(charts)),  # machines come after runs
         glyphs=GLYPHS,
         css=Markup(_part("report.css")),
         script=Markup(script),

@@ -1,0 +1,20 @@
+"""``gpuwatch node``: what a launcher of ``--on`` starts on a node. Not listed, since nobody types it."""
+
+from __future__ import annotations
+
+import click
+
+from gpuwatch.errors import UsageError
+
+
+@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run a gpuwatch command for another machine, which started this by --on."""
+    from gpuwatch.cluster.gathered import KINDS
+    from gpuwatch.cluster.node_agent import serve
+
+    if not arguments or arguments[0] not in KINDS:
+        raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
+    ctx.exit(serve(arguments))

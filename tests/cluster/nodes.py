@@ -1,0 +1,64 @@
+"""Nodes that misbehave, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuwatch.cluster.fan_out import NodeReply, fan_out
+from gpuwatch.cluster.launchers import Job, Plan
+
+AGENT = "import sys; from gpuwatch.cluster.node_agent import serve; sys.exit(serve([], program=sys.argv[1:]))"
+
+
+def agent(*program: str) -> tuple[str, ...]:
+    """A node whose command is ``program`` instead of gpuwatch."""
+    return (sys.executable, "-c", AGENT, *program)
+
+
+def shell(script: str) -> tuple[str, ...]:
+    return ("sh", "-c", script)
+
+
+class Nodes:
+    """A launcher of local processes."""
+
+    start_seconds = 30.0
+
+    def __init__(self, *commands: tuple[str, ...], down: Sequence[tuple[str, str]] = ()) -> None:
+        self._plan = Plan(tuple(Job(f"n{number}", one) for number, one in enumerate(commands, 1)), tuple(down))
+
+    def plan(self, arguments: Sequence[str]) -> Plan:
+        return self._plan
+
+    def reason(self, exit_code: int, messages: str) -> str:
+        return ""
+
+
+def one(command: tuple[str, ...], *, seconds: float = 20.0, start_seconds: float | None = None) -> NodeReply:
+    (reply,), interrupted = fan_out(Nodes(command), [], seconds=seconds, start_seconds=start_seconds)
+    assert not interrupted
+    return reply
+
+
+def running(mark: str) -> list[int]:
+    """Processes with ``mark`` in their command lines, without this one."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in line and int(path.parent.name) != os.getpid():
+            found.append(int(path.parent.name))
+    return found
+
+
+def await_none(mark: str, seconds: float = 10.0) -> list[int]:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and running(mark):
+        time.sleep(0.05)
+    return running(mark)

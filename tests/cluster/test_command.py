@@ -1,0 +1,201 @@
+"""``--on``: the same command on every node, by local processes and by an ``ssh`` that is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from gpuwatch import __version__
+from gpuwatch.cli.experiment import experiment
+from gpuwatch.cli.nodes import arguments
+from gpuwatch.cli.probe import probe
+from gpuwatch.cli.snapshot import snapshot
+from gpuwatch.model.codec import from_json
+from gpuwatch.model.comparison import Comparison
+
+SSH = """#!/bin/sh
+# An ssh that runs the command here, or fails as a host may.
+while [ "$1" != -- ]; do shift; done
+host=$2
+case $host in
+  refused) echo "ssh: connect to host refused port 22: Connection refused" >&2; exit 255;;
+  unknown) echo "Host key verification failed." >&2; exit 255;;
+  banner) echo "Welcome to banner"; echo "You have mail" >&2;;
+  none) echo "sh: 1: gpuwatch: not found" >&2; exit 127;;
+  seven) exit 7;;
+  garbage) head -c 9999999 /dev/zero; exit 0;;
+esac
+exec sh -c "$3"
+"""
+
+
+def gpuwatch(*arguments: str, path: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    if path is not None:
+        environment["PATH"] = f"{path}:{environment['PATH']}"
+    return subprocess.run(
+        [sys.executable, "-m", "gpuwatch", *arguments], capture_output=True, text=True, timeout=120, env=environment
+    )
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> Path:
+    """A folder with ``ssh`` and ``gpuwatch``."""
+    for name, text in (("ssh", SSH), ("gpuwatch", f'#!/bin/sh\nexec {sys.executable} -m gpuwatch "$@"\n')):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def document(done: subprocess.CompletedProcess[str]) -> Comparison:
+    found = from_json(done.stdout.encode())
+    assert isinstance(found, Comparison)
+    return found
+
+
+def test_snapshots_of_two_local_nodes() -> None:
+    done = gpuwatch("snapshot", "--sim", "2x1GiB", "--on", "local:2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    nodes = document(done).nodes
+    assert [(node.node, node.state, node.gpuwatch_version) for node in nodes] == [
+        ("local1", "ok", __version__),
+        ("local2", "ok", __version__),
+    ]
+    assert [len(node.snapshot.devices) for node in nodes if node.snapshot is not None] == [2, 2]
+
+
+def test_as_text_and_csv() -> None:
+    done = gpuwatch("--sim", "2x1GiB", "snapshot", "--on", "local:1", "--csv")
+    heads, *rows = done.stdout.splitlines()
+    assert heads.startswith("node,node_state,node_reason,taken_at,index,uuid,")
+    assert [row.split(",")[0] for row in rows] == ["local1", "local1"]
+    text = gpuwatch("snapshot", "--sim", "2x1GiB", "--on", "local:1").stdout
+    assert "[SIMULATED]" in text
+    assert "local1  ●\u00a0answered" in text
+    assert "2 × Simulated GPU 1GiB" in text
+
+
+def test_each_host_that_fails_is_a_row_with_its_reason(ssh: Path) -> None:
+    hosts = "good,refused,unknown,banner,none,seven,garbage"
+    done = gpuwatch("snapshot", "--sim", "1x1GiB", "--on", f"ssh:{hosts}", "--json", path=ssh)
+    assert done.returncode == 1
+    rows = {node.node: (node.state, node.reason) for node in document(done).nodes}
+    assert rows == {
+        "good": ("ok", ""),
+        "refused": ("no-answer", "refuses ssh connections"),
+        "unknown": ("no-answer", "its host key is not known: log in once by hand"),
+        "banner": ("ok", ""),
+        "none": ("no-answer", "no gpuwatch there"),
+        "seven": ("no-answer", "exit code 7"),
+        "garbage": ("failed", "prints more than 4 MiB of other output"),
+    }
+    text = gpuwatch("snapshot", "--sim", "1x1GiB", "--on", "ssh:good,seven", path=ssh).stdout
+    assert text.splitlines()[1].startswith("seven: exit code 7")
+
+
+def test_arguments_arrive_over_ssh_as_they_were_given(ssh: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    hostile = ["a b", "$HOME", "'", '"', "`id`", "--on", "-o", "", "*", "a\nb"]
+    writer = tmp_path / "gpuwatch"
+    writer.write_text(f'#!/bin/sh\nfor one in "$@"; do printf "%s\\0" "$one"; done > {out}\nexit 7\n')
+    done = gpuwatch("try", "--on", "ssh:a", "--json", "--config", "default", "--", "echo", *hostile, path=ssh)
+    assert done.returncode == 1
+    words = out.read_bytes().decode().split("\0")[:-1]
+    assert words == ["node", "--", "try", "--json", "--config=default", "--no-save", "--", "echo", *hostile]
+
+
+def test_remote_command(ssh: Path, tmp_path: Path) -> None:
+    (tmp_path / "gpuwatch").unlink()
+    there = f"env A='b c' {sys.executable} -m gpuwatch"
+    done = gpuwatch(
+        *("snapshot", "--sim", "1x1GiB", "--on", "ssh:a", "--json", "--remote-command", there, "-o", "-"), path=ssh
+    )
+    assert done.returncode == 0, done.stderr
+    assert document(done).nodes[0].state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("snapshot", "--on", "shs:a"), "no launcher 'shs'; did you mean ssh?"),
+        (("snapshot", "--on", ""), "no launcher ''"),
+        (("snapshot", "--on", "local:0"), "give a number from 1 to 64"),
+        (("snapshot", "--on", "local:x"), "give a number from 1 to 64"),
+        (("snapshot", "--on", "ssh:"), "the list of hosts is empty"),
+        (("snapshot", "--on", "ssh:-oProxyCommand=id"), "is not a host"),
+        (("snapshot", "--on", "slurm:a b"), "not the name of a partition"),
+        (("snapshot", "--on", "ray:-x"), "not an address"),
+        (("snapshot", "--on", "local:2", "--topology"), "--topology and --on cannot be combined"),
+        (("probe", "--on", "local:2", "--list"), "--list and --on cannot be combined"),
+        (("report", "x.json", "--on", "local:2"), "--on applies only to reports of machines"),
+        (("doctor", "--node-timeout", "5s"), "--node-timeout applies only to --on"),
+        (("doctor", "--remote-command", "x"), "--remote-command applies only to --on"),
+        (("doctor", "--on", "local:2", "--remote-command", "'"), "no closing quotation"),
+        (("doctor", "--on", "local:2", "--launcher-options", "-v"), "--launcher-options applies only to ssh and slurm"),
+        (("node",), "gpuwatch node is started by --on"),
+        (("node", "--", "record"), "gpuwatch node is started by --on"),
+    ],
+)
+def test_wrong_usage_is_one_line(options: tuple[str, ...], message: str) -> None:
+    done = gpuwatch(*options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_slurm_without_slurm_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuwatch", "snapshot", "--on", "slurm"],
+        **{"capture_output": True, "text": True, "env": {"PATH": str(tmp_path)}},
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "gpuwatch: there is no sinfo here (run this where Slurm's programs are)\n"
+
+
+def rebuilt(command: click.Command, *given: str) -> list[str]:
+    context = command.make_context(command.name, list(given), resilient_parsing=False)
+    return arguments(context)
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "expected"),
+    [
+        (snapshot, ["--on=local:2", "--deadline", "5", "-o", "x.html", "--redact"], ["--json", "--deadline=5"]),
+        (snapshot, ["--on", "local:2", "--no-gpm", "--sim=2x1GiB@me"], ["--json", "--no-gpm", "--sim=2x1GiB@me"]),
+        (
+            probe,
+            ["--config", "a b", "--fresh", "--config=-c", "--on", "ssh:a", "-ox.txt", "--no-save", "--node-timeout=5s"],
+            ["--json", "--config=a b", "--fresh", "--config=-c", "--no-save"],
+        ),
+        (
+            experiment,
+            ["--on", "ssh:a", "--launcher-options", "-v", "python", "-o", "t.py", "--on", "x"],
+            ["--json", "--no-save", "--", "python", "-o", "t.py", "--on", "x"],
+        ),
+    ],
+)
+def test_what_a_node_is_asked(command: click.Command, given: list[str], expected: list[str]) -> None:
+    assert rebuilt(command, *given) == expected
+
+
+def test_a_node_is_not_listed() -> None:
+    done = gpuwatch("--help")
+    assert " node " not in done.stdout
+    assert "'node'" not in gpuwatch("nod").stderr
+
+
+def test_node_timeout() -> None:
+    done = gpuwatch(
+        "snapshot", "--on", "local:1", "--json", "--node-timeout", "1s", "--remote-command", "sleep 1234.7 #"
+    )
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["nodes"]
+    assert done.returncode == 1
+    assert (rows[0]["state"], rows[0]["snapshot"]) in [("timed-out", None), ("no-answer", None)]
