@@ -19,11 +19,11 @@ from gpuwatch.formatting.terminal import file_name
 
 _EXAMPLES = """\b
 Examples:
-  gpuwatch exporter                              http://127.0.0.1:9836/metrics
-  gpuwatch exporter --listen :9836 --web-config web.yml   TLS and users
-  gpuwatch exporter --processes                  also who holds how much, by process
-  gpuwatch exporter --compat dcgm --listen :9400   for dashboards made for dcgm-exporter
-  gpuwatch exporter --listen :9836 --print-unit  a systemd unit
+  gpuwatch exporter                                  for a Prometheus here
+  gpuwatch exporter --listen :9836 --web-config web.yml   with TLS and users
+  gpuwatch exporter --processes                      by process, too
+  gpuwatch exporter --compat dcgm --listen :9400     as dcgm-exporter
+  gpuwatch exporter --listen :9836 --print-unit      a systemd unit
 """
 _PROCESSES = 50
 
@@ -34,7 +34,7 @@ _PROCESSES = 50
     default="127.0.0.1:9836",
     show_default=True,
     metavar="ADDRESS:PORT",
-    help="Serve at this address; :9836 are all addresses of this machine.",
+    help="Serve at this address; :9836 is every address of this machine.",
 )
 @click.option(
     "--metrics",
@@ -76,6 +76,7 @@ _PROCESSES = 50
 @click.option(
     "--max-requests",
     type=click.IntRange(min=0),
+    metavar="N",
     default=40,
     show_default=True,
     help="Answer this many requests at once, others get 503; 0: no limit.",

@@ -8,6 +8,7 @@ times, whose units differ between its documents; vGPU licences, which NVML does 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from gpuwatch.model.visibility import divided
 JOBS_LISTED = 8
 """Jobs on one GPU that get series of their own."""
 _MIB = 1 / 2**20
+_COMPUTE = re.compile(r"^\d+c\.")
+"""Begin of the profile of a compute instance: ``1c.3g.40gb`` is part of a GPU instance ``3g.40gb``."""
 _SHARE = 0.01
 
 
@@ -188,7 +191,8 @@ def _labels(device: Device, snapshot: Snapshot, host: str) -> dict[str, object]:
 
 
 def _instance(instance: MigInstance) -> dict[str, object]:
-    return {"GPU_I_PROFILE": instance.profile, "GPU_I_ID": instance.gpu_instance}
+    profile = _COMPUTE.sub("", instance.profile) if instance.profile is not None else None
+    return {"GPU_I_PROFILE": profile, "GPU_I_ID": instance.gpu_instance}
 
 
 def _attributes(owners: Iterable[Owner]) -> Iterable[dict[str, object]]:

@@ -129,7 +129,8 @@ class MetricsServer(socketserver.ThreadingTCPServer):
     def url(self) -> str:
         """The URL of the page."""
         scheme = "https" if self.web.settings.context is not None else "http"
-        return f"{scheme}://{shown_address(self.server_address)}/metrics"
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"{scheme}://{shown_address((_name() if host in ('0.0.0.0', '::') else host, port))}/metrics"
 
     def start(self) -> None:
         """Serves in a thread, until :meth:`stop`."""
@@ -282,6 +283,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: a scrape is no news."""
+
+
+def _name() -> str:
+    """What to call this machine where it listens on all of its addresses."""
+    return socket.gethostname() or "localhost"
 
 
 def shown_address(address: Any) -> str:

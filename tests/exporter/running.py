@@ -10,7 +10,6 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import IO
 
 from gpuwatch.sim.machine import SimMachine
 
@@ -21,22 +20,19 @@ class RunningExporter:
     def __init__(self, machine: SimMachine, *arguments: str, folder: Path, listen: str = "127.0.0.1:0") -> None:
         self._log = folder / f"exporter-{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:
-            self._start(machine, arguments, listen, log)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gpuwatch", "exporter", "--listen", listen, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=machine.environment(os.environ),
+            )
         until = time.monotonic() + 30
         while (found := re.search(r"metrics at (https?://\S+)/metrics", self.said)) is None:
             assert time.monotonic() < until, self.said
             assert self.process.poll() is None, self.said
             time.sleep(0.02)
         self.url = found[1]
-
-    def _start(self, machine: SimMachine, arguments: tuple[str, ...], listen: str, log: IO[bytes]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gpuwatch", "exporter", "--listen", listen, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=machine.environment(os.environ),
-        )
 
     @property
     def said(self) -> str:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -92,6 +93,60 @@ def test_a_lost_gpu_has_no_readings(sim_machine: Open, start: Start) -> None:
     assert one(samples, "gpuwatch_gpu_utilization_ratio", gpu="1") is None
     assert one(samples, "gpuwatch_gpu_utilization_ratio", gpu="0") == 0
     assert one(samples, names.FREE, gpu="1") == 0
+
+
+def test_slurm_jobs_are_owners_and_mapped_to_gpus(sim_machine: Open, start: Start, tmp_path: Path) -> None:
+    machine = sim_machine("2x24GiB")
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    job = subprocess.Popen([shutil.which("sleep") or "sleep", "300"], env={"SLURM_JOB_ID": "4711"})
+    try:
+        machine.attach(job.pid, 1, 1 << 30, sm_percent=50.0)
+        exporter = start(machine, "--every", "500ms", "--write-job-map", str(folder))
+        samples = exporter.wait(names.OWNER_PROCESSES.name)
+        assert one(samples, names.OWNER_PROCESSES, gpu="1", slurm_job="4711") == 1
+        assert one(samples, names.OWNER_MEMORY, gpu="1", slurm_job="4711") == 1 << 30
+        assert {path.name: path.read_text() for path in folder.iterdir()} == {"1": "4711\n"}
+        assert exporter.end() == 0
+        assert list(folder.iterdir()) == []
+    finally:
+        job.kill()
+        job.wait()
+
+
+def test_samples_are_those_of_a_recorder_on_the_machine(sim_machine: Open, start: Start, tmp_path: Path) -> None:
+    machine = sim_machine("2x24GiB")
+    alone = start(machine)
+    alone.wait(names.FREE.name)
+    assert _maps_nvml(alone)
+    alone.end()
+    recorder = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "record", str(tmp_path / "a.gpuwatch")],
+        env=machine.environment(os.environ),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert recorder.stderr is not None
+        assert "recording to" in recorder.stderr.readline()
+        exporter = start(machine)
+        exporter.wait(names.FREE.name)
+        until = time.monotonic() + 20
+        calls = _maps_nvml(exporter)
+        while calls and time.monotonic() < until:
+            time.sleep(0.2)
+            calls = _maps_nvml(exporter)
+        assert not calls
+        assert (one(exporter.scrape(), names.SNAPSHOT_AGE) or 0.0) < 6
+    finally:
+        recorder.terminate()
+        recorder.communicate()
+
+
+def _maps_nvml(exporter: RunningExporter) -> bool:
+    """Whether a process of an exporter has NVML open."""
+    children = Path(f"/proc/{exporter.process.pid}/task/{exporter.process.pid}/children").read_text().split()
+    return any("libnvidia-ml" in Path(f"/proc/{pid}/maps").read_text() for pid in [*children, exporter.process.pid])
 
 
 def test_many_scrapers_get_one_rendered_page(sim_machine: Open, start: Start) -> None:

@@ -91,6 +91,19 @@ def test_memory_of_a_divided_gpu_is_that_of_its_instances() -> None:
     assert len([key for key in samples if key.startswith("DCGM_FI_DEV_GPU_TEMP{")]) == 1
 
 
+def test_compute_instances_are_told_as_their_gpu_instance() -> None:
+    gpu = mig_device()
+    first, second = gpu.mig_instances
+    halves = (
+        replace(first, profile="1c.3g.40gb"),
+        replace(first, id="1/1", index=3, compute_instance=1, profile="1c.3g.40gb"),
+        second,
+    )
+    samples = found(snapshot(replace(gpu, mig_instances=halves)), DCGM)
+    assert len([key for key in samples if key.startswith("DCGM_FI_DEV_FB_USED{")]) == 2
+    assert one(samples, "DCGM_FI_DEV_FB_USED", GPU_I_ID="1", GPU_I_PROFILE="3g.40gb") == 1024
+
+
 def test_prometheus_client_reads_it() -> None:
     text = Page(Content(snapshot(device()), answering=True), DCGM, 0.0).body("plain").decode()
     kinds = {family.name: family.type for family in text_string_to_metric_families(text)}
