@@ -124,7 +124,7 @@ SKIPPED = {
 }
 
 
-ON_REQUEST = ("long", "ssh", "slurm", "ray")
+ON_REQUEST = ("long", "ssh", "slurm", "ray", "prometheus")
 """Marks of tests that run only where -m names theirs, or all of them with ``long or not long``."""
 
 
