@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.output import say
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import has_few_colors, needs_ascii
 
 if TYPE_CHECKING:
     from gpuwatch.fleet.prometheus_api import Prometheus
+    from gpuwatch.fleet.watch import FleetSource
+    from gpuwatch.monitor.feed import Feed
     from gpuwatch.ui.settings.settings_file import Loaded
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +37,7 @@ _OPTIONS = (
         metavar="URL",
         envvar="GPUWATCH_PROMETHEUS",
         show_envvar=True,
-        help="Show the hosts that a Prometheus server has GPU metrics of: http://[user:password@]host:9090.",
+        help="All hosts that a Prometheus server has GPU metrics of: http://[user:password@]host:9090.",
     ),
     click.option(
         "--prometheus-header",
@@ -55,16 +61,109 @@ _OPTIONS = (
         help="Trust the certificates in FILE, not those of the system.",
     ),
 )
+_HOSTS = (
+    click.option(
+        "--hosts",
+        metavar="HOST,...",
+        help="These hosts, over ssh; they need nothing but gpuwatch: a,b,user@c:2222,n[01-16].",
+    ),
+    click.option(
+        "--remote-command",
+        metavar="COMMAND",
+        help="How gpuwatch is called on the hosts, for example 'uvx gpuwatch-tui' (default: gpuwatch).",
+    ),
+)
+FLEET_OPTIONS = (
+    "prometheus",
+    "prometheus_headers",
+    "prometheus_token_file",
+    "prometheus_ca",
+    "hosts",
+    "remote_command",
+)
+"""The parameters of these options."""
 
 
 def fleet_options(command: F) -> F:
-    """Adds ``--prometheus`` and what belongs to it."""
-    for option in reversed(_OPTIONS):
+    """Adds ``--prometheus``, ``--hosts`` and what belongs to them."""
+    for option in reversed((*_OPTIONS, *_HOSTS)):
         command = option(command)
     return command
 
 
-def server(
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which hosts."""
+
+    server: Prometheus | None = None
+    hosts: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """How gpuwatch is called on the hosts."""
+    arguments: tuple[str, ...] = ()
+    """The options that say so, without secrets."""
+
+    def source(self, interval: float) -> FleetSource:
+        """Not started yet."""
+        if self.server is not None:
+            from gpuwatch.fleet.prometheus_source import PrometheusSource
+
+            return PrometheusSource(self.server)
+        from gpuwatch.fleet.hosts_source import HostsSource
+
+        return HostsSource(self.hosts, interval, command=self.command)
+
+
+def asked_fleet(
+    prometheus: str | None,
+    prometheus_headers: Sequence[str] = (),
+    prometheus_token_file: Path | None = None,
+    prometheus_ca: Path | None = None,
+    hosts: str | None = None,
+    remote_command: str | None = None,
+) -> Asked | None:
+    """Which hosts the options name; None if they name none."""
+    given_hosts = hosts is not None
+    beside = bool(prometheus_headers) or prometheus_token_file is not None or prometheus_ca is not None
+    if hosts is not None:
+        context = click.get_current_context()
+        if context.get_parameter_source("prometheus") is ParameterSource.COMMANDLINE:
+            raise UsageError("--prometheus and --hosts cannot be combined")
+        prometheus = None
+    if beside and prometheus is None:
+        raise UsageError("--prometheus-header, -token-file and -ca need --prometheus")
+    if remote_command is not None and not given_hosts:
+        raise UsageError("--remote-command needs --hosts")
+    if prometheus is not None:
+        asked = _server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
+        arguments = ["--prometheus", asked.address]
+        for name, value in (
+            ("--prometheus-token-file", prometheus_token_file),
+            ("--prometheus-ca", prometheus_ca),
+        ):
+            arguments += [name, str(value)] if value is not None else []
+        return Asked(server=asked, arguments=tuple(arguments))
+    if hosts is None:
+        return None
+    from gpuwatch.cluster.ssh import ssh_hosts
+
+    if shutil.which("ssh") is None:
+        raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")
+    there = _command(remote_command) if remote_command is not None else ("gpuwatch",)
+    arguments = ["--hosts", hosts, *(["--remote-command", remote_command] if remote_command is not None else [])]
+    return Asked(hosts=tuple(ssh_hosts(hosts)), command=there, arguments=tuple(arguments))
+
+
+def _command(text: str) -> tuple[str, ...]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--remote-command: {str(error).lower()}", hint="quote it as for a shell") from None
+    if not words:
+        raise UsageError("--remote-command is empty", hint="leave it out")
+    return tuple(words)
+
+
+def _server(
     url: str, headers: Sequence[str] = (), token_file: Path | None = None, ca_file: Path | None = None
 ) -> Prometheus:
     """The server that the options name."""
@@ -81,25 +180,35 @@ def server(
     return Prometheus(url, headers=named, token_file=token_file, ca_file=ca_file)
 
 
-def run(settings: Loaded, interval: float | None, asked: Prometheus) -> int:
+def run(settings: Loaded, interval: float | None, asked: Asked) -> int:
     """Shows the list of hosts until the user leaves; the exit code of the program."""
     from gpuwatch.cli.dashboard import need_terminal
 
-    need_terminal("gpuwatch pick --prometheus URL names a host with free GPUs", "set TERM to that of your terminal")
-    from gpuwatch.fleet.prometheus_feed import PrometheusFeed
-    from gpuwatch.fleet.prometheus_source import PrometheusSource
+    need_terminal("gpuwatch pick --prometheus or --hosts names a host with free GPUs", "a terminal with cursor keys")
     from gpuwatch.fleet.watch import FleetWatch
     from gpuwatch.ui.fleet_app import FleetApp, run_fleet
 
-    source = PrometheusSource(asked)
-    watch = FleetWatch(source, interval or INTERVAL)
+    seconds = interval or INTERVAL
+    source = asked.source(seconds)
+
+    def feed(name: str) -> Feed:
+        if asked.server is not None:
+            from gpuwatch.fleet.prometheus_feed import PrometheusFeed
+            from gpuwatch.fleet.prometheus_source import PrometheusSource
+
+            assert isinstance(source, PrometheusSource)
+            return PrometheusFeed(asked.server, source, name, seconds)
+        from gpuwatch.fleet.hosts_source import HostFeed
+
+        return HostFeed(name, settings.preferences.interval, command=asked.command)
+
     app = FleetApp(
-        watch,
-        lambda name: PrometheusFeed(asked, source, name, interval or INTERVAL),
+        FleetWatch(source, seconds),
+        feed,
         settings=settings,
         ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),
         few_colors=has_few_colors(os.environ),
-        command=lambda host: ["--prometheus", asked.name],
+        command=asked.arguments,
     )
     try:
         return run_fleet(app)

@@ -22,7 +22,7 @@ from gpuwatch import __version__
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
-from gpuwatch.cli.fleet import fleet_options, server
+from gpuwatch.cli.fleet import FLEET_OPTIONS, asked_fleet, fleet_options
 from gpuwatch.cli.options import (
     TAKEN_BEFORE,
     FiniteRange,
@@ -99,10 +99,6 @@ def cli(
     config_file: Path | None,
     on_finding: str | None,
     webhook: str | None,
-    prometheus: str | None,
-    prometheus_headers: tuple[str, ...],
-    prometheus_token_file: Path | None,
-    prometheus_ca: Path | None,
     **given: Any,
 ) -> None:
     """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
@@ -116,12 +112,11 @@ def cli(
         prepare()
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
-    elif prometheus is not None:
+    elif (asked := asked_fleet(**{name: given.pop(name) for name in FLEET_OPTIONS})) is not None:
         from gpuwatch.cli import fleet
 
-        settings = preferred(config_file, given)
-        asked = server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
-        ctx.exit(fleet.run(settings, given["interval"], asked))
+        interval = given["interval"]
+        ctx.exit(fleet.run(preferred(config_file, given), interval, asked))
     else:
         settings = preferred(config_file, {**given, "gpm": asked_gpm(ctx)})
         from gpuwatch.cli.dashboard import run

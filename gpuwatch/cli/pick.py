@@ -8,11 +8,12 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.fleet import asked_fleet, fleet_options
 from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, progress, sim_option, simulated_environment
 from gpuwatch.cli.output import data, say
 from gpuwatch.cli.quantities import Duration, Size
@@ -32,6 +33,7 @@ Examples:
   gpuwatch pick --idle --reserve --wait 12h -- python train.py
   gpus=$(gpuwatch pick --free 20GiB) && CUDA_VISIBLE_DEVICES=$gpus python train.py
   gpuwatch pick --free 20GiB --json
+  ssh $(gpuwatch pick -n 4 --idle --hosts n[01-16])
 """
 _LOOK = 5.0
 """Seconds between looks while waiting."""
@@ -66,13 +68,15 @@ _LONGEST = 30 * 86_400.0
     default="10s",
     show_default=True,
     metavar="DURATION",
-    help="Wait this long for the driver.",
+    help="Wait this long for the driver, or for hosts.",
 )
+@fleet_options
 @sim_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
 @click.pass_context
 def pick(
     ctx: click.Context,
+    /,
     count: int,
     free: int | None,
     idle: bool,
@@ -82,14 +86,25 @@ def pick(
     as_json: bool,
     deadline: float,
     command: tuple[str, ...],
+    **where: Any,
 ) -> None:
     """Pick free GPUs, or run COMMAND on them.
 
     Prints their UUIDs, as for CUDA_VISIBLE_DEVICES, which COMMAND gets. GPUs without processes come first, then those
     that are not busy; of several, those with the fastest connections between them (NVLink, then PCIe), then those with
     the most free memory. A CUDA_VISIBLE_DEVICES that is set limits the choice.
-    Exits with 1, and prints nothing, if there are too few.
+    Exits with 1, and prints nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
     """
+    conditions = Conditions(count, free, idle)
+    asked = asked_fleet(**where)
+    if asked is not None:
+        from gpuwatch.cli.host_pick import pick_on_hosts
+
+        if command or keep or index:
+            what = "a command" if command else "--reserve" if keep else "--index"
+            raise UsageError(f"{what} works on one machine only", hint="ssh to the host that this prints")
+        pick_on_hosts(ctx, asked, conditions, deadline, wait or 0.0, as_json=as_json)
+        return
     if keep and not command:
         raise UsageError(
             "--reserve needs a command, which holds the reservation", hint="gpuwatch pick --reserve -- CMD"
@@ -98,7 +113,6 @@ def pick(
         raise UsageError("--json cannot be combined with a command")
     program = _program(command) if command else ""
     enter_simulation(ctx, command=command)
-    conditions = Conditions(count, free, idle)
     picked, reservation = _picked(conditions, deadline, wait or 0.0, keep=keep)
     if as_json:
         data(to_json(picked))

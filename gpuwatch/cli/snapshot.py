@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,7 +11,8 @@ import msgspec
 
 from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
-from gpuwatch.cli.output import check_output, output_option, publish, redact_option, say
+from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
+from gpuwatch.cli.quantities import Duration
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.formatting.text import harmless
 from gpuwatch.model.snapshot import Snapshot
@@ -21,6 +23,7 @@ Examples:
   gpuwatch snapshot
   gpuwatch snapshot --json | jq '.devices[].readings["power.draw_watts"]'
   gpuwatch snapshot --csv -o gpus.csv
+  gpuwatch snapshot --json --every 5s | jq -c '.findings[].title'
   gpuwatch snapshot --on ssh:n[1-8] -o cluster.html
 """
 
@@ -37,6 +40,12 @@ Examples:
     metavar="SECONDS",
     help="Wait this many seconds for the driver.",
 )
+@click.option(
+    "--every",
+    type=Duration(0.25, 3600.0),
+    metavar="DURATION",
+    help="With --json: print a sample every so often, one on each line, until interrupted.",
+)
 @output_option
 @redact_option
 @gpm_option
@@ -44,9 +53,16 @@ Examples:
 @sim_option
 @click.pass_context
 def snapshot(
-    ctx: click.Context, as_json: bool, as_csv: bool, topology: bool, deadline: float, output: Path | None, redact: bool
+    ctx: click.Context,
+    as_json: bool,
+    as_csv: bool,
+    topology: bool,
+    deadline: float,
+    every: float | None,
+    output: Path | None,
+    redact: bool,
 ) -> None:
-    """Print the GPUs and their processes once.
+    """Print the GPUs and their processes once, or --every 5s.
 
     Exits with 0 if the driver answered, whatever is wrong with its GPUs, and with 1 if it is missing, does not start
     or hangs.
@@ -55,11 +71,15 @@ def snapshot(
         raise UsageError("--topology prints text only", hint="--json has the topology too, also with -o")
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined")
+    if every is not None and (not as_json or topology or output is not None):
+        raise UsageError("--every prints JSON to stdout", hint="gpuwatch snapshot --json --every 5s")
     check_output(output)
-    refuse_with_nodes(ctx, topology=topology)
+    refuse_with_nodes(ctx, topology=topology, every=every is not None)
     if wants_nodes(ctx):
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name="csv" if as_csv else None))
     enter_simulation(ctx)
+    if every is not None:
+        _follow(every, gpm=bool(asked_gpm(ctx)), redact=redact)
     taken, _ = take(deadline, gpm=bool(asked_gpm(ctx)))
     taken = msgspec.structs.replace(taken, findings=findings(taken))
     if topology and not as_json:
@@ -69,6 +89,18 @@ def snapshot(
         for problem in taken.problems:
             say(f"gpuwatch: {problem.detail} ({problem.hint})")
     ctx.exit(_code(taken))
+
+
+def _follow(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
+    """Prints a line for each sample until nobody reads them."""
+    from gpuwatch.formatting.redaction import sendable
+    from gpuwatch.model.codec import to_json
+    from gpuwatch.session.snapshot_stream import stream
+
+    for taken in stream(interval, gpm=gpm):
+        data(to_json(sendable(taken, redact=redact), indent=0))
+        sys.stdout.flush()
+    raise AssertionError("the stream has no end")
 
 
 def _code(taken: Snapshot) -> int:

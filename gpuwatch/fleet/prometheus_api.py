@@ -87,7 +87,8 @@ class Prometheus:
         ca_file: Path | None = None,
         timeout: float = 10.0,
     ) -> None:
-        self._base, self.name, user = _address(url)
+        self.address, self.name, user = _address(url)
+        """Without user and password."""
         self._headers = dict(headers or {})
         if user:
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
@@ -116,7 +117,7 @@ class Prometheus:
 
     def _ask(self, what: str, asked: Mapping[str, str]) -> _Vector | _Matrix | None:
         asked = {**asked, "timeout": f"{self._timeout:g}s"}
-        request = urllib.request.Request(f"{self._base}/api/v1/{what}?{urllib.parse.urlencode(asked)}")
+        request = urllib.request.Request(f"{self.address}/api/v1/{what}?{urllib.parse.urlencode(asked)}")
         request.add_header("Accept", "application/json")
         request.add_header("Accept-Encoding", "gzip")
         request.add_header("User-Agent", f"gpuwatch/{__version__}")

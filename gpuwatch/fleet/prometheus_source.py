@@ -376,6 +376,15 @@ class PrometheusSource:
         self._asked = float("-inf")
         self._last: dict[str, HostView] = {}
 
+    def start(self, news: Callable[[], None]) -> None:
+        """Nothing to start: the server is asked."""
+
+    def every(self, interval: float) -> None:
+        """It is asked as often as it is read."""
+
+    def stop(self) -> None:
+        """Nothing to end."""
+
     def read(self) -> Fleet:
         """All hosts now; if the server does not answer, the last ones and why."""
         at = self._clock()

@@ -18,8 +18,20 @@ class FleetSource(Protocol):
         """For the user."""
         ...
 
+    def start(self, news: Callable[[], None]) -> None:
+        """Called once before the first read; ``news`` may be called from any thread to be read at once."""
+        ...
+
     def read(self) -> Fleet:
         """All hosts now; may block for seconds."""
+        ...
+
+    def every(self, interval: float) -> None:
+        """The interval between two reads is now so many seconds."""
+        ...
+
+    def stop(self) -> None:
+        """Ends what :meth:`start` began."""
         ...
 
 
@@ -45,6 +57,7 @@ class FleetWatch:
     @interval.setter
     def interval(self, seconds: float) -> None:
         self._interval = seconds
+        self.source.every(seconds)
         self._due.set()
 
     @property
@@ -56,6 +69,7 @@ class FleetWatch:
         """Starts reading; ``wake`` is called from the thread after each read."""
         self._wake = wake
         if self._thread is None:
+            self.source.start(self.read_now)
             self._thread = threading.Thread(target=self._run, name="gpuwatch-fleet", daemon=True)
             self._thread.start()
 
@@ -69,6 +83,7 @@ class FleetWatch:
         self._due.set()
         if self._thread is not None:
             self._thread.join(timeout=0.5)
+            self.source.stop()
 
     def _run(self) -> None:
         try:

@@ -25,7 +25,7 @@ from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.export_lines import EventLine, FindingLine, MeansLine
 from gpuwatch.model.period import Period
-from gpuwatch.model.pick import Pick
+from gpuwatch.model.pick import HostPick, Pick
 from gpuwatch.model.probe_list import ProbeList, RecipeList
 from gpuwatch.model.recording import RecordingCheck, RecordingInfo
 from gpuwatch.model.run import Run
@@ -63,6 +63,7 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
     "recording-check": RecordingCheck,
     "alert": Alert,
     "pick": Pick,
+    "host-pick": HostPick,
 }
 """Documents that are printed but never read."""
 

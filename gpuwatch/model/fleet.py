@@ -39,6 +39,9 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why there is no newer data; empty if the host answers."""
 
+    pending: bool = False
+    """Whether it was asked for the first time and has not answered yet."""
+
     @property
     def answered(self) -> bool:
         """Whether its data are current."""

@@ -1,4 +1,7 @@
-"""The output of ``gpuwatch pick --json``: which GPUs are free, and why the others are not. ``gpuwatch.pick/1``."""
+"""The output of ``gpuwatch pick --json``: which GPUs are free, and why the others are not. ``gpuwatch.pick/1``.
+
+Of many hosts, which of them: ``gpuwatch.host-pick/1``.
+"""
 
 from __future__ import annotations
 
@@ -51,3 +54,46 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="g
     """How many more meet the conditions; if ``chosen`` is empty, how many do at all."""
     refused: tuple[RefusedGpu, ...]
     """GPUs that do not meet the conditions, each with its reason."""
+
+
+class FittingHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host on which enough GPUs meet the conditions."""
+
+    host: str
+    fitting: int
+    """How many of its GPUs do."""
+
+
+class SilentHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host of which nothing is known now."""
+
+    host: str
+    reason: str
+    """Why, in words."""
+
+
+class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host on which too few GPUs meet the conditions."""
+
+    host: str
+    fitting: int
+    """How many of its GPUs do."""
+    refused: tuple[RefusedGpu, ...]
+    """The others, each with its reason."""
+
+
+class HostPick(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.host-pick/1"):
+    """The host to log in to, by what hosts report: nothing is reserved. ``host`` is null if none has enough GPUs."""
+
+    taken_at: datetime.datetime
+    wanted: int
+    """Number of GPUs asked for, all on one host."""
+    host: str | None
+    chosen: tuple[PickedGpu, ...]
+    """GPUs of this host, in the order of preference."""
+    others: tuple[FittingHost, ...]
+    """Further hosts that have enough, in the order of preference."""
+    refused: tuple[RefusedHost, ...]
+    """Hosts that have too few."""
+    silent: tuple[SilentHost, ...]
+    """Hosts that did not answer."""

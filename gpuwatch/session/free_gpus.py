@@ -82,17 +82,20 @@ def pick(
     environment: Mapping[str, str],
     reserved: Mapping[str, str],
     findings: Sequence[Finding] = (),
+    used: Mapping[str, str] | None = None,
 ) -> Pick:
     """Chooses GPUs.
 
     ``environment``: its CUDA_VISIBLE_DEVICES limits the choice, as in a Slurm job. ``reserved``: who reserved a GPU, in
-    words, by UUID. ``findings``: of the snapshot; a GPU with one of severity error is refused.
+    words, by UUID. ``findings``: of the snapshot; a GPU with one of severity error is refused. ``used``: why GPUs are
+    refused for what is known of them besides the snapshot, by the UUID of the whole GPU.
 
     Raises:
         UsageError: CUDA_VISIBLE_DEVICES cannot be read as GPUs of this machine.
     """
     allowed = _allowed(machine.devices, environment)
-    errors = {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
+    errors: dict[str | None, str] = {one.device_uuid: one.title for one in findings if one.severity == "error"}
+    errors.update(used or {})
     fit: list[_Unit] = []
     refused: list[RefusedGpu] = []
     for unit in _units(machine):

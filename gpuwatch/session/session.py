@@ -317,4 +317,7 @@ def all_findings(given: tuple[Finding, ...], conditions: Conditions) -> tuple[Fi
     found = conditions.findings
     if any(one.severity != "info" for one in given):
         found = tuple(one for one in found if one.id != "healthy")
+    if given:  # another gpuwatch has judged the snapshot already, over a longer time
+        known = {(one.id, one.device_uuid, one.pid) for one in given}
+        found = tuple(one for one in found if (one.id, one.device_uuid, one.pid) not in known)
     return (*given, *found, *reversed(conditions.past))

@@ -11,7 +11,7 @@ import contextvars
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -90,6 +90,8 @@ class GpuwatchApp(PreferencesApp):
         """UUID of the device on the GPU tab."""
         self.chosen_process: Identity | None = None
         """The process on the Process tab."""
+        self.where: Sequence[str] = ()
+        """The options that name the hosts of a list; empty for a single machine."""
         self.k_explained = False
         self._probe_runs = probe_runs
         self._watching = False

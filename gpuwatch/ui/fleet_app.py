@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -71,15 +71,15 @@ class FleetApp(GpuwatchApp):
         settings: Loaded | None = None,
         ascii_only: bool = False,
         few_colors: bool = False,
-        command: Callable[[str | None], list[str]] = lambda host: [],
+        command: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``command``: the arguments that show the list, or a host."""
+        """``command``: the arguments that say which hosts."""
         self._idle = Session(_NoFeed(), clock=clock)
         super().__init__(self._idle, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
         self.fleet_watch = watch
         self._open_feed = open_feed
-        self._command = command
+        self.where = tuple(command)
         self.now = clock
         self._summaries = Summaries()
         self._summary: FleetSummary | None = None
@@ -105,10 +105,6 @@ class FleetApp(GpuwatchApp):
     def fleet_interval(self) -> float:
         """Seconds between two reads of all hosts."""
         return self.fleet_watch.interval
-
-    def command_of(self, host: str | None) -> list[str]:
-        """The arguments of ``gpuwatch`` that show the list, or a host."""
-        return self._command(host)
 
     def gathered(self) -> Preferences:
         """The preferences as they would be saved now; those of single machines stay."""
@@ -146,6 +142,7 @@ class FleetApp(GpuwatchApp):
         self.tab = self.overview
         session.start(self._wake)
         await self.push_screen(self.overview.TAB)
+        self.overview.say("Esc comes back to the hosts", "accent")
         self._take()
 
     async def show_tab(self, tab_id: str, *, back: bool = False) -> None:

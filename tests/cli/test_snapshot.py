@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -99,3 +101,33 @@ def test_a_gpu_that_was_lost_before_anybody_looked(machine: SimMachine, snapshot
     assert "Invalid Argument" not in text
     assert "unknown-1" not in text
     assert "NVML only knows its position" in text
+
+
+def test_every_prints_a_sample_a_line_also_while_the_driver_hangs(machine: SimMachine) -> None:
+    command = [sys.executable, "-m", "gpuwatch", "snapshot", "--json", "--every", "0.5s"]
+    environment = machine.environment(os.environ)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        lines = map(json.loads, process.stdout)
+        first, second = next(lines), next(lines)
+        assert first["schema"] == "gpuwatch.snapshot/1"
+        assert len(second["devices"]) == 2
+        assert first["taken_at"] < second["taken_at"]
+        faults.hang(machine, 30)
+        silent = next(line for line in lines if not line["devices"])
+        assert silent["problems"][0]["source"] == "collector"
+        assert silent["problems"][0]["detail"].startswith("no answer from the driver for ")
+        assert silent["host"]["memory_total_bytes"] > 0
+        process.stdout.close()
+        assert process.wait(15) == 141, "nobody reads: as any program in a pipe"
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("options", [(), ("--csv",), ("--json", "--topology"), ("--json", "-o", "x.json")])
+def test_every_is_for_lines_of_json(options: tuple[str, ...]) -> None:
+    done = gpuwatch("snapshot", "--every", "5s", *options)
+    assert done.code == 2
+    assert "--every prints JSON to stdout (gpuwatch snapshot --json --every 5s)" in done.err

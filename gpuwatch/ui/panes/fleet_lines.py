@@ -13,15 +13,13 @@ from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.tables.fleet_columns import Placed, model_of
+from gpuwatch.ui.tables.fleet_columns import Placed, model_of, used_by
 
 _LATE = 3.0
 """Seconds beyond the interval after which the list is old."""
 _LABEL = 9
 _HOT = 85.0
 """°C from which a temperature is marked; the limits of these cards are not known here."""
-_NOTED = 3
-"""Names of users in a host's line."""
 
 
 def chip(fleet: Fleet | None, *, short: bool = False) -> Span:
@@ -118,7 +116,7 @@ def wrong_line(pen: Pen, summary: FleetSummary | None) -> None:
         if summary.fleet.hint:
             pen.add(f"  → {printable(summary.fleet.hint)}", "dim")
         return
-    silent = [host for host in summary.hosts if not host.view.answered]
+    silent = [host for host in summary.hosts if not host.view.answered and not host.view.pending]
     if summary.wrong:
         host, finding = summary.wrong[0]
         bad = finding.severity == "error"
@@ -134,6 +132,8 @@ def wrong_line(pen: Pen, summary: FleetSummary | None) -> None:
         names = ", ".join(printable(host.name) for host in silent)
         why = f": {printable(silent[0].view.reason)}" if len(silent) == 1 else ""
         pen.add(" ✖ ", "error").add(cut(f"no answer from {names}{why}", pen.left), "text")
+    elif any(host.view.pending for host in summary.hosts):
+        pen.add(" ◌ connecting…", "dim")
     elif summary.hosts:
         pen.add(" ● ", "ok").add("no errors or warnings reported", "dim")
     else:
@@ -244,15 +244,6 @@ def _used_by(pen: Pen, host: HostSummary) -> None:
     pen.add(cut(used_by(host), pen.limit), "text")
 
 
-def used_by(host: HostSummary) -> str:
-    """``alice 4, bob 2``: names with their number of GPUs."""
-    if not host.view.answered:
-        return ""
-    named = [f"{printable(name)} {number}" for name, number in host.holders]
-    rest = len(named) - _NOTED
-    return ", ".join(named[:_NOTED]) + (f" and {rest} more" if rest > 0 else "")
-
-
 def _nothing(pen: Pen, host: HostSummary) -> None:
     """Drawn by :func:`host_line`."""
 
@@ -260,7 +251,8 @@ def _nothing(pen: Pen, host: HostSummary) -> None:
 def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
     """What is wrong; who uses the GPUs, where that has no column of its own."""
     if not host.view.answered:
-        pen.add("✖ ", "error").add(cut(printable(host.view.reason), pen.left), "dim")
+        pen.add(*(("◌ ", "dim") if host.view.pending else ("✖ ", "error")))
+        pen.add(cut(printable(host.view.reason), pen.left), "dim")
         return
     if host.wrong:
         first, count = host.wrong[0], len(host.wrong)

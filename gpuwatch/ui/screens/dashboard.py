@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Dashboard(Protocol):
     settings_path: Path
     chosen_gpu: str | None
     chosen_process: Identity | None
+    where: Sequence[str]
+    """The options that name the hosts of a list; empty for a single machine."""
     k_explained: bool
     """Whether the footer has said that ``k`` no longer sends a signal."""
 

@@ -45,9 +45,6 @@ class FleetDashboard(Protocol):
     async def open_host(self, name: str) -> None:
         """Shows one host in the dashboard."""
 
-    def command_of(self, host: str | None) -> list[str]:
-        """The arguments of ``gpuwatch`` that show this."""
-
 
 class FleetLine(Painted):
     """A line over the list."""
@@ -214,4 +211,4 @@ class FleetScreen(FilterBarScreen):
 
     def command(self) -> list[str]:
         """The arguments of ``gpuwatch`` that show this."""
-        return self.fleet.command_of(None)
+        return [*self.gpuwatch.where, "--interval", f"{self.fleet.fleet_interval:g}"]

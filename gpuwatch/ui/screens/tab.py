@@ -227,6 +227,8 @@ class TabScreen(Screen[None]):
 
         from gpuwatch.ui.details.command_lines import dashboard_command, replay_command, simulated
 
+        if self.gpuwatch.where:  # a host of a list is opened from the list
+            return list(self.gpuwatch.where)
         replay = self.gpuwatch.session.replay
         if replay is not None:
             preferences = replace(self.gpuwatch.gathered(), tab=self.TAB)

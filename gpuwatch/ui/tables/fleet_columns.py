@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.fleet.summary import HostSummary
+from gpuwatch.formatting.text import printable
 from gpuwatch.ui.tables.device_facts import short_name
 
 _DIGITS = re.compile(r"(\d+)")
@@ -17,6 +18,8 @@ _MOST_GPUS = 16
 """GPUs that have a cell each."""
 _TAIL = 22
 """Cells that who uses the GPUs, and what is wrong, have at least."""
+_NOTED = 3
+"""Users whose names a line has."""
 _BOTH = 52
 """Cells from which these are two columns."""
 
@@ -109,7 +112,8 @@ def place(width: int, hosts: Sequence[HostSummary]) -> tuple[Placed, ...]:
     x += 1
     rest = max(width - x, 1)
     if rest >= _BOTH:
-        first = rest * 2 // 5
+        names = max((len(used_by(host)) for host in hosts), default=0)
+        first = min(max(names, len("USED BY")) + 2, rest * 2 // 5)
         placed.append(Placed(BY_ID["user"], x, first - 1))
         placed.append(Placed(BY_ID["state"], x + first, rest - first))
     else:
@@ -123,6 +127,15 @@ def model_of(host: HostSummary) -> str:
         return ""
     name = short_name(host.models[0][0])
     return name if len(host.models) == 1 else f"{name} +{len(host.models) - 1}"
+
+
+def used_by(host: HostSummary) -> str:
+    """``alice 4, bob 2``: names with their number of GPUs."""
+    if not host.view.answered:
+        return ""
+    named = [f"{printable(name)} {number}" for name, number in host.holders]
+    rest = len(named) - _NOTED
+    return ", ".join(named[:_NOTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def in_order(hosts: Iterable[HostSummary], column: str, *, reverse: bool) -> list[HostSummary]:

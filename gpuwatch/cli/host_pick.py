@@ -1,0 +1,84 @@
+"""``gpuwatch pick --prometheus URL`` and ``--hosts a,b,c``: the host to log in to."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+
+import click
+
+from gpuwatch.cli.fleet import Asked
+from gpuwatch.cli.options import progress
+from gpuwatch.cli.output import data, say
+from gpuwatch.errors import EXIT_FAILED, GpuwatchError
+from gpuwatch.fleet.host_choice import pick_host, reasons
+from gpuwatch.fleet.watch import FleetSource
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import size
+from gpuwatch.model.codec import to_json
+from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.pick import HostPick
+from gpuwatch.session.free_gpus import Conditions
+
+_LOOK = 5.0
+"""Seconds between looks while waiting."""
+
+
+def pick_on_hosts(
+    ctx: click.Context, asked: Asked, conditions: Conditions, deadline: float, wait: float, *, as_json: bool
+) -> None:
+    """Prints the host; exits with 1 if none has enough GPUs."""
+    source = asked.source(_LOOK)
+    news = threading.Event()
+    source.start(news.set)
+    try:
+        picked = _picked(source, news, conditions, deadline, wait)
+    finally:
+        source.stop()
+    progress("")
+    if as_json:
+        data(to_json(picked))
+        ctx.exit(0 if picked.host is not None else EXIT_FAILED)
+    if picked.host is None:
+        why = reasons(picked)
+        hint = "" if wait else "--wait 1h waits for them"
+        raise GpuwatchError(f"no host has {conditions}{f': {why}' if why else ''}", hint=hint)
+    if sys.stderr.isatty():
+        for one in picked.chosen:
+            free = f", {size(one.memory_free_bytes)} free" if one.memory_free_bytes is not None else ""
+            say(f"gpuwatch: {picked.host}: GPU {one.index} ({one.name}{free})")
+        say("gpuwatch: nothing is reserved: there, gpuwatch pick --reserve does that")
+    click.echo(printable(picked.host))
+
+
+def _picked(
+    source: FleetSource, news: threading.Event, conditions: Conditions, deadline: float, wait: float
+) -> HostPick:
+    began = time.monotonic()
+    while True:
+        fleet = _asked(source, news, deadline)
+        if fleet.problem and time.monotonic() - began >= wait:
+            raise GpuwatchError(fleet.problem, hint=fleet.hint)
+        picked = pick_host(fleet, conditions)
+        left = began + wait - time.monotonic()
+        if picked.host is not None or left <= 0:
+            return picked
+        text = f"waiting for {conditions}; {fleet.problem or reasons(picked)}"
+        progress(text[: shutil.get_terminal_size().columns - 3])
+        time.sleep(min(_LOOK, left))
+
+
+def _asked(source: FleetSource, news: threading.Event, deadline: float) -> Fleet:
+    """All hosts, once each has answered or cannot be reached, within ``deadline`` seconds."""
+    until = time.monotonic() + deadline
+    while True:
+        fleet = source.read()
+        pending = sum(host.pending for host in fleet.hosts)
+        left = until - time.monotonic()
+        if not pending or left <= 0:
+            return fleet
+        progress(f"waiting for {pending} of {len(fleet.hosts)} hosts")
+        news.wait(min(left, 0.5))
+        news.clear()

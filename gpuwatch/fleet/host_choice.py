@@ -1,0 +1,81 @@
+"""Which host has the GPUs that a program needs: chosen by what hosts report, nothing is reserved."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.fleet.summary import HostSummary, summary
+from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.pick import FittingHost, HostPick, Pick, RefusedHost, SilentHost
+from gpuwatch.session.free_gpus import Conditions, pick
+
+_SHOWN = 3
+"""Hosts that a reason names."""
+
+
+def pick_host(fleet: Fleet, conditions: Conditions) -> HostPick:
+    """Chooses a host: first one on whose GPUs nobody computes, then the one with the fewest other GPUs that fit, so
+    that hosts with many free ones stay whole.
+    """
+    found: list[tuple[tuple[int, int, str], HostSummary, Pick]] = []
+    refused: list[RefusedHost] = []
+    silent: list[SilentHost] = []
+    for view in fleet.hosts:
+        if fleet.problem or not view.answered or view.snapshot is None:
+            silent.append(SilentHost(host=view.name, reason=fleet.problem or view.reason or "no data"))
+            continue
+        host = summary(view)
+        picked = _pick(host, conditions)
+        if not picked.chosen:
+            refused.append(RefusedHost(host=view.name, fitting=picked.spare, refused=picked.refused))
+            continue
+        uuids = {one.uuid for one in picked.chosen}
+        shared = sum(bool(gpu.holders) for gpu in host.gpus if gpu.device.uuid in uuids)
+        found.append(((shared + sum(one.processes for one in picked.chosen), picked.spare, view.name), host, picked))
+    found.sort(key=lambda one: one[0])
+    best = found[0] if found else None
+    return HostPick(
+        taken_at=datetime.datetime.fromtimestamp(fleet.taken_at, datetime.UTC),
+        wanted=conditions.count,
+        host=best[1].name if best else None,
+        chosen=best[2].chosen if best else (),
+        others=tuple(
+            FittingHost(host=host.name, fitting=len(picked.chosen) + picked.spare) for _, host, picked in found[1:]
+        ),
+        refused=tuple(refused),
+        silent=tuple(silent),
+    )
+
+
+def _pick(host: HostSummary, conditions: Conditions) -> Pick:
+    view = host.view
+    assert view.snapshot is not None
+    used = {}
+    for gpu in host.gpus:
+        given = next((one for one in gpu.holders if one.processes is None), None)
+        if given is not None:
+            used[gpu.device.uuid] = f"given to {given.name}"
+        elif conditions.idle and gpu.use != "free":
+            used[gpu.device.uuid] = gpu.reason
+    return pick(view.snapshot, conditions, {}, {}, view.snapshot.findings, used)
+
+
+def reasons(picked: HostPick) -> str:
+    """Why no host was chosen: which come closest, and how many are silent."""
+    closest = sorted(picked.refused, key=lambda one: (-one.fitting, one.host))
+    said = []
+    if closest and closest[0].fitting:
+        most = closest[0].fitting
+        names = [one.host for one in closest if one.fitting == most]
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        said.append(f"{', '.join(names[:_SHOWN])}{more} {'has' if len(names) == 1 else 'have'} {most}")
+    elif closest:
+        first = next((one for one in closest if one.refused), None)
+        if first is not None:
+            said.append(f"{first.host}, GPU {first.refused[0].index}: {first.refused[0].reason}")
+    if picked.silent:
+        first_silent = picked.silent[0]
+        count = len(picked.silent)
+        only = f"{first_silent.host}: {first_silent.reason}"
+        said.append(only if count == 1 else f"{count} hosts did not answer ({only})")
+    return "; ".join(said)

@@ -1,0 +1,120 @@
+"""Hosts over ssh, with nothing on them but gpuwatch: all of them for the list, and one as a feed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from gpuwatch.fleet.remote_streams import CONNECTING, GPUWATCH, RemoteStreams, Stream
+from gpuwatch.model.fleet import Fleet, HostView
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.monitor.host_access import HostAccess
+
+_TOGETHER = 0.3
+"""Seconds for which news are collected before they are shown."""
+
+
+class HostsSource:
+    """The hosts of ``--hosts``; :meth:`read` never waits."""
+
+    name = "ssh"
+
+    def __init__(self, hosts: Sequence[str], interval: float, *, command: Sequence[str] = GPUWATCH) -> None:
+        self._streams = RemoteStreams(hosts, interval, self._news, command=command)
+        self._views = {host: HostView(name=host, reason=CONNECTING, pending=True) for host in hosts}
+        self._seen: dict[str, tuple[Snapshot | None, str]] = {}
+        self._wake: Callable[[], None] = lambda: None
+        self._timer: threading.Timer | None = None
+
+    def start(self, news: Callable[[], None]) -> None:
+        """Connects; ``news`` is called from another thread when :meth:`read` has something new."""
+        self._wake = news
+        self._streams.start()
+
+    def stop(self) -> None:
+        """Ends all connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._streams.stop()
+
+    def every(self, interval: float) -> None:
+        """Changes the seconds between samples."""
+        self._streams.interval = interval
+
+    def read(self) -> Fleet:
+        """All hosts as they are known now; an unchanged host is the same object."""
+        if self._streams.failure is not None:
+            raise self._streams.failure
+        for host, stream in self._streams.streams.items():
+            now = (stream.snapshot, stream.reason)
+            before = self._seen.get(host)
+            if before is None or before[0] is not now[0] or before[1] != now[1]:
+                self._seen[host] = now
+                self._views[host] = HostView(name=host, snapshot=now[0], reason=now[1], pending=now[1] == CONNECTING)
+        return Fleet(taken_at=time.time(), source=self.name, hosts=tuple(self._views.values()))
+
+    def _news(self, stream: Stream) -> None:
+        """Shows a host that answers, or does no longer; more samples of it wait for the interval."""
+        before = self._seen.get(stream.host)
+        if (before is None or before[1] != stream.reason) and (self._timer is None or not self._timer.is_alive()):
+            self._timer = threading.Timer(_TOGETHER, self._wake)
+            self._timer.daemon = True
+            self._timer.start()
+
+
+class HostFeed:
+    """One host over a connection of its own; implements :class:`gpuwatch.monitor.feed.Feed`."""
+
+    def __init__(self, host: str, interval: float = 1.0, *, command: Sequence[str] = GPUWATCH) -> None:
+        self.host = HostAccess(host)
+        self._streams = RemoteStreams([host], interval, self._came, command=command)
+        self._stream = self._streams.streams[host]
+        self._wake: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        self._arrived: list[Snapshot] = []
+        self._last: Snapshot | None = None
+
+    @property
+    def interval(self) -> float:
+        """Seconds between samples."""
+        return self._streams.interval
+
+    @interval.setter
+    def interval(self, seconds: float) -> None:
+        self._streams.interval = seconds
+
+    def start(self, wake: Callable[[], None] | None = None) -> None:
+        """Connects."""
+        self._wake = wake
+        self._streams.start()
+
+    def drain(self) -> list[Snapshot]:
+        """All snapshots since the last call, oldest first."""
+        with self._lock:
+            arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def status(self) -> FeedStatus:
+        """Whether samples come."""
+        stream = self._stream
+        age = None if stream.came is None else time.monotonic() - stream.came
+        if stream.reason and (age is not None or stream.failures):
+            return FeedStatus("stopped", age, detail=stream.reason)
+        return FeedStatus("starting") if age is None else FeedStatus("ok", age)
+
+    def resumed(self) -> None:
+        """Streams that were closed meanwhile are started again by themselves."""
+
+    def stop(self) -> None:
+        """Ends the connection."""
+        self._streams.stop()
+
+    def _came(self, stream: Stream) -> None:
+        with self._lock:
+            if stream.snapshot is not None and stream.snapshot is not self._last:
+                self._last = stream.snapshot
+                self._arrived.append(stream.snapshot)
+        if self._wake is not None:
+            self._wake()

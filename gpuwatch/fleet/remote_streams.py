@@ -1,0 +1,301 @@
+"""``gpuwatch snapshot --json --every`` on other hosts: starts it over ssh, reads its lines, starts it again.
+
+JSON lines rather than the collector's own frames: the document has a published schema, so hosts with another version
+can be read, and its secrets are masked before they leave the host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from gpuwatch.cluster.ssh import EXIT_SSH, ssh_command, ssh_failure
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.model.codec import NotADocument, from_json
+from gpuwatch.model.snapshot import Snapshot
+
+CONNECTING = "connecting…"
+GPUWATCH = ("gpuwatch",)
+"""How gpuwatch is called on a host."""
+_AT_ONCE = 32
+"""Connections that are made at the same time."""
+_START_SECONDS = 45.0
+"""How long a host has until its first line."""
+_LATE, _DEAD = 10.0, 45.0
+"""Seconds, besides two intervals, without a line after which a host counts as silent, and is started again."""
+_PAUSES = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
+"""Seconds until the next try, after each failure."""
+_MOST_LINE = 32 << 20
+"""Maximum bytes of a line: 16 GPUs with 5,000 processes have 5 MB."""
+_CHUNK = 1 << 18
+_MOST_MESSAGES = 8192
+_QUOTED = 120
+_NO_GPUWATCH = re.compile(r"not found|No such file or directory")
+_TOO_OLD = re.compile(r"[Nn]o such option:? '?--every")
+
+
+class Stream:
+    """One host."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.snapshot: Snapshot | None = None
+        """The newest."""
+        self.reason = CONNECTING
+        """Why there is no newer one; empty while they come."""
+        self.came: float | None = None
+        """When it came, by the monotonic clock."""
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started = 0.0
+        self.due = 0.0
+        self.failures = 0
+        self.lines = bytearray()
+        self.messages = bytearray()
+        self.fresh = False
+        """Whether the running process has sent a line."""
+        self.odd = ""
+        """Why the last line could not be read."""
+
+
+class RemoteStreams:
+    """Streams of several hosts, read by one thread.
+
+    ``changed`` is called from that thread with a host that has new data or another reason. ``command``: how gpuwatch is
+    called there.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        interval: float,
+        changed: Callable[[Stream], None],
+        *,
+        command: Sequence[str] = GPUWATCH,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._interval = interval
+        self._changed = changed
+        self._command = tuple(command)
+        self._clock = clock
+        self.streams = {host: Stream(host) for host in hosts}
+        self._restart_at: float | None = None
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self.failure: BaseException | None = None
+        """The error of gpuwatch itself that ended the thread."""
+
+    @property
+    def interval(self) -> float:
+        """Seconds between the samples of a host; a change starts the streams again."""
+        return self._interval
+
+    @interval.setter
+    def interval(self, seconds: float) -> None:
+        if seconds != self._interval:
+            self._interval = seconds
+            self._restart_at = self._clock() + 1.0  # more key presses may follow
+            self._wake()
+
+    def start(self) -> None:
+        """Connects in a thread of its own."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="gpuwatch-hosts", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ends all connections."""
+        self._stopping = True
+        self._wake()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=3.0)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            os.write(self._wake_write, b".")
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._start_due()
+                for key, _ in self._selector.select(0.25):
+                    if key.data is None:
+                        os.read(self._wake_read, 4096)
+                    else:
+                        self._read(*key.data)
+                self._look()
+        except BaseException as error:  # noqa: BLE001  # who shows the hosts raises it
+            self.failure = error
+        finally:
+            for stream in self.streams.values():
+                self._end(stream)
+            self._selector.close()
+
+    def _start_due(self) -> None:
+        now = self._clock()
+        if self._restart_at is not None and now >= self._restart_at:
+            self._restart_at = None
+            for stream in self.streams.values():
+                if stream.process is not None:
+                    self._end(stream)
+                    stream.due = 0.0
+        starting = sum(one.process is not None and not one.fresh for one in self.streams.values())
+        for stream in self.streams.values():
+            if starting >= _AT_ONCE:
+                return
+            if stream.process is None and now >= stream.due:
+                self._start(stream)
+                starting += 1
+
+    def _start(self, stream: Stream) -> None:
+        arguments = [*self._command, "snapshot", "--json", "--every", f"{self._interval:g}s"]
+        stream.lines.clear()
+        stream.messages.clear()
+        stream.fresh, stream.odd = False, ""
+        try:
+            process = subprocess.Popen(
+                ssh_command(stream.host, arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise GpuwatchError(f"ssh cannot be started: {error.strerror}", hint="install an ssh client") from error
+        stream.process, stream.started = process, self._clock()
+        for kind, pipe in (("lines", process.stdout), ("messages", process.stderr)):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            self._selector.register(pipe, selectors.EVENT_READ, (stream, kind))
+
+    def _read(self, stream: Stream, kind: str) -> None:
+        process = stream.process
+        if process is None:
+            return
+        pipe = process.stdout if kind == "lines" else process.stderr
+        assert pipe is not None
+        try:
+            chunk = os.read(pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self._selector.unregister(pipe)
+            if kind == "lines":
+                self._ended(stream)
+            return
+        if kind == "messages":
+            stream.messages = (stream.messages + chunk)[-_MOST_MESSAGES:]
+            return
+        stream.lines += chunk
+        end = stream.lines.rfind(b"\n")
+        if end >= 0:
+            # Only the newest is of interest; what a login script prints may come before the first.
+            newest = bytes(stream.lines[stream.lines.rfind(b"\n", 0, end) + 1 : end])
+            del stream.lines[: end + 1]
+            self._line(stream, newest)
+        if len(stream.lines) > _MOST_LINE:
+            self._fail(stream, f"sent a line of more than {_MOST_LINE >> 20} MiB")
+
+    def _line(self, stream: Stream, line: bytes) -> None:
+        if not line.startswith(b"{"):
+            return
+        try:
+            document = from_json(line)
+        except NotADocument as error:
+            stream.odd = str(error)
+            return
+        if not isinstance(document, Snapshot):
+            stream.odd = "it is no snapshot"
+            return
+        stream.fresh, stream.failures = True, 0
+        silent = next((one for one in document.problems if one.source == "collector"), None)
+        if document.driver is None and silent is not None:
+            self._reason(stream, silent.detail)
+            return
+        stream.snapshot, stream.came, stream.reason = document, self._clock(), ""
+        self._changed(stream)
+
+    def _reason(self, stream: Stream, why: str) -> None:
+        why = printable(shorten(" ".join(why.split()), _QUOTED))
+        if why != stream.reason:
+            stream.reason = why
+            self._changed(stream)
+
+    def _look(self) -> None:
+        """Finds hosts that have stopped sending."""
+        now = self._clock()
+        for stream in self.streams.values():
+            if stream.process is None:
+                continue
+            if not stream.fresh:
+                if now - stream.started > _START_SECONDS:
+                    why = f"its answer cannot be read: {stream.odd}" if stream.odd else "no answer from gpuwatch there"
+                    self._fail(stream, why)
+                continue
+            silent = now - (stream.came or stream.started) - 2 * self._interval
+            if silent > _DEAD and not stream.reason.startswith("no answer from the driver"):
+                self._fail(stream, "stopped sending")
+            elif silent > _LATE and not stream.reason:
+                self._reason(stream, "stopped sending")
+
+    def _ended(self, stream: Stream) -> None:
+        """The process has closed its output."""
+        process = stream.process
+        assert process is not None
+        try:
+            code = process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            code = None
+        if process.stderr is not None:
+            with suppress(OSError, ValueError):
+                while chunk := os.read(process.stderr.fileno(), _CHUNK):
+                    stream.messages = (stream.messages + chunk)[-_MOST_MESSAGES:]
+        self._fail(stream, _why(code, stream.messages.decode(errors="replace"), stream.odd))
+
+    def _fail(self, stream: Stream, why: str) -> None:
+        self._end(stream)
+        pause = _PAUSES[min(stream.failures, len(_PAUSES) - 1)]
+        stream.failures += 1
+        stream.due = self._clock() + pause
+        self._reason(stream, why)
+
+    def _end(self, stream: Stream) -> None:
+        process, stream.process = stream.process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                with suppress(KeyError, ValueError):
+                    self._selector.unregister(pipe)
+                pipe.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1.0)
+
+
+def _why(code: int | None, messages: str, odd: str) -> str:
+    """Why a stream ended."""
+    last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "")
+    if code == EXIT_SSH:
+        return ssh_failure(messages) or "ssh failed"
+    if code == 127 or (code == 126 and _NO_GPUWATCH.search(messages)):
+        return "gpuwatch is not on the PATH that ssh gives there"
+    if _TOO_OLD.search(messages):
+        return "its gpuwatch is too old for this: update it"
+    if odd:
+        return f"its answer cannot be read: {odd}"
+    if last:
+        return last.removeprefix("gpuwatch: ")
+    return "the connection was closed" if code in (0, None) else f"gpuwatch there exited with code {code}"

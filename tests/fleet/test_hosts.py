@@ -1,0 +1,256 @@
+"""Hosts over ssh, with a program named ``ssh`` that runs what it is given here, or fails as ssh does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpuwatch.fleet import remote_streams
+from gpuwatch.fleet.hosts_source import HostFeed, HostsSource
+from gpuwatch.fleet.summary import summary
+from gpuwatch.fleet.watch import FleetWatch
+from gpuwatch.model.codec import to_json
+from gpuwatch.model.fleet import HostView
+from gpuwatch.model.snapshot import Problem
+from gpuwatch.ui.fleet_app import FleetApp
+from tests.fleet.test_fleet_screen import text_of, wait_for
+from tests.ui import machines
+
+SSH = """#!/bin/sh
+while [ "$1" != "--" ]; do shift; done
+host=$2
+case $host in
+  gone) echo "ssh: connect to host gone port 22: Connection refused" >&2; exit 255;;
+  changed) echo "Host key verification failed." >&2; exit 255;;
+  bare) echo "sh: 1: gpuwatch: not found" >&2; exit 127;;
+  old) echo "gpuwatch: no such option: --every (see gpuwatch snapshot --help)" >&2; exit 2;;
+  broken) printf 'gpuwatch: it is \\033[31mbroken\\033[0m\\n' >&2; exit 1;;
+  newer) while :; do echo '{"schema":"gpuwatch.snapshot/2"}'; sleep 0.1; done;;
+  flood) exec cat /dev/zero;;
+  mute) exec sleep 1000;;
+  once*) cat LINES; exit 1;;
+  stops) cat LINES; exec sleep 1000;;
+  hangs) cat HANGS; sleep 0.5; while :; do cat HANGS; sleep 0.2; done;;
+  real*) exec sh -c "$3 --sim 2x24GiB";;
+  *) echo "Welcome to $host"; while :; do cat LINES || exit; sleep 0.2; done;;
+esac
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the program; its LINES are two samples."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    lines, hangs = tmp_path / "lines", tmp_path / "hangs"
+    lines.write_text("".join(to_json(machines.pair(tick), indent=0) for tick in (1, 2)))
+    problem = Problem(source="collector", reason="driver.bad-state", detail="no answer from the driver for 12 s")
+    silent = replace(machines.pair(3), driver=None, devices=(), processes=(), problems=(problem,))
+    hangs.write_text(to_json(silent, indent=0))
+    program = folder / "ssh"
+    program.write_text(SSH.replace("LINES", shlex.quote(str(lines))).replace("HANGS", shlex.quote(str(hangs))))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(remote_streams, "_PAUSES", (0.2,))
+    return tmp_path
+
+
+@pytest.fixture
+def open_source() -> Iterator[Callable[..., HostsSource]]:
+    opened: list[HostsSource] = []
+
+    def start(*hosts: str, **options: object) -> HostsSource:
+        source = HostsSource(hosts, 0.25, **options)  # type: ignore[arg-type]
+        opened.append(source)
+        source.start(lambda: None)
+        return source
+
+    yield start
+    for source in opened:
+        source.stop()
+
+
+def views(source: HostsSource) -> dict[str, HostView]:
+    return {host.name: host for host in source.read().hosts}
+
+
+def until(done: Callable[[], object], seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("gone", "refuses ssh connections"),
+        ("changed", "its host key is not known: log in once by hand"),
+        ("bare", "gpuwatch is not on the PATH that ssh gives there"),
+        ("old", "its gpuwatch is too old for this: update it"),
+        ("broken", "it is \\x1b[31mbroken\\x1b[0m"),
+        ("flood", "sent a line of more than 1 MiB"),
+    ],
+)
+def test_why_a_host_does_not_answer(
+    ssh: Path,
+    open_source: Callable[..., HostsSource],
+    host: str,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote_streams, "_MOST_LINE", 1 << 20)
+    source = open_source(host, "good")
+    assert views(source)[host].pending
+    until(lambda: not views(source)[host].pending and views(source)["good"].answered)
+    assert views(source)[host].reason == reason
+    assert source.read().answered == 1
+
+
+def test_a_host_that_answers_with_something_else(
+    ssh: Path, open_source: Callable[..., HostsSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_streams, "_START_SECONDS", 0.5)
+    source = open_source("newer", "mute")
+    until(lambda: not any(host.pending for host in source.read().hosts))
+    assert views(source)["newer"].reason.startswith(
+        "its answer cannot be read: gpuwatch.snapshot/2 was written by a newer"
+    )
+    assert views(source)["mute"].reason == "no answer from gpuwatch there"
+
+
+def test_a_host_that_stops_and_comes_back(
+    ssh: Path, open_source: Callable[..., HostsSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_streams, "_LATE", 0.3)
+    source = open_source("once1", "stops")
+    until(lambda: views(source)["stops"].answered)
+    until(lambda: views(source)["stops"].reason == "stopped sending")
+    assert views(source)["stops"].snapshot is not None, "the last data stay"
+    seen = set()
+    until(lambda: seen.add(views(source)["once1"].answered) or len(seen) == 2)
+
+
+def test_a_driver_that_hangs_is_told_from_a_host_that_is_gone(
+    ssh: Path, open_source: Callable[..., HostsSource]
+) -> None:
+    source = open_source("hangs")
+    until(lambda: not views(source)["hangs"].pending)
+    assert views(source)["hangs"].reason == "no answer from the driver for 12 s"
+    assert summary(views(source)["hangs"]).free == 0
+
+
+def test_nothing_is_left_behind(ssh: Path) -> None:
+    source = HostsSource(["good", "mute"], 0.25)
+    source.start(lambda: None)
+    until(lambda: views(source)["good"].answered)
+    processes = [stream.process for stream in source._streams.streams.values()]
+    assert len(processes) == 2
+    source.stop()
+    assert all(process is not None and process.poll() is not None for process in processes)
+
+
+def test_a_feed_of_one_host(ssh: Path) -> None:
+    feed = HostFeed("good", 0.25)
+    assert feed.host.unreachable.startswith("good is another host")
+    woken: list[None] = []
+    feed.start(lambda: woken.append(None))
+    try:
+        assert feed.status().state == "starting"
+        until(lambda: feed.status().state == "ok" and woken)
+        assert len(feed.drain()[0].devices) == 2
+        feed.interval = 2.0
+        until(lambda: feed.interval == 2.0 and feed.status().state == "ok")
+    finally:
+        feed.stop()
+
+
+def test_a_feed_of_a_host_that_is_gone(ssh: Path) -> None:
+    feed = HostFeed("gone", 0.25)
+    feed.start()
+    try:
+        until(lambda: feed.status().state == "stopped")
+        assert feed.status().detail == "refuses ssh connections"
+    finally:
+        feed.stop()
+
+
+async def test_the_list_and_an_open_host(ssh: Path) -> None:
+    app = FleetApp(FleetWatch(HostsSource(["a1", "a2", "gone"], 0.25), 0.25), lambda name: HostFeed(name, 0.25))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for(pilot, lambda: "2 of 3 hosts answered" in text_of(app))
+        assert "✖ refuses ssh connections" in text_of(app)
+        shot = machines.pair(2)
+        used = sum(row.user is not None for row in shot.processes)
+        assert used
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: app.session.snapshot is not None)
+        await wait_for(pilot, lambda: shot.devices[0].name in text_of(app))
+        assert str(shot.processes[0].pid) in text_of(app), "with processes: this is gpuwatch's own data"
+        await pilot.press("K")
+        await wait_for(pilot, lambda: "a1 is another host" in text_of(app) or "read-only" in text_of(app))
+        await pilot.press("escape", "escape", "escape")
+        await wait_for(pilot, lambda: app.screen is app.fleet_screen)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpuwatch", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_pick_names_the_host(ssh: Path) -> None:
+    done = run("pick", "--hosts", "gone,good[1-2]", "--json")
+    assert done.returncode == 0, done.stderr
+    picked = json.loads(done.stdout)
+    assert picked["schema"] == "gpuwatch.host-pick/1"
+    assert picked["host"] in ("good1", "good2")
+    assert picked["silent"] == [{"host": "gone", "reason": "refuses ssh connections"}]
+    done = run("pick", "--hosts", "gone,good1", "-n", "3")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gpuwatch: no host has 3 GPUs: good1 has 2; gone: refuses ssh connections")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--hosts", "a", "--prometheus", "http://x"), "--prometheus and --hosts cannot be combined"),
+        (("--hosts", "-oProxyCommand=x"), "'-oProxyCommand=x' is not a host"),
+        (("--hosts", ""), "the list of hosts is empty"),
+        (("--remote-command", "x"), "--remote-command needs --hosts"),
+        (("--hosts", "a", "--remote-command", "'"), "--remote-command: no closing quotation"),
+        (("--prometheus-header", "X: y"), "--prometheus-header, -token-file and -ca need --prometheus"),
+        (("--prometheus", "http://x", "--prometheus-header", "nonsense"), "--prometheus-header needs 'NAME: VALUE'"),
+        (
+            ("--prometheus", "http://x", "--prometheus-header", "A: b\r\nC: d"),
+            "--prometheus-header needs 'NAME: VALUE'",
+        ),
+        (("--prometheus", "http://x", "--prometheus-ca", "/nowhere"), "--prometheus-ca: there is no such file"),
+        (("--hosts", "a", "--reserve", "--", "true"), "works on one machine only"),
+    ],
+)
+def test_bad_options_are_one_line(ssh: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = run("pick", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_real_gpuwatch_on_simulated_gpus(ssh: Path, open_source: Callable[..., HostsSource]) -> None:
+    source = open_source("real1", command=(sys.executable, "-m", "gpuwatch"))
+    until(lambda: views(source)["real1"].answered, 60)
+    host = summary(views(source)["real1"])
+    assert [gpu.use for gpu in host.gpus] == ["free", "free"]
+    assert host.view.snapshot is not None
+    assert host.view.snapshot.simulated
