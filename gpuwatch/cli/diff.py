@@ -86,7 +86,10 @@ def diff(
 
     A and B are recordings, reports (gpuwatch report, doctor), snapshots or runs, of one kind or with content in common:
     versions, GPUs, limits and modes; findings that came and went; and of recordings numbers that differ by more than
-    they vary. Exit code 0 if nothing differs, 3 if something does, 2 if a file cannot be read.
+    they vary.
+
+    Exits with 0 if nothing differs, 3 if something does, 2 if A or B is missing or cannot be compared, 1 if one is
+    damaged or gpuwatch failed.
     """
     check_output(output)
     with ExitStack() as opened:

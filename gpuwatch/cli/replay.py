@@ -1,4 +1,4 @@
-"""``gpuwatch replay FILE``: the dashboard on a recording."""
+"""``gpuwatch replay [FILE]``: the dashboard on a recording."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import preferred, replay_options
 from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import say
+from gpuwatch.cli.own_recording import own_recording
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.terminal import file_name, has_few_colors, needs_ascii
 
 _EXAMPLES = """\b
 Examples:
+  gpuwatch replay                                     what gpuwatch record keeps of this machine
   gpuwatch replay night.gpuwatch                      from the beginning
   gpuwatch replay night.gpuwatch -t 14:05
   gpuwatch replay night.gpuwatch -t '20 min ago' --speed 8
@@ -28,7 +30,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
+@click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=files)
 @click.option(
     "-t",
     "--time",
@@ -47,9 +49,11 @@ Examples:
 @replay_options
 @click.pass_context
 def replay(
-    ctx: click.Context, /, file: Path, at: str | None, speed: float, config_file: Path | None, **given: Any
+    ctx: click.Context, /, file: Path | None, at: str | None, speed: float, config_file: Path | None, **given: Any
 ) -> None:
     """Open the dashboard on a recording.
+
+    Without FILE, on that of a recorder that runs here, else on the newest that gpuwatch record made without a name.
 
     Every tab shows what was recorded. Space pauses and plays, [ and ] step, + and - change the speed, n and N go to the
     next and previous warning or error, T goes to a time. A recording that still grows is followed at its end.
@@ -58,6 +62,11 @@ def replay(
     from gpuwatch.recording.time_expressions import moment, shown
 
     settings = preferred(config_file, given)
+    notice = ""
+    if file is None:
+        file = own_recording()
+        say(f"gpuwatch: replaying {file_name(file)}")
+        notice = f"replaying {file_name(Path(file.name))}"
     with open_recording(file) as recording:
         assert recording.begin is not None
         assert recording.end is not None
@@ -83,6 +92,7 @@ def replay(
                 run_dashboard(
                     open_replay(feed, recording, start),
                     settings=settings,
+                    notice=notice,
                     ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),
                     few_colors=has_few_colors(os.environ),
                 )

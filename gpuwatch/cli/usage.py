@@ -11,8 +11,8 @@ from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import progress
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.own_recording import own_recording
 from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.usage import By
 from gpuwatch.reports.format_registry import BY_NAME
 
@@ -72,7 +72,7 @@ def usage(
     from gpuwatch.recording.time_expressions import moment, since_moment
     from gpuwatch.recording.usage import usage as summed
 
-    path = file if file is not None else _own()
+    path = file if file is not None else own_recording()
     with open_recording(path) as recording:
         first, last = recording.extent()
         end = last if until is None else moment(until, last)
@@ -84,23 +84,3 @@ def usage(
         document = summed(recording, begin, None if until is None else end, by, show)
         progress("")
     publish(document, output, as_json=as_json, format_name="csv" if as_csv else format_name, redact=redact)
-
-
-def _own() -> Path:
-    """The recording of this machine: that of this user, else that of a recorder that runs."""
-    from gpuwatch.cli.record import default_file
-    from gpuwatch.recording.running_recorders import running
-
-    own = default_file()
-    if own.exists():
-        return own
-    found = running()
-    paths = [Path(one.entry.path) for one in found]
-    for one in found:
-        one.close()
-    if not paths:
-        raise UsageError(
-            f"there is no recording of this machine at {file_name(own)}, and no recorder runs",
-            hint="gpuwatch record makes one; or name a file",
-        )
-    return paths[0]

@@ -25,6 +25,7 @@ from textual.screen import Screen
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
 from gpuwatch.ui import tab_screens
+from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.screens.tab import ProbeRunsChanged, TabScreen
@@ -73,8 +74,11 @@ class GpuwatchApp(PreferencesApp):
         settings: Loaded | None = None,
         ascii_only: bool = False,
         few_colors: bool = False,
+        notice: str = "",
     ) -> None:
+        """``notice``: is shown in the footer at the start."""
         super().__init__(settings, ascii_only=ascii_only, few_colors=few_colors)
+        self._notice = notice
         self.session = session
         """The session on screen."""
         self.sessions = {session.host.name: session}
@@ -179,6 +183,8 @@ class GpuwatchApp(PreferencesApp):
         self.call_after_refresh(self._take_over)
         if self.settings_file is not None and self.settings_file.notice:
             self.tab.show_message(self.settings_file.fitted(self.size.width - KEYS_BESIDE), "warning", 60)
+        if self._notice:
+            self.tab.show_message(cut(self._notice, self.size.width - KEYS_BESIDE), "accent", _TOLD)
         if self.tab is self.overview and self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)
 
@@ -440,9 +446,10 @@ def run_dashboard(
     settings: Loaded | None = None,
     ascii_only: bool = False,
     few_colors: bool = False,
+    notice: str = "",
 ) -> int:
     """Runs the dashboard until it is closed; returns the exit code."""
-    app = GpuwatchApp(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
+    app = GpuwatchApp(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors, notice=notice)
     try:
         app.run()
     finally:

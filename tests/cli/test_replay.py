@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.recording.running_recorders import Announcement
 from tests.recording.days import day
 from tests.recording.recordings import Growing, recorded, troubled
 from tests.screen import Screen
@@ -49,6 +50,29 @@ def wait_for(terminal: Terminal, *words: str, columns: int = 120, rows: int = 40
         if any(word in shown(terminal, columns, rows) for word in words):
             return
     raise AssertionError(shown(terminal, columns, rows))
+
+
+def test_without_a_file_it_is_that_of_this_machine(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "gpuwatch" / "recordings"
+    ended = replay()
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line == (
+        f"gpuwatch: no recorder runs, and there is no recording in {folder} (gpuwatch record makes one; or name a file)"
+    )
+    folder.mkdir(parents=True)
+    for name, age in (("old", 500), ("new", 100), ("older", 900)):
+        copy = folder / f"{name}.gpuwatch"
+        copy.write_bytes(file.read_bytes())
+        os.utime(copy, (time.time() - age,) * 2)
+    ended = replay()  # no terminal: it says so, after the name
+    assert f"replaying {folder}/new.gpuwatch" in ended.stderr
+    announced = Announcement(file, 1.0, gpm=False)
+    try:
+        assert f"replaying {file}" in replay().stderr
+    finally:
+        announced.close()
 
 
 @pytest.mark.parametrize("asked", ["2026-05-11T11:00", "2026-05-11T13:00", "-2h", "@0"])

@@ -202,6 +202,28 @@ async def every_tab(
     await settle(pilot)
 
 
+def test_a_picture_of_a_replay(snap_compare: Callable[..., bool], replay: Callable[..., Replayed]) -> None:
+    """Paused where a GPU is throttled: the chip, the track with its marks, the keys."""
+    one = replay(troubled(360))
+
+    async def before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await pilot.press("n", "space")
+        one.app.tab._footer_message = ("", "text", 0.0)
+        one.app.tab.show_keys()
+        await settle(pilot)
+
+    assert snap_compare(one.app, terminal_size=(120, 40), run_before=before)
+
+
+async def test_which_recording_is_said_at_the_start(replay: Callable[..., Replayed]) -> None:
+    one = replay(list(day(1, 2, 10)))
+    one.app._notice = "replaying node07.gpuwatch"
+    async with one.app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "replaying node07.gpuwatch" in one.footer
+
+
 async def test_space_plays_and_pauses(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 60)))
     async with one.app.run_test(size=(120, 40)) as pilot:
