@@ -13,6 +13,12 @@ _PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons for which a device will never have a counter."""
 
 
+def has_no_counter(device: Device) -> bool:
+    """Whether a device will never have an energy counter; False if it was only not read now."""
+    value = device.get("energy_joules")
+    return isinstance(value, Missing) and value.reason in _PERMANENT
+
+
 @dataclass(frozen=True, slots=True)
 class Energy:
     """What one or more devices used."""
@@ -48,7 +54,7 @@ class _Counted:
         value = device.get("energy_joules")
         if isinstance(value, (int, float)):
             self._count(float(value), at)
-        elif isinstance(value, Missing) and value.reason not in _PERMANENT:
+        elif not has_no_counter(device):
             self.has_counter = True  # wait for it, rather than estimate
         self._sample(device.number("power.draw_watts"), at)
 

@@ -48,9 +48,12 @@ class UsageGroup(msgspec.Struct, frozen=True, kw_only=True):
     memory_peak_bytes: float | None
     """The most memory that one of its processes held on one GPU."""
     energy_joules: float | None
-    """Its share of what the energy counters of its GPUs counted, divided like their time. Null if there is none."""
+    """Its share of the energy of its GPUs, divided like their time: by their counters, of GPUs without one integrated
+    from power samples. Null if neither is known."""
     energy_gpu_hours: float
     """The part of :attr:`gpu_hours_held` for which energy is known."""
+    energy_sampled_gpu_hours: float = 0.0
+    """The part of these for which it is from power samples."""
 
 
 class UsageDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +75,10 @@ class UsageDevice(msgspec.Struct, frozen=True, kw_only=True):
     hours_free: float
     """Hours for which no process was on it."""
     energy_joules: float | None
-    """What its energy counter has counted in the recorded time; null if it has none."""
+    """What its energy counter has counted in the recorded time, or without one, the integral of its power samples;
+    null if it has neither."""
+    energy_sampled: bool = False
+    """Whether it, or a part of it, is from power samples."""
     energy_free_joules: float | None
     """The part of its energy while no process was on it."""
     processes_unsampled: int = 0
@@ -118,6 +124,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="
     """The most GPU-hours first."""
     devices: tuple[UsageDevice, ...]
     """The GPUs by index."""
+    mig: bool = False
+    """Whether processes on MIG instances are counted: NVML has no utilization of those."""
     graphics_processes: int = 0
     """The most graphics clients (Xorg) at once. They are not counted."""
     notes: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.history.energy import has_no_counter
 from gpuwatch.history.process_events import GAP as GAP
 from gpuwatch.history.process_events import USUAL as USUAL
 from gpuwatch.history.process_events import lists_processes
@@ -67,6 +68,8 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
     energy_joules: float = 0.0
     energy_seconds: float = 0.0
     """The part of :attr:`gpu_seconds` for which the device's energy is known."""
+    sampled_seconds: float = 0.0
+    """The part of these for which it is integrated from power samples."""
 
     @property
     def key(self) -> Key:
@@ -85,7 +88,7 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 _SUMS = (
     *("samples", "process_seconds", "gpu_seconds", "own_seconds", "shared_seconds", "used_seconds"),
-    *("energy_joules", "energy_seconds"),
+    *("energy_joules", "energy_seconds", "sampled_seconds"),
 )
 _FACTS = ("user", "command", "name", "framework", "container")
 
@@ -107,6 +110,8 @@ class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
     energy_joules: float = 0.0
     energy_seconds: float = 0.0
     """Seconds for which its energy is known."""
+    sampled_seconds: float = 0.0
+    """The part of them for which it is integrated from power samples: it has no energy counter."""
     free_joules: float = 0.0
     """The part of its energy while nobody held it."""
     unsampled_processes: int = 0
@@ -123,7 +128,8 @@ class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 _DEVICE_SUMS = (
     *("seconds", "held_seconds", "idle_seconds", "unknown_seconds"),
-    *("energy_joules", "energy_seconds", "free_joules", "unsampled_processes", "unsampled_seconds"),
+    *("energy_joules", "energy_seconds", "sampled_seconds", "free_joules"),
+    *("unsampled_processes", "unsampled_seconds"),
 )
 
 
@@ -189,6 +195,8 @@ class GpuTimeMeter:
         self._held: dict[str, set[Key]] = {}
         """The processes of each device in the last sample; a device whose list could not be read is missing."""
         self._windows: dict[str, _Window] = {}
+        self._watts: dict[str, float] = {}
+        """The power of each device in the last sample, if it has no energy counter."""
         self._unsampled = UnsampledProcesses()
         self._hours: dict[int, _Hour] = {}
         self._rows: dict[Key, Process] = {}
@@ -207,6 +215,7 @@ class GpuTimeMeter:
         if not 0 < seconds <= self.gap:
             seconds = 0.0
             self._windows.clear()  # nobody knows who used what was counted meanwhile
+            self._watts.clear()
         self._at = at
         hour = self._hours.setdefault(hour_of(at), _Hour()) if counted else _Hour()
         hour.time.seconds += seconds
@@ -292,7 +301,9 @@ class GpuTimeMeter:
         value = device.number("energy_joules")
         if value is None:
             self._windows.pop(device.uuid, None)
+            self._power(hour, time, device, holders, seconds)
             return
+        self._watts.pop(device.uuid, None)
         window = self._windows.get(device.uuid)
         if window is None or value < window.counter:  # a lower one was reset with the driver
             self._windows[device.uuid] = _Window(value)
@@ -315,6 +326,27 @@ class GpuTimeMeter:
             process = self._process(hour, key, self._rows[key])
             process.energy_joules += per_second * share
             process.energy_seconds += share
+
+    def _power(self, hour: _Hour, time: DeviceTime, device: Device, holders: list[Key], seconds: float) -> None:
+        """Integrates power between two samples of a device that has no energy counter."""
+        watts = device.number("power.draw_watts") if has_no_counter(device) else None
+        before = self._watts.pop(device.uuid, None)
+        if watts is None:
+            return
+        self._watts[device.uuid] = watts
+        if before is None or not seconds:
+            return
+        joules = (before + watts) / 2 * seconds
+        time.energy_joules += joules
+        time.energy_seconds += seconds
+        time.sampled_seconds += seconds
+        if not holders:
+            time.free_joules += joules
+        for key in holders:
+            process = hour.processes[key]
+            process.energy_joules += joules / len(holders)
+            process.energy_seconds += seconds / len(holders)
+            process.sampled_seconds += seconds / len(holders)
 
 
 def _key(row: Process) -> Key:

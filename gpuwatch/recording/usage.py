@@ -74,6 +74,7 @@ def usage(
         total=_group(time.processes, time, None),
         groups=tuple(found),
         devices=tuple(_device(one, time) for one in sorted(time.devices, key=lambda one: (one.index, one.uuid))),
+        mig=any(one.mig_instance is not None for one in time.processes),
         graphics_processes=time.graphics,
         notes=tuple(_notes(recording, since, until)),
     )
@@ -105,6 +106,7 @@ def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGro
         memory_peak_bytes=_most(one.memory_peak_bytes for one in members),
         energy_joules=sum(one.energy_joules for one in members) if energy_seconds else None,
         energy_gpu_hours=energy_seconds / _HOUR,
+        energy_sampled_gpu_hours=sum(one.sampled_seconds for one in members) / _HOUR,
     )
 
 
@@ -123,6 +125,7 @@ def _device(one: DeviceTime, time: GpuTime) -> UsageDevice:
         hours_held_unknown=one.unknown_seconds / _HOUR,
         hours_free=max(one.seconds - one.held_seconds, 0.0) / _HOUR,
         energy_joules=one.energy_joules if one.energy_seconds else None,
+        energy_sampled=one.sampled_seconds > 0,
         energy_free_joules=one.free_joules if one.energy_seconds else None,
         processes_unsampled=one.unsampled_processes,
         hours_unsampled=one.unsampled_seconds / _HOUR,

@@ -124,7 +124,9 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
     if known:
         free_joules = sum(device.energy_free_joules or 0.0 for device in usage.devices)
         without = len(usage.devices) - len(known)
-        left_out = f"; {without} of {len(usage.devices)} GPUs have no energy counter" if without else ""
+        left_out = f"; {without} of {len(usage.devices)} GPUs report neither energy nor power" if without else ""
+        sampled = [device.index for device in usage.devices if device.energy_sampled]
+        left_out += f"; {gpus(sampled)} from power samples" if sampled else ""
         yield "energy", f"{energy(sum(known))}, of it {energy(free_joules)} while nobody held the GPU{left_out}"
     unsampled = sum(device.processes_unsampled for device in usage.devices)
     if unsampled:
@@ -223,13 +225,16 @@ def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
         )
     if total.gpu_hours_unknown > 0.001 * total.process_hours:
         yield (
-            f"For {hours(total.gpu_hours_unknown)} process-hours no utilization is known (MIG has none): ≥ is a lower"
-            " bound."
+            f"For {hours(total.gpu_hours_unknown)} process-hours no utilization is known"
+            f"{' (NVML has none under MIG)' if usage.mig else ''}: ≥ is a lower bound."
         )
     if energies:
         known = total.energy_gpu_hours / total.gpu_hours_held if total.gpu_hours_held else 1.0
         part_known = f", known for {percent(100 * known)} of the held time" if known < 0.99 else ""
         yield f"Energy: the GPU's, divided like its hours{part_known}."
+        if total.energy_sampled_gpu_hours > 0.001 * total.energy_gpu_hours:
+            part = 100 * total.energy_sampled_gpu_hours / total.energy_gpu_hours
+            yield f"For {percent(part)} of this time it is from power samples: the GPU has no energy counter."
     if usage.graphics_processes:
         yield "Graphics clients such as Xorg are not counted."
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.model.reading import Missing
 from gpuwatch.model.usage import By, Usage, UsageGroup
+from gpuwatch.recording.gpu_time import GpuTimeMeter, merged
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.usage import usage
 from gpuwatch.recording.writer import RecordingWriter
 from tests.recording import week
 from tests.recording.make_fixture import FOLDER
 from tests.recording.week import BEGIN, GIB, HOUR
+from tests.ui import machines
 
 JUMP = 5 / 60
 """Hours of the interval in which the clock was set back: nobody knows how long it was."""
@@ -58,10 +63,12 @@ def test_the_week_is_what_it_is_by_hand(file: Path) -> None:
     assert [one.processes for one in (alice, bob, carol, dave)] == [2, 2, 1, 1], "a pid that is used again is another"
     assert (carol.process_hours_shared, carol.gpu_hours_unknown) == (pytest.approx(10), 0)
     assert (dave.sm_percent_mean, dave.sm_percent_max, dave.gpu_hours_unknown) == (None, None, pytest.approx(10))
-    # The counter has moved by 1 kW and 0.5 kW; it is not known for GPU 1, nor over a gap, nor when the clock was set.
-    assert alice.energy_joules == pytest.approx((18 + 6 / 2) * KILOWATT_HOUR)
+    # The counters have moved by 1 kW and 0.5 kW, GPU 1 drew 0.4 kW; unknown over a gap, and when the clock was set.
+    assert alice.energy_joules == pytest.approx((18 + 6 / 2 + 5 * 0.4) * KILOWATT_HOUR)
     assert bob.energy_joules == pytest.approx((6 / 2 + 50 - JUMP) * KILOWATT_HOUR)
-    assert carol.energy_joules is None
+    assert carol.energy_joules == pytest.approx(10 * 0.4 * KILOWATT_HOUR)
+    assert [one.energy_gpu_hours for one in (alice, bob, carol)] == pytest.approx([26, 53 - JUMP, 10])
+    assert [one.energy_sampled_gpu_hours for one in (alice, bob, carol)] == pytest.approx([5, 0, 10])
     assert dave.energy_joules == pytest.approx(10 * 0.5 * KILOWATT_HOUR)
     assert document.graphics_processes == 1
     (note,) = document.notes
@@ -88,7 +95,38 @@ def test_the_total_counts_every_card_once(file: Path) -> None:
         [recorded - 74 + JUMP, recorded - 15, recorded - 10]
     )
     assert first.energy_free_joules == pytest.approx((recorded - 74 + JUMP) * KILOWATT_HOUR)
-    assert second.energy_joules is None
+    assert second.energy_joules == pytest.approx(recorded * 0.4 * KILOWATT_HOUR)
+    assert second.energy_free_joules == pytest.approx((recorded - 15) * 0.4 * KILOWATT_HOUR)
+    assert [one.energy_sampled for one in document.devices] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("lack", "watts", "joules"),
+    [
+        (Missing("not_supported"), (300.0,) * 11, 3000.0),
+        (Missing("not_supported"), (100.0, 300.0) * 5 + (100.0,), 2000.0),
+        (Missing("not_supported"), (300.0,) * 5 + (None,) + (300.0,) * 5, 2400.0),
+        (Missing("not_supported"), (None,) * 11, None),
+        (Missing("failed"), (300.0,) * 11, None),  # the counter may come back: nothing is estimated meanwhile
+    ],
+)
+def test_energy_without_a_counter(lack: Missing, watts: tuple[float | None, ...], joules: float | None) -> None:
+    meter = GpuTimeMeter()
+    for tick, drawn in enumerate(watts):
+        (device,) = machines.many(1, 0).devices
+        readings = {name: value for name, value in device.readings.items() if name != "energy_joules"}
+        del readings["power.draw_watts"]
+        if drawn is not None:
+            readings["power.draw_watts"] = drawn
+        device = replace(device, readings=readings, missing={"energy_joules": lack, "power.draw_watts": lack})
+        at = machines.NOON + datetime.timedelta(seconds=tick)
+        meter.look(replace(machines.many(1, 2), devices=(device,), taken_at=at))
+    time = merged(meter.taken().values())
+    (device_time,) = time.devices
+    assert (device_time.energy_joules if device_time.energy_seconds else None) == joules
+    assert device_time.sampled_seconds == device_time.energy_seconds
+    of_processes = [one.energy_joules for one in time.processes if one.energy_seconds]
+    assert of_processes == ([] if joules is None else pytest.approx([joules / 2] * 2))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ PROGRAMS = (
     Program(9, "root", "Xorg", 0, 0, 168, 0, 1, type="G"),
 )
 WATTS = {0: 1000, 2: 500}
-"""GPU 1 has no energy counter."""
+"""By the energy counters. GPU 1 has none, but reports its power."""
+DRAWN = 400
 
 
 def samples() -> Iterator[tuple[float, Snapshot]]:
@@ -93,6 +94,7 @@ def _device(device: Device, rows: list[Program], boot: int) -> Device:
         readings["energy_joules"] = 1e6 + WATTS[device.index] * boot
     else:
         del readings["energy_joules"]
+        readings["power.draw_watts"] = DRAWN
     if device.index == 2:  # divided by MIG
         del readings["utilization.gpu_percent"]
     return replace(device, readings=readings)
