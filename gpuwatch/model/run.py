@@ -282,7 +282,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     compile_seconds: float | None = None
 
 
-class StepTime(msgspec.Struct, frozen=True, kw_only=True):
+class TimedStep(msgspec.Struct, frozen=True, kw_only=True):
     """When a step of a watched program was made, or several that were counted together."""
 
     t: float
@@ -413,7 +413,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     memory_profiles: tuple[MemoryProfile, ...] = ()
     """Who held the memory at the peak, of a watched program with --memory; the fullest allocator first."""
     throughput: Throughput | None = None
-    step_times: tuple[StepTime, ...] = ()
+    step_times: tuple[TimedStep, ...] = ()
     """The latest steps of a watched program, at most 1,000, oldest first; of what ``throughput`` counts."""
     phases: Phases = Phases()
     workers: tuple[Worker, ...] = ()

@@ -30,7 +30,7 @@ from gpuwatch.model.run import (
     Run,
     RunError,
     RunProcess,
-    StepTime,
+    TimedStep,
     Verdict,
     Worker,
 )
@@ -247,7 +247,7 @@ class RunBuilder:
             ),
             throughput=state.throughput,
             step_times=tuple(
-                StepTime(t=round(one.end - self._started, 6), seconds=one.seconds, number=one.number, steps=one.steps)
+                TimedStep(t=round(one.end - self._started, 6), seconds=one.seconds, number=one.number, steps=one.steps)
                 for one in state.timed_steps
             ),
             phases=Phases(

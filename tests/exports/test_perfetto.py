@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpuwatch.exports import perfetto_trace, protobuf
 from gpuwatch.exports.stretch import NUMBERS, stretch_of
-from gpuwatch.model.run import Phases, Run, StepTime, Throughput
+from gpuwatch.model.run import Phases, Run, Throughput, TimedStep
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording.reader import Recording
 from gpuwatch.traces import wire
@@ -125,11 +125,11 @@ def test_processes_are_slices_of_their_gpu(trace: Trace, shots: list[Snapshot]) 
 
 def test_steps_of_a_run_are_slices_on_the_same_clock(file: Path) -> None:
     steps = [
-        StepTime(t=20.0, seconds=0.5, number=2),
-        StepTime(t=20.25, seconds=0.25, number=3),
-        StepTime(t=21.000001, seconds=0.750003, number=5, steps=2),  # rounded: a little longer than it can be
-        StepTime(t=21.5, seconds=0.1, number=6),
-        StepTime(t=9000.0, seconds=1.0, number=7),  # long after the recording
+        TimedStep(t=20.0, seconds=0.5, number=2),
+        TimedStep(t=20.25, seconds=0.25, number=3),
+        TimedStep(t=21.000001, seconds=0.750003, number=5, steps=2),  # rounded: a little longer than it can be
+        TimedStep(t=21.5, seconds=0.1, number=6),
+        TimedStep(t=9000.0, seconds=1.0, number=7),  # long after the recording
     ]
     trace = Trace(trace_of(file, runs=(replace(RUN, step_times=tuple(steps)),)))
     (track,) = trace.named("node07 / Steps of Memory growth")
