@@ -44,8 +44,11 @@ def _open(path: str, folders: Sequence[Path], names: re.Pattern[str], kind: str,
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{shown} is not a regular file")
         place = Path(f"/proc/self/fd/{descriptor}").readlink()
-        hidden = any(part.startswith(".") for part in place.parts)
-        if hidden or not names.fullmatch(place.name) or place.is_relative_to("/proc") or place.is_relative_to("/sys"):
+        if any(part.startswith(".") for part in place.parts):
+            raise UsageError(
+                f"{shown} is hidden, or in a hidden folder", hint=f"{by_hand} reads any file in a terminal"
+            )
+        if not names.fullmatch(place.name) or place.is_relative_to("/proc") or place.is_relative_to("/sys"):
             raise UsageError(f"{shown} is not named like {kind}", hint=f"{by_hand} reads any file in a terminal")
         if folders and not any(place.is_relative_to(folder) for folder in folders):
             raise UsageError(f"{shown} is outside of the folders that --logs allows")

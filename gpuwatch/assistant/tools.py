@@ -45,7 +45,7 @@ from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Experiment
 from gpuwatch.model.usage import Usage
-from gpuwatch.session.free_gpus import Conditions, pick
+from gpuwatch.session.free_gpus import Conditions, impossible, pick
 from gpuwatch.session.single_snapshot import findings
 from gpuwatch.sources.gpu_reservations import reserved
 
@@ -168,6 +168,8 @@ async def _find_free_gpus(tools: Tools, asked: FreeGpusArguments) -> dict[str, A
             raise no_gpus(taken)
         free = None if asked.free_gib is None else int(asked.free_gib * 2**30)
         conditions = Conditions(asked.count, free, asked.idle)
+        if why := impossible(taken, conditions):
+            raise UsageError(why)
         return pick(taken, conditions, os.environ, reserved(), findings(taken))
 
     return bounded(tools.plain(await anyio.to_thread.run_sync(found, abandon_on_cancel=True)))

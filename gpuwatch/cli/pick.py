@@ -21,6 +21,7 @@ from gpuwatch.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.formatting.units import size
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.pick import Pick
+from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.reports.topology_content import described
 from gpuwatch.session.free_gpus import Conditions, impossible, reasons
 from gpuwatch.session.free_gpus import pick as pick_from
@@ -39,6 +40,8 @@ _LOOK = 5.0
 """Seconds between looks while waiting."""
 _TRIES = 10
 """Attempts to reserve, where others are faster each time."""
+_MOMENT = 0.1
+"""Seconds within which a reservation that failed is given back."""
 _LONGEST = 30 * 86_400.0
 
 
@@ -153,7 +156,7 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
             )
         if why := impossible(machine, conditions):
             raise GpuwatchError(why)
-        picked = pick_from(machine, conditions, os.environ, reserved(), findings(machine))
+        picked = _chosen(machine, conditions)
         if picked.chosen and not keep:
             progress("")
             return picked, None
@@ -174,6 +177,16 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
             return picked, None
         progress(f"waiting for {conditions}; {reasons(picked)}"[: shutil.get_terminal_size().columns - 3])
         time.sleep(min(_LOOK, left))
+
+
+def _chosen(machine: Snapshot, conditions: Conditions) -> Pick:
+    """The choice; looks twice at reservations, since one that wants several GPUs may hold some for a moment in vain."""
+    found, holders = findings(machine), reserved()
+    picked = pick_from(machine, conditions, os.environ, holders, found)
+    if picked.chosen or not holders:
+        return picked
+    time.sleep(_MOMENT)
+    return pick_from(machine, conditions, os.environ, reserved(), found)
 
 
 def _too_few(picked: Pick, conditions: Conditions) -> str:

@@ -109,9 +109,9 @@ async def test_every_reading_tool(sim_machine: Machine, tmp_path: Path) -> None:
 
         free = await answer(client, "find_free_gpus", count=2, free_gib=20)
         assert [one["index"] for one in free["chosen"]] == [0, 1]
-        none = await answer(client, "find_free_gpus", free_gib=30)
-        assert none["chosen"] == []
-        assert none["refused"][0]["reason"] == "has only 24.0 GiB"
+        error = await refusal(client, "find_free_gpus", free_gib=30)
+        assert error == "no GPU here has 30.0 GiB; the largest has 24.0 GiB"
+        assert await refusal(client, "find_free_gpus", count=3) == "this machine has 2 GPUs, not 3"
 
         causes = await answer(client, "list_causes")
         assert [one["id"] for one in causes["causes"]] == list(CAUSES)
@@ -215,7 +215,8 @@ async def test_no_secret_leaves(sim_machine: Machine, tmp_path: Path) -> None:
                 assert rows["processes"][0]["pid"] == holder.pid
                 assert rows["processes"][0]["readings"]["gpu_memory_bytes"] >= 6 << 30
                 seen += [rows, await answer(client, "find_free_gpus", idle=True)]
-                assert seen[-1]["refused"]
+                assert seen[-1]["chosen"] == []
+                assert str(holder.pid) in seen[-1]["refused"][0]["reason"]
                 seen += [await answer(client, "explain_log", text=log.read_text())]
                 seen += [await answer(client, "explain_log", path=str(log)), await answer(client, "compare")]
                 seen += [await answer(client, "doctor", framework="torch")]
