@@ -19,6 +19,8 @@ def without_folder(command: str) -> str:
 
 
 _INTERPRETERS = ("python", "pypy", "bash", "sh")
+_PROBES = "_gpuwatch_fork_server.py"
+"""The file whose processes run probes."""
 
 
 def program_of(command: str) -> str:
@@ -35,7 +37,8 @@ def program_of(command: str) -> str:
         if word == "-c":
             return name
         if not word.startswith("-") and before not in ("-W", "-X"):
-            return word.rpartition("/")[2] or word
+            name = word.rpartition("/")[2] or word
+            return "gpuwatch probe" if name == _PROBES else name
     return name
 
 

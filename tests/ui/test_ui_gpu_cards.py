@@ -443,3 +443,13 @@ def test_a_wrapped_line_keeps_the_gap_before_its_last_words(width: int) -> None:
     drawn = ["".join(text for text, _ in part) for part in wrapped(line, width)]
     assert "minhw" not in "".join(drawn)
     assert " ".join(" ".join(drawn).split()) == "▲ thermal (hardware): now, for at least 5 min hw-thermal"
+
+
+def test_long_values_break_at_separators_and_commands_not_at_hyphens() -> None:
+    def folded(text: str, width: int) -> list[str]:
+        return ["".join(part for part, _ in line).strip() for line in wrapped([(text, "text")], width)]
+
+    setting = "expandable_segments:True,max_split_size_mb:128"
+    assert folded(setting, 30) == ["expandable_segments:True,", "max_split_size_mb:128"]
+    assert folded("drain the node, then reset the GPU (nvidia-smi -r)", 44)[1] == "(nvidia-smi -r)"
+    assert folded("x" * 50, 20) == ["x" * 20, "x" * 20, "x" * 10]

@@ -17,6 +17,7 @@ from gpuwatch.ui import app as application
 from gpuwatch.ui.widgets.paint import Painted
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, troubled, with_gap
+from tests.ui import machines
 from tests.ui.conftest import Stage
 
 
@@ -167,3 +168,18 @@ async def test_the_top_line_says_that_samples_are_recorded_where_there_is_room(s
             await pilot.press("6")
             await pilot.pause()
             assert "samples come from gpuwatch record" in text(stage)
+
+
+async def test_escape_on_the_overview_returns_to_now_after_the_filter(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair)
+        await pilot.pause()
+        await pilot.press("slash", *"bob", "enter")
+        stage.app.look_at(lambda past: past.jump(-60))
+        await pilot.pause()
+        assert stage.app.session.paused
+        await pilot.press("escape")
+        assert stage.app.overview.processes.filter is None
+        assert stage.app.session.paused, "the filter first"
+        await pilot.press("escape")
+        assert not stage.app.session.paused

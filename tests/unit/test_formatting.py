@@ -133,3 +133,7 @@ def test_a_program_is_named_by_its_script(command: str, program: str) -> None:
 )
 def test_a_command_is_shown_without_the_folder_of_its_program(command: str, shown: str) -> None:
     assert without_folder(command) == shown
+
+
+def test_the_process_of_a_probe_is_named_as_that() -> None:
+    assert program_of("/opt/venv/bin/python -u /src/probes/_gpuwatch_fork_server.py tensorflow 5") == "gpuwatch probe"

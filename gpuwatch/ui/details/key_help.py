@@ -59,7 +59,7 @@ _SYMBOLS = (
     ("0→1", "the program's GPU 0 is physical GPU 1"),
     ("120s ┄┄", "time span of a graph, middle of its axis"),
     ("F4 … F10", "filter, tree, sort, signal, quit (htop)"),
-    ("CPU", "program on no GPU (/ gpu:cpu); ↵ says why"),
+    ("CPU", "on no GPU (/ gpu:cpu); Enter says why"),
     ("unexplained", "memory that no visible process owns"),
 )
 _MARGIN = 2

@@ -22,7 +22,7 @@ def wrapped(line: list[Span], width: int) -> Lines:
     *before, (text, ink) = line
     indent = sum(width_of(part) for part, _ in before)
     if indent <= width // 2:
-        parts = textwrap.wrap(text, max(width - indent, 8)) or [""]
+        parts = _folded(text, max(width - indent, 8)) or [""]
         return [[*before, (parts[0], ink)], *([(" " * indent, "text"), (part, ink)] for part in parts[1:])]
     near = 4
     gap = text[: len(text) - len(text.lstrip())]
@@ -30,8 +30,23 @@ def wrapped(line: list[Span], width: int) -> Lines:
     while rest and width_of(first) + width_of(rest[0]) < width - indent - width_of(gap):
         first = f"{first} {rest.pop(0)}".lstrip()
     first = gap + first if first else ""
-    parts = textwrap.wrap(" ".join(rest), max(width - near, 8))
+    parts = _folded(" ".join(rest), max(width - near, 8))
     return [[*before, (first, ink)], *([(" " * near, "text"), (part, ink)] for part in parts)]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """``text`` in lines of ``width``: words stay whole, also with a hyphen; longer ones break at separators."""
+    lines = []
+    for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
+        rest = line
+        while width_of(rest) > width:
+            head = cut(rest, width + 1)[:-1]
+            ends = (max((found.end() for found in signs.finditer(head)), default=0) for signs in _SEPARATORS)
+            at = next((end for end in ends if end > len(head) // 3), len(head))
+            lines.append(rest[:at])
+            rest = rest[at:]
+        lines.append(rest)
+    return lines
 
 
 def fitted(line: list[Span], width: int) -> list[Span]:
@@ -40,6 +55,8 @@ def fitted(line: list[Span], width: int) -> list[Span]:
     return [*before, (cut(text, max(width - sum(width_of(part) for part, _ in before), 0)), ink)]
 
 
+_SEPARATORS = (re.compile(r"[/,;:=&|]"), re.compile(r"[_.-]"))
+"""Behind which a word too long for a line breaks, the better ones first."""
 _BREAKS = re.compile(r": |, | while | and (?:has|is|was) | \([^)]*\)(?=$|[:,])")
 """Where a sentence may end: a colon, a comma, a clause, a note in brackets."""
 

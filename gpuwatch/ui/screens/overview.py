@@ -196,10 +196,15 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         self.show_keys()
 
     async def action_clear(self) -> None:
-        """Clears the filter, then the tags, then the selection; then returns to the list of hosts, if there is one."""
+        """Clears the filter, then the tags, then the selection; then returns to now, then to the list of hosts."""
+        session = self.gpuwatch.session
         if self.processes.filter is not None:
             self._set_filter(None)
-        elif not self.processes.untag() and not self.processes.unpin() and await self.gpuwatch.leave_host():
+        elif self.processes.untag() or self.processes.unpin():
+            pass
+        elif session.paused and session.replay is None:
+            self.action_pause()
+        elif await self.gpuwatch.leave_host():
             return
         self.show_keys()
 

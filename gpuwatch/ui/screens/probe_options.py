@@ -101,7 +101,7 @@ class ParametersModal(Modal[Parameters]):
         """A line for each parameter, and one for a problem."""
         with Vertical(id="parameters") as box:
             box.border_title = "Parameters of the next runs"
-            box.border_subtitle = "↵ Apply  Esc Cancel"
+            box.border_subtitle = "Enter Apply  Esc Cancel"
             for name, title, _ in _FIELDS:
                 with Horizontal(classes="field"):
                     label = Painted()

@@ -233,9 +233,10 @@ class ProbesScreen(TabScreen):
             names = ", ".join(script.name for script in self._of(row))
             lines.append([("", "text"), (printable(names), "dim")])
             fold = " unfolds, " if row.folded else " folds, "
-            keys = [("space", " selects all, "), ("↵", fold), ("x", " runs them")]
+            enter = self.gpuwatch.key_name("↵")
+            keys = [("space", " selects all, "), (enter, fold), ("x", " runs them")]
             if replay:
-                keys = [("↵", fold.removesuffix(", "))]
+                keys = [(enter, fold.removesuffix(", "))]
             lines.append([span for key, does in keys for span in ((key, "key"), (does, "dim"))])
         elif row is not None:
             config = row.script.name if isinstance(row, Config) else row.run.config

@@ -34,7 +34,7 @@ class TimePrompt(Modal[float]):
         """The input, and below it what can be typed, or what is wrong."""
         with Vertical(id="time-prompt") as box:
             box.border_title = "Go to a time"
-            box.border_subtitle = "↵ Go  Esc Cancel"
+            box.border_subtitle = "Enter Go  Esc Cancel"
             yield self._input
             yield self._note
 

@@ -109,7 +109,12 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         ),
         Action("findings", "f", "findings", "All findings, with evidence", footer=False, name="Findings"),
         Action(
-            "clear", "escape", "clear", "Clear filter, then tags, then selection", footer=False, name="Clear the filter"
+            "clear",
+            "escape",
+            "clear",
+            "Clear filter, tags, selection; back to now",
+            footer=False,
+            name="Clear the filter",
         ),
     ),
     "processes": (

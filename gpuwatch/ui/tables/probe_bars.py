@@ -39,7 +39,7 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
     speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
     name = max(width_of(row.label) for row in memory.rows) + 2
     parts = 2 if speed_of else 1
-    bar = min((width - name - _MEMORY - 4 - (_SPEED + 4 if speed_of else 0)) // parts, _LONGEST)
+    bar = min((width - name - _MEMORY - 4 - (_SPEED + 5 if speed_of else 0)) // parts, _LONGEST)
     if bar < _SHORTEST:
         return []
     behind = name + bar + _MEMORY + 6

@@ -21,6 +21,7 @@ from gpuwatch.ui.tables.probe_rows import age
 from gpuwatch.ui.tables.reading_groups import Row, Table, row_lines, table_of
 from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 
@@ -78,6 +79,7 @@ class Readings(ScrollList):
     def _column(self, table: Table, width: int) -> list[tuple[Span, ...]]:
         """All lines in one column."""
         lines: list[tuple[Span, ...]] = []
+        enter = self.app.key_name("↵") if isinstance(self.app, PreferencesApp) else "↵"
         for group, rows in table.groups:
             if lines:
                 lines.append(())
@@ -90,9 +92,9 @@ class Readings(ScrollList):
             text = "▸ " + ", ".join(f"{count} {why}" for why, count in table.folded)
             lines.append(())
             lines += [((part, "dim"),) for part in wrap(text, max(width, 8))]
-            lines.append((("  ↵", "key"), (" shows them", "dim")))
+            lines.append(((f"  {enter}", "key"), (" shows them", "dim")))
         elif self.unfolded:
-            lines += [(), (("▾ ↵", "key"), (" hides what is not supported", "dim"))]
+            lines += [(), ((f"▾ {enter}", "key"), (" hides what is not supported", "dim"))]
         return lines
 
 
