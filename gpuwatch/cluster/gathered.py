@@ -120,7 +120,8 @@ def _answer(document: Document) -> str:
     if isinstance(document, Experiment):
         return document.answer.sentence
     if isinstance(document, Doctor | Diagnostic) and document.primary is not None:
-        return CAUSES.get(document.primary, document.primary)
+        named = (found.title for found in document.findings if found.id == document.primary)
+        return next(named, CAUSES.get(document.primary, document.primary))
     return ""
 
 
