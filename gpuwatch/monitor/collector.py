@@ -371,11 +371,12 @@ def _unexplained(
     """Used memory minus that of the listed processes, if the memory of each of them is known."""
     used = readings.get("memory.used_bytes")
     key = "memory.unexplained_bytes"
+    lack = missing.get("memory.used_bytes")
     if not complete:
-        missing[key] = UNLISTED
+        missing[key] = lack if lack is not None and lack.reason == "device_lost" else UNLISTED
         return
     if not isinstance(used, int):
-        missing[key] = missing.get("memory.used_bytes", Missing("unknown", detail="used memory is not known"))
+        missing[key] = lack or Missing("unknown", detail="used memory is not known")
         return
     owned = [row.readings.get("gpu_memory_bytes") for row in rows]
     known = [amount for amount in owned if isinstance(amount, int)]
