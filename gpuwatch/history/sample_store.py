@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
@@ -50,3 +51,21 @@ class SampleStore(Protocol):
     def events(self) -> Sequence[MachineEvent]:
         """The events, oldest first. The list may grow: do not change it."""
         ...
+
+
+class Times(Sequence[float]):
+    """Times of samples that are looked up when they are asked for."""
+
+    @abstractmethod
+    def at(self, place: int) -> float:
+        """The time at a place from 0 to the length."""
+
+    @overload
+    def __getitem__(self, place: int) -> float: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[float]: ...
+
+    def __getitem__(self, place: int | slice) -> float | list[float]:
+        places = range(len(self))[place]
+        return [self.at(one) for one in places] if isinstance(places, range) else self.at(places)

@@ -7,12 +7,11 @@ Where the clock was set back, times overlap: the later recording is shown, and w
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -21,25 +20,17 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
-from gpuwatch.history.sample_store import Identity, Kept
+from gpuwatch.history.sample_store import Identity, Kept, Times
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 from gpuwatch.recording import tiers
-from gpuwatch.recording.columns import unpack
+from gpuwatch.recording.damage import TIMES, SealedBlocks, is_block, readable
 from gpuwatch.recording.gpu_time import HOUR, GpuTime, GpuTimeMeter, hour_of, merged
 from gpuwatch.recording.gpu_time import unpack as unpack_time
-from gpuwatch.recording.minute_blocks import DamagedMinute, Minute, OpenSamples, reused
+from gpuwatch.recording.minute_blocks import DamagedMinute, OpenSamples, reused
 from gpuwatch.recording.process_lives import ProcessLife
 from gpuwatch.recording.storage import DATABASE_ERRORS, looked_at, open_to_read, unreadable
 
-_DECODED = 12
-"""Blocks that are kept decoded."""
-_TIMES = 256
-"""Blocks whose times are kept."""
-_FURTHEST = 1e11
-"""Seconds since the epoch: some thousand years."""
-_MOST_SAMPLES = 100_000
-"""Samples of a block; more are damage."""
 _OPEN = -1
 """Number of the samples that are not in a block yet."""
 
@@ -86,11 +77,10 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.schema = looked_at(path)
-        self.damaged: set[int] = set()
-        """Numbers of blocks that could not be read."""
         self.covered = 0
         """Samples left out because the clock was set back and their time was recorded again."""
         self._db = open_to_read(path)
+        self._sealed_blocks = SealedBlocks(self._db, path)
         self._blocks: list[_Block] = []
         self._firsts: list[int] = [0]
         """How many samples come before each block, and at the end the number of all."""
@@ -102,8 +92,6 @@ class Recording:
         self._decoder = OpenSamples()
         self._newest = 0
         """The last of their frames that was decoded."""
-        self._minutes: OrderedDict[int, Minute] = OrderedDict()
-        self._times: OrderedDict[int, list[float]] = OrderedDict()
         self._events: list[MachineEvent] = []
         self._last_event = 0
         self._version: int | None = None
@@ -139,11 +127,10 @@ class Recording:
         if frames:
             self._newest = frames[-1][0]
             self._open += self._decoder.take(frame for _, frame in frames)
-        sealed = [row for row in sealed if _is_block(*row)]
+        sealed = [row for row in sealed if is_block(*row)]
         kept = [row for row in self._sealed if row[0] >= first] if first is not None else []
         changed = len(kept) != len(self._sealed) or bool(sealed)
         self._sealed = kept + sealed
-        self._times.pop(_OPEN, None)
         if changed or not self._extend():
             rows = [*self._sealed]
             if self._open:
@@ -187,10 +174,15 @@ class Recording:
     # What there is
 
     @property
+    def damaged(self) -> set[int]:
+        """Numbers of blocks that could not be read."""
+        return self._sealed_blocks.damaged
+
+    @property
     def runs(self) -> list[Run]:
         """The runs of the recorder, oldest first."""
         rows = self._rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
-        return list(_readable(_run_of, rows))
+        return list(readable(_run_of, rows))
 
     @property
     def notes(self) -> dict[str, str]:
@@ -222,7 +214,7 @@ class Recording:
 
         Of long recordings only gaps between blocks, which take about a minute, are looked for.
         """
-        if len(self._blocks) <= _TIMES // 2:
+        if len(self._blocks) <= TIMES // 2:
             edges = [edge for gap in self.gaps(longer) for edge in gap]
             every = [self.times[0], *edges, self.times[-1]] if self._blocks else []
             return list(zip(every[::2], every[1::2], strict=True))
@@ -280,13 +272,13 @@ class Recording:
             here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
             if block.number == _OPEN:
                 return self._open[here]
-            minute = self._minute(block.number)
+            minute = self._sealed_blocks.minute(block.number)
             if minute is None:
                 continue
             try:
                 return minute.kept(here)
             except DamagedMinute:
-                self._damage(block.number)
+                self._sealed_blocks.damage(block.number)
         return None
 
     def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[Kept]:
@@ -331,13 +323,13 @@ class Recording:
             if block.number == _OPEN:
                 rows = (kept.snapshot.devices for kept in self._open)
             else:
-                minute = self._minute(block.number)
+                minute = self._sealed_blocks.minute(block.number)
                 if minute is None:
                     continue
                 try:
                     rows = minute.devices()
                 except DamagedMinute:
-                    self._damage(block.number)
+                    self._sealed_blocks.damage(block.number)
                     continue
             for at, devices in zip(times, rows, strict=False):
                 if begin <= at <= end:
@@ -358,7 +350,7 @@ class Recording:
                     for kept in self._open
                 )
             else:
-                minute = self._minute(block.number)
+                minute = self._sealed_blocks.minute(block.number)
                 if minute is None:
                     continue
                 rows = minute.process(*who)
@@ -448,7 +440,7 @@ class Recording:
         rows = self._rows("SELECT id, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
         if rows:
             self._last_event = rows[-1][0]
-            self._events += _readable(_event_of, (data for _, data in rows))
+            self._events += readable(_event_of, (data for _, data in rows))
         return self._events
 
     def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
@@ -458,13 +450,13 @@ class Recording:
         )
         found = []
         for since, until, data in rows:
-            found += [RecordedFinding(since, until, one) for one in _readable(_finding_of, [data])]
+            found += [RecordedFinding(since, until, one) for one in readable(_finding_of, [data])]
         return found
 
     def processes(self, begin: float = float("-inf"), end: float = float("inf")) -> list[ProcessLife]:
         """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""
         rows = self._rows("SELECT life FROM processes WHERE last >= ? AND first <= ? ORDER BY first", (begin, end))
-        return list(_readable(_life_of, (data for (data,) in rows)))
+        return list(readable(_life_of, (data for (data,) in rows)))
 
     # Inside
 
@@ -475,55 +467,7 @@ class Recording:
             raise unreadable(self.path, error) from error
 
     def _times_of(self, number: int) -> list[float]:
-        if number == _OPEN:
-            return [kept.at for kept in self._open]
-        known = self._times.get(number)
-        if known is None:
-            rows = self._rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
-            known = self._decoded_times(number, *rows[0]) if rows else []
-            self._times[number] = known
-            if len(self._times) > _TIMES:
-                self._times.popitem(last=False)
-        return known
-
-    def _decoded_times(self, number: int, begin: float, end: float, samples: int, data: bytes) -> list[float]:
-        try:
-            return list(unpack(msgspec.msgpack.decode(data), samples))
-        except (ValueError, TypeError):  # of msgspec too
-            self.damaged.add(number)
-        try:
-            minute = self._minute(number)
-            if minute is not None and minute.samples == samples:
-                return minute.times
-        except DamagedMinute:
-            self._damage(number)
-        return [begin + (end - begin) * place / max(samples - 1, 1) for place in range(samples)]
-
-    def _minute(self, number: int) -> Minute | None:
-        """A block; None if it is damaged, or was deleted because of the limits."""
-        known = self._minutes.get(number)
-        if known is not None:
-            self._minutes.move_to_end(number)
-            return known
-        try:
-            rows = self._db.execute("SELECT block FROM data WHERE id = ?", (number,)).fetchall()
-        except DATABASE_ERRORS:  # a page of this block alone, perhaps; others are still read
-            self._damage(number)
-            return None
-        if not rows:
-            return None
-        try:
-            known = self._minutes[number] = Minute(rows[0][0])
-        except DamagedMinute:
-            self._damage(number)
-            return None
-        if len(self._minutes) > _DECODED:
-            self._minutes.popitem(last=False)
-        return known
-
-    def _damage(self, number: int) -> None:
-        self.damaged.add(number)
-        self._minutes.pop(number, None)
+        return [kept.at for kept in self._open] if number == _OPEN else self._sealed_blocks.times(number)
 
     def _between(self, begin: float, end: float) -> Iterator[_Block]:
         first = max(bisect_right(self._begins, begin) - 1, 0)
@@ -537,7 +481,7 @@ class Recording:
         if block.number == _OPEN:
             yield from self._open[: block.samples]
             return
-        minute = self._minute(block.number)
+        minute = self._sealed_blocks.minute(block.number)
         if minute is None:
             return
         try:
@@ -546,7 +490,7 @@ class Recording:
                     return
                 yield kept
         except DamagedMinute:
-            self._damage(block.number)
+            self._sealed_blocks.damage(block.number)
 
     def _columns(self, block: _Block, metrics: frozenset[str]) -> dict[tuple[str, str], Sequence[float | None]]:
         columns: dict[tuple[str, str], Sequence[float | None]] = {}
@@ -557,7 +501,7 @@ class Recording:
                 for name in metrics:
                     columns[uuid, name] = [row.number(name) if row is not None else None for row in rows]
             return columns
-        minute = self._minute(block.number)
+        minute = self._sealed_blocks.minute(block.number)
         if minute is None:
             return columns
         try:
@@ -567,11 +511,11 @@ class Recording:
                     if values is not None:
                         columns[uuid, name] = values
         except DamagedMinute:
-            self._damage(block.number)
+            self._sealed_blocks.damage(block.number)
         return columns
 
 
-class _Times(Sequence[float]):
+class _Times(Times):
     """Times of a recording's samples, read block by block."""
 
     def __init__(self, recording: Recording) -> None:
@@ -580,16 +524,7 @@ class _Times(Sequence[float]):
     def __len__(self) -> int:
         return self._recording.samples
 
-    @overload
-    def __getitem__(self, place: int) -> float: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[float]: ...
-
-    def __getitem__(self, place: int | slice) -> float | list[float]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(len(self))[place]]
-        place = range(len(self))[place]
+    def at(self, place: int) -> float:
         recording = self._recording
         number = bisect_right(recording._firsts, place) - 1
         return recording._times_of(recording._blocks[number].number)[place - recording._firsts[number]]
@@ -603,30 +538,9 @@ _event_of = msgspec.msgpack.Decoder(MachineEvent).decode
 _finding_of = msgspec.msgpack.Decoder(Finding).decode
 _life_of = msgspec.msgpack.Decoder(ProcessLife).decode
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-
 
 def _run_of(row: tuple[Any, ...]) -> Run:
     return msgspec.convert(row, Run)
-
-
-def _is_block(number: object, begin: object, end: object, samples: object) -> bool:
-    """Whether the entry of a block can be one; a damaged file may have anything."""
-    return (
-        isinstance(begin, float)
-        and isinstance(end, float)
-        and isinstance(samples, int)
-        and -_FURTHEST < begin <= end < _FURTHEST
-        and 0 < samples <= _MOST_SAMPLES
-    )
-
-
-def _readable(decode: Callable[[_R], _T], rows: Iterable[_R]) -> Iterator[_T]:
-    """The rows that are not damaged; ``record check`` reports the others."""
-    for data in rows:
-        with suppress(ValueError, TypeError):
-            yield decode(data)
 
 
 _MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")

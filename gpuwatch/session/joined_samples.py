@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
-from gpuwatch.history.sample_store import Identity, Kept
+from gpuwatch.history.sample_store import Identity, Kept, Times
 from gpuwatch.history.timeline import EVENTS, LEVELS, Timeline
 from gpuwatch.model.snapshot import Process
 from gpuwatch.recording.reader import Recording, open_recording
@@ -178,7 +178,7 @@ def open_past(known: Path | None) -> Past | None:
     return None
 
 
-class _Times(Sequence[float]):
+class _Times(Times):
     """The first times of a recording, and then a list."""
 
     def __init__(self, recorded: Sequence[float], count: int, rest: list[float]) -> None:
@@ -187,16 +187,7 @@ class _Times(Sequence[float]):
     def __len__(self) -> int:
         return self._count + len(self._rest)
 
-    @overload
-    def __getitem__(self, place: int) -> float: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[float]: ...
-
-    def __getitem__(self, place: int | slice) -> float | list[float]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(len(self))[place]]
-        place = range(len(self))[place]
+    def at(self, place: int) -> float:
         return self._recorded[place] if place < self._count else self._rest[place - self._count]
 
 
