@@ -117,6 +117,8 @@ def _floats(values: array[float]) -> Column:
                 wholes = [round(one * factor) for one in values]
             except (ValueError, OverflowError):  # NaN and infinity
                 break
+            if not -_MOST_APART < min(wholes) <= max(wholes) < _MOST_APART:
+                continue
             # Compared as bytes: -0.0 is not 0.0.
             if array("d", map(value, wholes)).tobytes() == values.tobytes():
                 return [_DECIMALS, number, pack(wholes)]
