@@ -67,6 +67,11 @@ _PROCESSES = 50
     help="Take a sample every so often, however often it is scraped.",
 )
 @click.option(
+    "--host",
+    metavar="NAME",
+    help="The label host (default: this machine's name). In a container give it the node's.",
+)
+@click.option(
     "--web-config",
     type=click.Path(path_type=Path),
     shell_complete=files,
@@ -100,6 +105,7 @@ def exporter(
     processes: int,
     commands: bool,
     every: float,
+    host: str | None,
     web_config: Path | None,
     max_requests: int,
     write_job_map: Path | None,
@@ -130,7 +136,7 @@ def exporter(
     from gpuwatch.monitor.live_feed import LiveFeed
 
     options = Options(
-        host=platform.node() or "localhost",
+        host=host or platform.node() or "localhost",
         metrics="all" if metrics == "all" else "core",
         dcgm=compat == "dcgm",
         processes=processes,

@@ -26,6 +26,8 @@ _IDLE = 90.0
 """Seconds after which a connection is closed that has not finished a request."""
 _READ = 60.0
 """Seconds that a client may be silent."""
+_FAILURES = 20
+"""Failures of gpuwatch itself that are told."""
 _PLAIN = "text/plain; charset=utf-8"
 _START = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>gpuwatch exporter</title>
@@ -109,6 +111,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, _Connection] = {}
         """By the accepted socket."""
+        self._failures: set[str] = set()
         self.address_family = address.family
         try:
             super().__init__(cast("Any", address.sockaddr), cast("Any", _Handler))
@@ -198,9 +201,17 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         """A client that goes away, or fails to identify itself, is no error of ours."""
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and not isinstance(error, OSError):
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Says that gpuwatch itself has failed; once for each kind, as there may be many scrapes."""
+        kind = repr(error)
+        if kind not in self._failures and len(self._failures) < _FAILURES:
+            self._failures.add(kind)
             from gpuwatch.history.crashes import describe
 
-            self.say(f"gpuwatch: {' '.join(describe(error))}")
+            what, hint = describe(error)
+            self.say(f"gpuwatch: {what} ({hint})")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -243,7 +254,12 @@ class _Handler(BaseHTTPRequestHandler):
             wanted = self.headers.get("Accept", "")
             form: Form = "openmetrics" if _openmetrics(wanted) and not self.server.plain_only else "plain"
             gzip = _accepts(self.headers.get("Accept-Encoding", ""), "gzip") > 0
-            body = self.server.page().body(form, gzip=gzip)
+            try:
+                body = self.server.page().body(form, gzip=gzip)
+            except Exception as error:  # noqa: BLE001  # the next sample may be fine
+                self.server.failed(error)
+                self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "gpuwatch failed; its log says how.\n", {})
+                return
             more = {"Content-Encoding": "gzip"} if gzip else {}
             self._send(HTTPStatus.OK, body, more | {"Vary": "Accept, Accept-Encoding"}, CONTENT_TYPES[form])
         elif path == "/":

@@ -15,6 +15,9 @@ import pytest
 from gpuwatch.exporter.page import Page
 from gpuwatch.exporter.series import Content
 from gpuwatch.exporter.server import Address, MetricsServer
+from gpuwatch.fleet.prometheus_api import Prometheus as PrometheusServer
+from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.fleet.summary import summary
 from gpuwatch.model.findings import Finding
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
@@ -140,6 +143,46 @@ def test_what_dashboard_and_documentation_ask_for_is_there(
     (hosts,) = (one["query"]["query"] for one in dashboard["templating"]["list"] if one["type"] == "query")
     assert hosts == "label_values(gpuwatch_exporter_info, host)"
     assert asked_of.query("gpuwatch_exporter_info")[0][0]["host"] == "node7"
+
+
+def test_the_fleet_view_shows_a_change_within_one_refresh(
+    sim_machine: Open, export: Callable[..., RunningExporter], prometheus: Callable[..., Prometheus]
+) -> None:
+    first, second = sim_machine("2x24GiB"), sim_machine("1x80GiB")
+    server = prometheus(
+        export(first, "--every", "500ms", "--host", "n1", "--processes"),
+        export(second, "--every", "500ms", "--host", "n2", "--compat", "dcgm"),
+    )
+    server.wait("count(gpuwatch_gpu_free) == 3")
+    server.wait("DCGM_FI_DEV_FB_USED")
+    source = PrometheusSource(PrometheusServer(server.url))
+
+    def uses() -> dict[str, list[str]]:
+        fleet = source.read()
+        assert not fleet.problem
+        return {view.name: [gpu.use for gpu in summary(view).gpus] for view in fleet.hosts}
+
+    assert uses() == {"n1": ["free", "free"], "n2": ["free"]}
+    for machine, gpu in ((first, 1), (second, 0)):
+        faults.foreign_process(machine, gpu, 5 * GIB, 50.0, None)
+    began = time.monotonic()
+    wanted = {"n1": ["free", "used"], "n2": ["used"]}
+    while (now := uses()) != wanted and time.monotonic() - began < 15:
+        time.sleep(0.2)
+    print(f"the fleet view showed it after {time.monotonic() - began:.1f} s")
+    assert now == wanted
+    faults.hang(second, None)
+    until = time.monotonic() + 40
+    while time.monotonic() < until:
+        (silent,) = (view for view in source.read().hosts if view.name == "n2")
+        if silent.reason:
+            break
+        time.sleep(0.5)
+    print(f"the fleet view says of the hang: {silent.reason}")
+    assert not silent.answered
+    assert silent.snapshot is not None
+    assert [finding.id for finding in silent.snapshot.findings] == ["driver.bad-state"]
+    second.clear_faults()
 
 
 @pytest.mark.parametrize("name", ["Hostname", "hostname", "instance"])

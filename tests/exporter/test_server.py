@@ -134,6 +134,22 @@ def test_what_is_no_request_gets_an_error_and_the_server_goes_on(serve: Serve, r
     assert said == []
 
 
+def test_a_failure_of_gpuwatch_itself_is_told_once(serve: Serve) -> None:
+    said: list[str] = []
+
+    def broken() -> Page:
+        raise KeyError("of a test")
+
+    server = serve(broken, say=said.append)
+    for _ in range(3):
+        response = get(server)
+        assert response.status == 500
+        assert b"of a test" not in body(response)
+    assert get(server, "/-/healthy").status == 200
+    assert len(said) == 1
+    assert "KeyError" in said[0]
+
+
 def test_a_connection_is_kept_for_the_next_scrape(serve: Serve) -> None:
     client = connection(serve())
     for _ in range(3):
