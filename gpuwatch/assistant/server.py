@@ -7,9 +7,10 @@ import json
 import logging
 import os
 import re
+import select
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ MOST_MESSAGE = 8 << 20
 _CHUNK = 1 << 16
 _HEARTBEAT = 5.0
 """Seconds between notes of progress, for clients that give up on silent calls."""
+_PATIENCE = 3.0
+"""Seconds for the last answers, once the client has left."""
 _TOO_LONG = "gpuwatch/message-too-long"
 """The method of what stands in for a message that is too long."""
 _ID = re.compile(rb'"id"\s{0,9}:\s{0,9}(-?\d{1,15}|"[A-Za-z0-9._:-]{1,100}")')
@@ -53,13 +56,22 @@ async def _serve(allow_work: bool, redact: bool, folders: tuple[Path, ...], pyth
     tools = Tools(machine, Commands(redact=redact), redact, folders, python)
     try:
         with _standard_streams() as (source, target):
-            lines = _Lines(source)
-            output = anyio.wrap_file(os.fdopen(target, "w", encoding="utf-8", closefd=False))
             server = made(tools, allow_work=allow_work)
-            async with stdio_server(stdin=lines, stdout=output) as (incoming, outgoing):
-                await server.run(incoming, outgoing, server.create_initialization_options())
+            lines = _Lines(source)
+            async with anyio.create_task_group() as around:
+                around.start_soon(_end_after, lines.ended, around.cancel_scope)
+                async with stdio_server(stdin=lines, stdout=_Output(target)) as (incoming, outgoing):
+                    await server.run(incoming, outgoing, server.create_initialization_options())
+                around.cancel_scope.cancel()
     finally:
         machine.stop()
+
+
+async def _end_after(ended: anyio.Event, scope: anyio.CancelScope) -> None:
+    """Gives up answers that nobody reads, some seconds after the client has left."""
+    await ended.wait()
+    await anyio.sleep(_PATIENCE)
+    scope.cancel()
 
 
 @contextmanager
@@ -79,6 +91,7 @@ class _Lines(anyio.AsyncFile[str]):
     def __init__(self, descriptor: int) -> None:
         super().__init__(io.StringIO())
         self._descriptor = descriptor
+        self.ended = anyio.Event()
 
     async def __aiter__(self) -> AsyncIterator[str]:
         kept = bytearray()
@@ -100,6 +113,7 @@ class _Lines(anyio.AsyncFile[str]):
                     dropping = False
         if kept and not dropping:
             yield kept.decode(errors="replace")
+        self.ended.set()
 
     async def _chunk(self) -> bytes:
         try:
@@ -107,6 +121,26 @@ class _Lines(anyio.AsyncFile[str]):
         except PermissionError:  # a file is always readable, and cannot be waited for
             await anyio.lowlevel.checkpoint()
         return os.read(self._descriptor, _CHUNK)
+
+
+class _Output(anyio.AsyncFile[str]):
+    """stdout. Waits without a thread, so that a client which does not read cannot keep the server from ending."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(io.StringIO())
+        self._descriptor = descriptor
+
+    async def write(self, b: Any) -> int:
+        data = memoryview(b.encode("utf-8", "backslashreplace"))
+        while data:
+            with suppress(PermissionError):  # a file can always be written, and cannot be waited for
+                await anyio.wait_writable(self._descriptor)
+            # A pipe that is writable takes so many bytes at once (pipe(7)).
+            data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
+        return len(b)
+
+    async def flush(self) -> None:
+        """Nothing is kept."""
 
 
 def _stand_in(start: bytes, end: bytes) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import select
 import shutil
 import signal
 import subprocess
@@ -362,6 +364,75 @@ def test_a_message_without_end_is_refused_and_the_next_answered(sim_machine: Mac
     assert psutil.Process(server.pid).memory_info().rss < 200 << 20
     out, err = server.communicate(timeout=30)
     assert (server.returncode, out, err) == (0, "", "")
+
+
+def test_what_is_no_message_is_passed_over(sim_machine: Machine) -> None:
+    """Any bytes: other clients, attackers and broken pipes write them. The next question is answered."""
+    dice = random.Random(7)
+    hostile = [dice.randbytes(dice.randrange(300)).replace(b"\n", b"") for _ in range(200)]
+    hostile += [
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b"[]",
+        b"null",
+        b"1e999",
+        b'"',
+        b'{"jsonrpc":"2.0"}',
+        b"\xff\xfe",
+        b"\0" * 99,
+    ]
+    calls = [
+        {"id": 10**400, "method": "tools/call"},
+        {"id": None, "method": "tools/call"},
+        {"id": 50, "method": "tools/call", "params": []},
+        {"id": 51, "method": "tools/call", "params": {"name": 7}},
+        {"id": 52, "method": "tools/call", "params": {"name": "cause", "arguments": {"id": "\ud800"}}},
+        {"id": 53, "method": "tools/call", "params": {"name": "x" * 100_000}},
+        {"id": 54, "method": "no/such/method"},
+        {"method": "notifications/cancelled", "params": {"requestId": 99}},
+        {"id": 55, "result": {}},
+    ]
+    hostile += [json.dumps({"jsonrpc": "2.0"} | call).encode() for call in calls]
+    dice.shuffle(hostile)
+    server = raw(sim_machine("1x24GiB").environment(os.environ))
+    last = '{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"name":"list_causes"}}\n'
+    asked = INITIALIZE.encode() + b"\n".join(hostile) + b"\n" + last.encode()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.buffer.write(asked)
+    server.stdin.flush()
+    while (message := json.loads(server.stdout.readline())).get("id") != 99:
+        assert "error" in message or message["result"].get("isError") or message["id"] == 1, message
+    assert not message["result"]["isError"]
+    out, err = server.communicate(timeout=30)
+    assert server.returncode == 0
+    assert all(json.loads(line) for line in out.splitlines())
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("how", ["end of input", "SIGTERM"])
+def test_a_client_that_does_not_read_keeps_nobody(sim_machine: Machine, how: str) -> None:
+    server = raw(sim_machine("1x24GiB").environment(os.environ))
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(INITIALIZE)
+    for number in range(2, 200):
+        server.stdin.write(
+            f'{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{{"name":"list_causes"}}}}\n'
+        )
+    server.stdin.flush()
+    assert select.select([server.stdout], [], [], 30)[0]
+    time.sleep(2)  # the pipe is full by now
+    if how == "end of input":
+        server.stdin.close()
+        server.stdin = None
+    else:
+        server.terminate()
+    try:
+        assert server.wait(15) == (0 if how == "end of input" else 143)
+    finally:
+        server.kill()
+        server.communicate()
 
 
 @pytest.mark.parametrize("how", ["end of input", "SIGINT", "SIGTERM"])
