@@ -38,7 +38,7 @@ class Publisher:
         self._feed, self._options, self._job_map, self._say = feed, options, job_map, say
         self._clock, self._monotonic = clock, monotonic
         self._conditions = Conditions()
-        self._xids = XidCounts()
+        self._xids = XidCounts(clock())
         self._wake = threading.Event()
         self._stopping = False
         self._snapshot: Snapshot | None = None

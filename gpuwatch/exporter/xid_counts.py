@@ -7,30 +7,47 @@ from collections.abc import Sequence
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.xids import Xid
 
+_ALIKE = 5.0
+"""Seconds by which the times may differ at which two collectors received the same error."""
+
 
 class XidCounts:
-    """Counts by UUID and Xid since the first snapshot."""
+    """Counts by UUID and Xid since a moment, in seconds since the epoch.
 
-    def __init__(self) -> None:
+    Samples may come from a recorder's collector for a while, whose list is another one: what both received counts once.
+    """
+
+    def __init__(self, since: float) -> None:
+        self._since = since
         self._latest: dict[str, tuple[Xid, ...]] = {}
+        self._until: dict[str, float] = {}
+        """When the latest that was counted had been received."""
         self.counts: dict[str, dict[str, int]] = {}
         """By UUID, then by Xid (``unknown`` if the driver does not know it); replaced when something is counted."""
 
     def look(self, snapshot: Snapshot) -> None:
-        """Counts what the snapshot has and the previous one had not."""
+        """Counts what the snapshot has and those before had not."""
         for device in snapshot.devices:
             before = self._latest.get(device.uuid, ())
             if device.xids is before:
                 continue
             self._latest[device.uuid] = device.xids
-            new = device.xids[_common(before, device.xids) :]
+            new = self._new(device.uuid, before, device.xids)
             if not new:
                 continue
+            self._until[device.uuid] = max(xid.at for xid in new)
             counts = dict(self.counts.get(device.uuid, {}))
             for xid in new:
                 name = "unknown" if xid.code is None else str(xid.code)
                 counts[name] = counts.get(name, 0) + 1
             self.counts = self.counts | {device.uuid: counts}
+
+    def _new(self, uuid: str, before: Sequence[Xid], now: Sequence[Xid]) -> Sequence[Xid]:
+        common = _common(before, now)
+        if common:
+            return now[common:]
+        counted = self._until.get(uuid)
+        return [xid for xid in now if xid.at > (self._since if counted is None else counted + _ALIKE)]
 
 
 def _common(before: Sequence[Xid], now: Sequence[Xid]) -> int:

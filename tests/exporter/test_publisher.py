@@ -104,7 +104,8 @@ def test_without_a_driver_it_does_not_answer() -> None:
 
 def test_xids_are_counted_over_samples() -> None:
     harness = Harness()
-    for xids in ((), (Xid(1.0, 79),), (Xid(1.0, 79), Xid(2.0, 79))):
+    first, second = (Xid(harness.now + seconds, 79) for seconds in (1.0, 2.0))
+    for xids in ((), (first,), (first, second)):
         harness.give(snapshot(device(xids=xids)))
         harness.now += 5
     assert one(harness.samples(), names.XID_ERRORS, xid="79") == 2

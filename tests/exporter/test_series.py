@@ -176,7 +176,7 @@ def test_findings_are_listed_by_cause() -> None:
 
 
 def test_xids_are_counted_by_number() -> None:
-    counts = XidCounts()
+    counts = XidCounts(0.0)
     early, late, unknown = Xid(1.0, 79), Xid(2.0, 79), Xid(3.0, None)
     counts.look(snapshot(device(xids=(early,))))
     counts.look(snapshot(device(xids=(early,))))
@@ -188,6 +188,20 @@ def test_xids_are_counted_by_number() -> None:
     assert one(samples, names.XIDS, **GPU0) == 3
     assert one(found(snapshot(device())), names.XIDS) == 0
     assert one(found(snapshot(device(xids_missing=UNLISTED))), names.XIDS) is None
+
+
+def test_an_xid_that_two_collectors_received_counts_once() -> None:
+    counts = XidCounts(100.0)
+    own, of_recorder = Xid(110.0, 79), Xid(110.4, 79)
+    counts.look(snapshot(device(xids=(own,))))
+    # A recorder was started on this machine, then ended; its list has older errors, too.
+    counts.look(snapshot(device(xids=(Xid(50.0, 31), of_recorder))))
+    counts.look(snapshot(device()))
+    counts.look(snapshot(device(xids=(Xid(50.0, 31), of_recorder))))
+    assert counts.counts == {device().uuid: {"79": 1}}
+    counts.look(snapshot(device(xids=(Xid(50.0, 31), of_recorder, Xid(111.0, 79)))))
+    counts.look(snapshot(device(xids=(Xid(130.0, 48),))))
+    assert counts.counts == {device().uuid: {"79": 2, "48": 1}}
 
 
 def test_an_old_sample_has_no_readings() -> None:
