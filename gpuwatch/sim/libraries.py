@@ -35,7 +35,7 @@ LIBRARIES: Final = (
     Library(CONTROL_LIBRARY, ("state.c", "state_script.c", "visible.c")),
     Library(
         "libnvidia-ml.so.1",
-        ("nvml.c", "nvml_events.c", "nvml_gpm.c", "nvml_links.c", "nvml_mig.c"),
+        ("nvml.c", "nvml_accounting.c", "nvml_events.c", "nvml_gpm.c", "nvml_links.c", "nvml_mig.c"),
         (CONTROL_LIBRARY,),
     ),
     Library("libcuda.so.1", ("cuda.c", "cuda_memory.c"), (CONTROL_LIBRARY,)),

@@ -273,7 +273,6 @@ UNSIGNED_GETTER(nvmlDeviceGetComputeMode, gws_overridden(state, index, GWS_SET_C
 UNSIGNED_GETTER(nvmlDeviceGetPersistenceMode, gws_overridden(state, index, GWS_SET_PERSISTENCE_MODE, 0))
 UNSIGNED_GETTER(nvmlDeviceGetDisplayMode, 0)
 UNSIGNED_GETTER(nvmlDeviceGetDisplayActive, 0)
-UNSIGNED_GETTER(nvmlDeviceGetAccountingMode, 0)
 
 API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
     ENTER_DEVICE(device);

@@ -221,8 +221,40 @@ static double heat_decayed(gws_device *device, uint64_t now_ns) {
     return device->heat;
 }
 
+/* Whether accounting mode counts a process: those that began before it was switched on are left out. */
+static bool is_accounted(const gws_state *state, const gws_process *slot) {
+    const gws_device *device = &state->device[slot->device];
+    return gws_overridden(state, (uint32_t)slot->device, GWS_SET_ACCOUNTING_MODE, 0) &&
+           slot->entered_ns >= atomic_load(&device->override_at_ns[GWS_SET_ACCOUNTING_MODE]);
+}
+
+static gws_accounted accounted(const gws_process *slot, uint64_t now_ns, bool running) {
+    gws_accounted one = {.pid = slot->pid, .running = running, .entered_ns = slot->entered_ns};
+    one.time_ns = now_ns - slot->entered_ns;
+    one.peak_bytes = slot->peak_bytes;
+    if (slot->flags & GWS_SLOT_ATTACHED) {
+        one.busy_ns = (uint64_t)attached_busy_ns(slot, now_ns);
+        one.memory_ns = (uint64_t)(slot->memory_share * (double)one.time_ns);
+    } else {
+        one.busy_ns = atomic_load(&slot->busy_ns);
+        one.memory_ns = atomic_load(&slot->memory_ns);
+    }
+    return one;
+}
+
+/* Notes a process that ends; of a pid that was used again the last one is kept. */
+static void remember(gws_device *device, gws_accounted ended) {
+    uint32_t place = device->accounted_next % GWS_ACCOUNTED;
+    bool known = false;
+    for (uint32_t i = 0; i < GWS_ACCOUNTED && !known; i++)
+        if (device->accounted[i].pid == ended.pid) place = i, known = true;
+    device->accounted[place] = ended;
+    if (!known) device->accounted_next++;
+}
+
 void gws_free_slot(gws_state *state, gws_process *slot, uint64_t now_ns) {
     gws_device *device = &state->device[slot->device];
+    if (is_accounted(state, slot)) remember(device, accounted(slot, now_ns, false));
     if (slot->flags & GWS_SLOT_ATTACHED) {
         /* Its heat and energy stay with the device. */
         device->heat = heat_decayed(device, now_ns) + attached_heat(slot, now_ns);
@@ -333,10 +365,12 @@ int gws_take(gws_state *state, uint32_t device, uint64_t bytes) {
     if (!error) {
         gws_process *slot = own(state, device);
         if (!slot) slot = enter(state, device, now_ns);
-        if (slot)
+        if (slot) {
             slot->bytes += bytes;
-        else
+            if (slot->bytes > slot->peak_bytes) slot->peak_bytes = slot->bytes;
+        } else {
             error = ENOMEM;
+        }
     }
     unlock(state);
     return error;
@@ -398,6 +432,8 @@ void gws_kernel_end(gws_state *state, uint32_t device, uint64_t began_ns, uint64
         atomic_store_explicit(&slot->last_busy_ns, now_ns, memory_order_relaxed);
         ring_add_span(&slot->busy, began_ns, now_ns, 1.0);
         ring_add_span(&slot->memory_busy, began_ns, now_ns, scale);
+        atomic_fetch_add(&slot->busy_ns, now_ns - began_ns);
+        atomic_fetch_add(&slot->memory_ns, (uint64_t)(took * scale));
     }
     pthread_mutex_unlock(&card->kernel_lock); /* fails harmlessly if the wait above timed out */
     lock(state);
@@ -411,7 +447,10 @@ void gws_copied(gws_state *state, uint32_t device, uint64_t began_ns, uint64_t b
     uint64_t now_ns = gws_now_ns();
     gws_process *slot = own(state, device);
     ring_add_span(&card->memory_busy, began_ns, now_ns, 1.0);
-    if (slot) ring_add_span(&slot->memory_busy, began_ns, now_ns, 1.0);
+    if (slot) {
+        ring_add_span(&slot->memory_busy, began_ns, now_ns, 1.0);
+        atomic_fetch_add(&slot->memory_ns, now_ns - began_ns);
+    }
     if (direction == GWS_COPY_TO_DEVICE) atomic_fetch_add(&card->host_to_device_bytes, bytes);
     if (direction == GWS_COPY_TO_HOST) atomic_fetch_add(&card->device_to_host_bytes, bytes);
 }
@@ -585,6 +624,30 @@ uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, g
 
 /* --- attached processes ----------------------------------------------------------------------------- */
 
+uint32_t gws_list_accounted(gws_state *state, uint32_t device, gws_accounted *out, uint32_t capacity) {
+    uint64_t now_ns = gws_now_ns();
+    uint32_t there = 0;
+    lock(state);
+    sweep(state, (int32_t)device, now_ns, true);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (!slot->pid || slot->device != (int32_t)device || !is_accounted(state, slot)) continue;
+        if (there < capacity) out[there] = accounted(slot, now_ns, true);
+        there++;
+    }
+    uint32_t running = there < capacity ? there : capacity;
+    for (uint32_t i = 0; i < GWS_ACCOUNTED; i++) {
+        const gws_accounted *ended = &state->device[device].accounted[i];
+        bool again = !ended->pid;
+        for (uint32_t k = 0; k < running && !again; k++) again = out[k].pid == ended->pid;
+        if (again) continue;
+        if (there < capacity) out[there] = *ended;
+        there++;
+    }
+    unlock(state);
+    return there;
+}
+
 int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, double sm_share,
                double memory_share, uint32_t kind, uint32_t flags, int32_t mig) {
     if (pid <= 0 || device >= state->device_count || !kind || mig >= GWS_MAX_MIG) return EINVAL;
@@ -608,7 +671,7 @@ int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, d
             slot->kind = kind;
             slot->flags = flags | GWS_SLOT_ATTACHED;
             slot->start_time = start;
-            slot->bytes = bytes;
+            slot->bytes = slot->peak_bytes = bytes;
             slot->sm_share = clamp_share(sm_share);
             slot->memory_share = clamp_share(memory_share);
             slot->mig = mig < 0 ? 0 : (uint32_t)mig + 1;

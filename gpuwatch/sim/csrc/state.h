@@ -18,7 +18,7 @@
 #include "versions.h"
 
 #define GWS_MAGIC 0x31534d4957555047ull /* "GPUWIMS1" */
-#define GWS_LAYOUT_VERSION 5u           /* increase it with every change of a struct below */
+#define GWS_LAYOUT_VERSION 6u           /* increase it with every change of a struct below */
 
 enum {
     GWS_MAX_DEVICES = 16,
@@ -32,6 +32,7 @@ enum {
     GWS_LABEL_BYTES = 24,
     GWS_MAX_MIG = 8, /* one more than any card has: seven slices and a gap */
     GWS_POLICIES = 3,
+    GWS_ACCOUNTED = 128, /* ended processes of a device that accounting mode remembers */
 };
 
 #define GWS_CELL_NS 100000000ull    /* one cell of a ring */
@@ -104,6 +105,7 @@ typedef enum {
     GWS_SET_FABRIC_STATUS,
     GWS_SET_FABRIC_HEALTH_MASK,
     GWS_SET_FABRIC_HEALTH_SUMMARY,
+    GWS_SET_ACCOUNTING_MODE,
     GWS_SET_COUNT,
 } gws_override_key;
 
@@ -113,6 +115,13 @@ typedef struct {
     uint64_t memory_bytes;
     char uuid[GWS_UUID_TEXT_BYTES]; /* MIG-... */
 } gws_mig;
+
+/* What accounting mode tells of a process on one device, from its begin to its end. */
+typedef struct {
+    int32_t pid; /* 0: empty */
+    uint32_t running;
+    uint64_t entered_ns, time_ns, busy_ns, memory_ns, peak_bytes;
+} gws_accounted;
 
 typedef struct {
     char name[GWS_NAME_BYTES];
@@ -138,6 +147,8 @@ typedef struct {
     uint64_t policy_ns[GWS_POLICIES]; /* how long the set event reasons slowed it down: power, heat, sync boost */
     _Atomic uint32_t hidden;          /* taken out of the machine: NVML and new CUDA programs do not list it */
     _Atomic uint32_t mig_on;
+    gws_accounted accounted[GWS_ACCOUNTED]; /* the latest processes that ended; under the lock */
+    uint32_t accounted_next;
     uint32_t mig_serial; /* instances created so far: each has a new UUID */
     gws_mig mig[GWS_MAX_MIG];
 } gws_device;
@@ -159,12 +170,13 @@ typedef struct {
     uint32_t kind, flags;
     uint64_t start_time; /* field 22 of /proc/PID/stat: tells a reused pid apart */
     uint64_t exec_id;    /* changes with execve, which keeps pid and start time but drops the contexts */
-    uint64_t bytes;
+    uint64_t bytes, peak_bytes;
     uint64_t entered_ns, checked_ns;
     uint64_t checked_cpu_ns; /* its CPU clock at that time: if it has not run since, it still exists */
     _Atomic uint64_t last_busy_ns;
     _Atomic uint64_t running_since_ns; /* a kernel runs now, since then; 0: none */
     gws_ring busy, memory_busy;
+    _Atomic uint64_t busy_ns, memory_ns; /* since it came */
     double sm_share, memory_share; /* attached processes only */
     uint32_t mig;                  /* index of its MIG instance plus one; 0: the first there is */
 } gws_process;
@@ -272,6 +284,8 @@ int gws_multiprocessors(const gws_state *state, const gws_device *card);
 /* --- processes -------------------------------------------------------------------------------------- */
 uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, gws_process_view *out,
                             uint32_t capacity); /* how many there are, which may be more than capacity */
+uint32_t gws_list_accounted(gws_state *state, uint32_t device, gws_accounted *out,
+                            uint32_t capacity); /* as above; running ones first, at most one entry a pid */
 int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, double sm_share,
                double memory_share, uint32_t kind, uint32_t flags,
                int32_t mig); /* 0, ENOMEM, ESRCH, ENOSPC, EINVAL; mig: index of an instance, or -1 */

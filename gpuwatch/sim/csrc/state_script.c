@@ -21,6 +21,7 @@ const char *const gws_override_names[GWS_SET_COUNT] = {
     "tensor_percent", "xid", "nvlink_version", "nvlink_data_crc_errors", "nvlink_ecc_errors",
     "nvlink_receive_errors", "nvlink_effective_errors", "nvlink_failed_recoveries", "sram_uncorrected",
     "sram_threshold_exceeded", "fabric_state", "fabric_status", "fabric_health_mask", "fabric_health_summary",
+    "accounting_mode",
 };
 
 /* --- values set by hand ----------------------------------------------------------------------------- */
