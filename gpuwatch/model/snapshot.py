@@ -282,7 +282,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """The program for which it was reserved; None for a moment, while it is being reserved."""
     user: str | None = None
     command: str | None = None
-    """Raw command line, which may contain control characters."""
+    """Command line with secrets masked; it may contain control characters."""
 
     @property
     def holder(self) -> str:

@@ -116,12 +116,14 @@ def _of(uuid: str, pid: int, table: ProcessTable) -> Reservation:
     facts = table.look(pid, time.time())
     if facts is None:
         return Reservation(uuid=uuid, pid=pid)
-    return Reservation(uuid=uuid, pid=pid, user=facts.user, command=facts.command or facts.name)
+    # Masked already here: snapshots are recorded.
+    command = mask_text(facts.command) if facts.command else facts.name
+    return Reservation(uuid=uuid, pid=pid, user=facts.user, command=command)
 
 
 def _described(found: Reservation) -> str:
     if found.pid is None:
         return "another gpuwatch pick"
-    command = shorten(mask_text(found.command), _COMMAND) if found.command else ""
+    command = shorten(found.command, _COMMAND) if found.command else ""
     about = ", ".join(filter(None, (found.user, command)))
     return f"pid {found.pid} ({about})" if about else f"pid {found.pid}"

@@ -19,7 +19,8 @@ from gpuwatch.cli.pick import _picked
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.session.free_gpus import Conditions
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.gpu_reservations import reserve, reserved
+from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sources.gpu_reservations import reservations, reserve, reserved
 from tests.conftest import gpuwatch
 from tests.ui import machines
 
@@ -173,7 +174,7 @@ def test_gpus_that_are_connected_well_go_together(sim_machine: Machine) -> None:
     assert done.err.splitlines()[-1] == "gpuwatch: slowest connection between them: SYS, between NUMA nodes"
 
 
-def test_a_snapshot_tells_who_reserved(sim_machine: Machine) -> None:
+def test_a_snapshot_tells_who_reserved(sim_machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = sim_machine("2x24GiB").environment(os.environ)
     token = "hf_" + "kTqZbWvYxRmNcLpDsFgHjKaSdQwErTyUiO"
     command = ["sh", "-c", "echo ready; read x; exit 0", f"--token={token}"]
@@ -192,6 +193,10 @@ def test_a_snapshot_tells_who_reserved(sim_machine: Machine) -> None:
         assert found["uuid"] == document["devices"][0]["uuid"]
         assert (found["pid"], found["user"]) == (holder.pid, pwd.getpwuid(os.getuid()).pw_name)
         assert "sh -c" in found["command"]
+        with monkeypatch.context() as patch:
+            patch.setenv(ENV_STATE, environment[ENV_STATE])
+            assert [one.pid for one in reservations()] == [holder.pid]
+            assert token not in str(reservations()), "recordings keep snapshots as they come"
         text = gpuwatch("snapshot", environment=environment).out
         row = next(one for one in text.split("Reserved")[1].splitlines() if str(holder.pid) in one)
         assert row.split()[0] == "0"

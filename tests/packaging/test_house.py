@@ -22,6 +22,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
     [
         ("gpuwatch.cli.main", {"textual", "pynvml", "psutil", "tensorflow", "rich", "jinja2"}),
         ("gpuwatch.cli.probe", {"textual", "pynvml", "psutil", "tensorflow"}),
+        ("gpuwatch.cli.mcp", {"mcp", "pydantic", "textual"}),
         ("gpuwatch.cli.snapshot", {"textual", "tensorflow"}),
         ("gpuwatch.monitor.worker", {"textual", "click", "rich", "tensorflow", "jinja2"}),
         ("gpuwatch.ui.app", {"pynvml", "psutil", "tensorflow", "jinja2"}),
