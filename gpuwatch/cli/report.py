@@ -16,10 +16,11 @@ from gpuwatch.cli.output import check_output, data, output_option, publish, reda
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, read, schema_of
-from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.comparison import Comparison, Node
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Experiment
 from gpuwatch.reports.format_registry import BY_NAME
 
@@ -152,6 +153,7 @@ _COMPARE_EXAMPLES = """\b
 Examples:
   gpuwatch compare growth.json limit.json
   gpuwatch compare here.json there.json -o differences.html
+  gpuwatch compare n*.json
 """
 
 
@@ -166,7 +168,8 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
     """Compare saved runs, or reports: why here and not there?
 
     Runs, of one or several machines, are compared by what they requested, got and took; reports (of gpuwatch report or
-    doctor) by versions, GPUs, variables, libraries and checks.
+    doctor) by versions, GPUs, variables, libraries and checks. With runs or snapshots of at least four machines, those
+    that differ from the others are named: another driver, a GPU missing, three times slower.
     """
     check_output(output)
     documents = [(source, read_document(source)) for source in sources]
@@ -174,33 +177,42 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
 
 
 def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Document:
+    from gpuwatch.cluster.gathered import side_by_side
     from gpuwatch.formatting.redaction import sendable
-    from gpuwatch.reports.compare import compare as runs_compared
     from gpuwatch.reports.contrast import contrast
 
     runs: list[Run] = []
+    nodes: dict[str, Node] = {}
     reports: list[Diagnostic | Doctor] = []
     for source, document in documents:
         if isinstance(document, Run):
             runs.append(document)
         elif isinstance(document, Comparison):
             runs.extend(document.runs)
+            nodes.update({node.node: node for node in document.nodes})
         elif isinstance(document, Experiment):
             runs.extend(trial.run for trial in document.trials if trial.run is not None)
         elif isinstance(document, Diagnostic | Doctor):
             # Redacted now: a comparison no longer tells which word is a host and which a user.
             reports.append(sendable(document, redact=redact))
+        elif isinstance(document, Snapshot):
+            host = document.host.hostname or source.stem
+            name = host if host not in nodes else f"{host} ({source.stem})"
+            nodes[name] = Node(node=name, state="ok", host=document.host.hostname, snapshot=document)
         else:
             raise UsageError(
-                f"{file_name(source)} cannot be compared", hint="compare runs and comparisons, or reports with reports"
+                f"{file_name(source)} cannot be compared",
+                hint="compare runs, comparisons and snapshots, or reports with reports",
             )
-        if runs and reports:
+        if (runs or nodes) and reports:
             raise UsageError(f"{file_name(source)}: runs cannot be compared with reports", hint="give one kind")
     if reports:
         if len(reports) < 2:
             raise UsageError("one report is not enough to compare", hint="give two: one of each machine")
         return contrast(reports)
-    return runs_compared(runs)
+    if len(nodes) == 1 and not runs:
+        raise UsageError("one snapshot is not enough to compare", hint="give one of each machine")
+    return side_by_side(runs, list(nodes.values()))
 
 
 _SCHEMAS = sorted(DOCUMENTS | PRINTED)

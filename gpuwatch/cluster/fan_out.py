@@ -406,5 +406,6 @@ def _text(facts: dict[str, Any], name: str) -> str | None:
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    """The last line that says more than the exit code, which Slurm repeats."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("srun: ")]
     return lines[-1] if lines else ""

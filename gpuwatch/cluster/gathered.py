@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.cluster.fan_out import NodeReply, State, one_line
-from gpuwatch.cluster.odd_nodes import judged
+from gpuwatch.cluster.odd_nodes import FEWEST, judged
 from gpuwatch.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
 from gpuwatch.model.codec import Document, NotADocument, from_json
 from gpuwatch.model.comparison import Comparison, Node, NodeState
@@ -48,6 +48,23 @@ def gathered(command: str, replies: Sequence[NodeReply]) -> Comparison:
         nodes.append(node)
         runs += [replace(run, node=reply.node) for run in own]
     return judged(replace(compare(runs), nodes=tuple(nodes)))
+
+
+def side_by_side(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
+    """Saved runs, and the nodes that saved comparisons and snapshots tell of.
+
+    Runs of at least :data:`FEWEST` machines are compared like those of a cluster: each machine is a node.
+    """
+    known = {node.node: node for node in nodes}
+    machines = {name for run in runs if (name := run.node or run.host) is not None}
+    if not known and len(machines) < FEWEST:
+        return compare(runs)
+    runs = [replace(run, node=run.node or run.host) for run in runs]
+    for run in runs:
+        if run.node is not None and run.node not in known:
+            count = sum(other.node == run.node for other in runs)
+            known[run.node] = Node(node=run.node, state="ok", host=run.host, runs=count)
+    return judged(replace(compare(runs), nodes=tuple(known.values())))
 
 
 def exit_code(document: Comparison) -> int:

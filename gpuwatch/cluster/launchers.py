@@ -179,10 +179,12 @@ class Slurm:
     def reason(self, exit_code: int, messages: str) -> str:
         """Slurm's own words."""
         found = re.findall(r"^srun: error: (?:slurm_msg_sendto: )?(.+)$", messages, re.MULTILINE)
-        lost = [line for line in found if re.search(r"[Nn]ode failure|not responding", line)]
-        if lost:
+        if any(re.search(r"[Nn]ode failure|not responding", line) for line in found):
             return "the node was lost"
-        return next((line.strip() for line in found if "Exited with exit code" not in line), "")
+        if re.search(r"execve\(\): .*No such file or directory", messages):
+            return "no gpuwatch there"
+        told = [line.strip() for line in found if not re.search(r"task \d+: (?:Exited|Terminated|Killed)", line)]
+        return told[0] if told else ""
 
 
 def _unusable(state: str) -> str:

@@ -103,7 +103,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     """Caveats about the numbers, one sentence each."""
     differences: tuple[Difference, ...] = ()
     nodes: tuple[Node, ...] = ()
-    """The nodes of a cluster on which the command was run; empty for runs of one machine, and for saved ones."""
+    """The nodes of a cluster; empty for runs of fewer than four machines that were saved one by one."""
     odd: tuple[OddFact, ...] = ()
     """What is odd about single nodes, structure first."""
     odd_notes: tuple[str, ...] = ()

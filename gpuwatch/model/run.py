@@ -394,7 +394,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     pid: int | None = None
     host: str | None = None
     node: str | None = None
-    """The node of a cluster on which it was run by ``--on``; null for a run of this machine."""
+    """The node of a cluster on which it was run; null for a run by itself."""
     settings: dict[str, Setting] = {}
     environment: dict[str, str] = {}
     """The variables that the probe set or that affect GPUs, at its start."""

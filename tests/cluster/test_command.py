@@ -11,14 +11,20 @@ from typing import Any
 
 import click
 import pytest
+from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.cli.experiment import experiment
 from gpuwatch.cli.nodes import arguments
 from gpuwatch.cli.probe import probe
 from gpuwatch.cli.snapshot import snapshot
-from gpuwatch.model.codec import from_json
-from gpuwatch.model.comparison import Comparison
+from gpuwatch.model.codec import from_json, to_json
+from gpuwatch.model.comparison import Comparison, Node, OddFact
+from gpuwatch.model.snapshot import Driver
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.format_registry import write
+from tests.cluster.test_odd_nodes import run
+from tests.reports.documents import HOSTILE, full_snapshot, hostile_run
 
 SSH = """#!/bin/sh
 # An ssh that runs the command here, or fails as a host may.
@@ -199,3 +205,51 @@ def test_node_timeout() -> None:
     rows: list[dict[str, Any]] = json.loads(done.stdout)["nodes"]
     assert done.returncode == 1
     assert (rows[0]["state"], rows[0]["snapshot"]) in [("timed-out", None), ("no-answer", None)]
+
+
+def test_saved_runs_of_many_machines_name_the_odd_one(tmp_path: Path) -> None:
+    for number in range(8):
+        one = replace(run(number, 0.03 if number == 5 else 0.01, gpus=7 if number == 2 else 8), node=None)
+        (tmp_path / f"n{number}.json").write_text(to_json(one))
+    files = sorted(str(path) for path in tmp_path.glob("*.json"))
+    found = document(gpuwatch("compare", "--json", *files))
+    assert {(fact.node, fact.what) for fact in found.odd} == {("n2", "number of GPUs"), ("n5", "speed of default")}
+    assert [run.node for run in found.runs] == [f"n{number}" for number in range(8)]
+    (tmp_path / "all.json").write_text(to_json(found))
+    assert document(gpuwatch("compare", "--json", str(tmp_path / "all.json"))).odd == found.odd
+    text = " ".join(gpuwatch("compare", *files).stdout.split())
+    assert text.startswith("n2 is odd: 7 GPUs instead of 8; n5 is odd: 3.0 times slower (default)")
+    redacted = gpuwatch("compare", "--redact", *files).stdout
+    assert "n2" not in redacted
+    assert "host-3" in redacted
+
+
+def test_saved_snapshots_are_compared(tmp_path: Path) -> None:
+    for number in range(4):
+        one = full_snapshot()
+        host = replace(one.host, hostname=f"m{number}")
+        driver = Driver(version="1.2" if number == 3 else "1.1", cuda_version=None, nvml_version=None)
+        (tmp_path / f"{number}.json").write_text(to_json(replace(one, host=host, driver=driver)))
+    files = sorted(map(str, tmp_path.glob("*.json")))
+    done = gpuwatch("compare", *files)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1].startswith("m3 is odd: driver 1.2 instead of 1.1")
+    alone = gpuwatch("compare", files[0])
+    assert (alone.returncode, len(alone.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize("suffix", ["html", "md", "txt", "csv", "json"])
+def test_hostile_nodes_in_every_format(tmp_path: Path, suffix: str) -> None:
+    hostile = replace(hostile_run(), node=HOSTILE)
+    nodes = (Node(node=HOSTILE, state="failed", reason=HOSTILE, host=HOSTILE, answer=HOSTILE),)
+    fact = {"node": HOSTILE, "what": HOSTILE, "value": HOSTILE, "usual": HOSTILE, "detail": HOSTILE}
+    odd = (OddFact(kind="structure", siblings=3, **fact), OddFact(kind="speed", siblings=3, **fact))
+    one = replace(compare([hostile]), nodes=nodes, odd=odd, odd_notes=(HOSTILE,))
+    for redact in (False, True):
+        path = tmp_path / f"a.{suffix}"
+        write(one, path, redact=redact)
+        text = path.read_text()
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        if suffix == "html":
+            assert "<script>alert" not in text

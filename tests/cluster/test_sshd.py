@@ -1,0 +1,126 @@
+"""``--on ssh`` with a real sshd on this machine. Marked: it starts a daemon."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.model.codec import from_json
+from gpuwatch.model.comparison import Comparison
+from tests.cluster.nodes import await_none, running
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+pytestmark = [
+    pytest.mark.ssh,
+    pytest.mark.skipif(
+        not Path(SSHD).exists() or os.geteuid() != 0, reason="needs root and sshd (apt install openssh-server)"
+    ),
+    pytest.mark.timeout(200),
+]
+
+
+@dataclass
+class Server:
+    port: int
+    options: str
+
+    def run(self, *arguments: str, host: str = "127.0.0.1", options: str = "") -> tuple[int, Comparison]:
+        done = subprocess.run(self.command(*arguments, host=host, options=options), capture_output=True, text=True)
+        assert done.stdout, done.stderr
+        document = from_json(done.stdout.encode())
+        assert isinstance(document, Comparison)
+        return done.returncode, document
+
+    def command(self, *arguments: str, host: str = "127.0.0.1", options: str = "") -> list[str]:
+        name, *rest = arguments
+        return [
+            *(sys.executable, "-m", "gpuwatch", name, "--json", "--on", f"ssh:{host}:{self.port}"),
+            *("--launcher-options", options or self.options),
+            *("--remote-command", f"{sys.executable} -m gpuwatch", *rest),
+        ]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("sshd")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    (folder / "known").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
+    (folder / "config").write_text(
+        f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host\nPidFile {folder}/pid\nUsePAM no\n"
+        f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n"
+        "PrintMotd yes\n"
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)
+    process = subprocess.Popen([SSHD, "-D", "-f", folder / "config", "-E", folder / "log"])
+    try:
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield Server(
+            port, f"-F none -i {folder}/user -o UserKnownHostsFile={folder}/known -o StrictHostKeyChecking=yes"
+        )
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def test_a_snapshot_over_ssh(server: Server) -> None:
+    code, document = server.run("snapshot", "--sim", "2x1GiB")
+    assert [(node.state, node.reason) for node in document.nodes] == [("ok", "")]
+    assert document.nodes[0].snapshot is not None
+    assert len(document.nodes[0].snapshot.devices) == 2
+    assert code == 0
+
+
+def test_refused_and_unknown_keys(server: Server, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    other = server.options.replace("/user", "/none", 1) + f" -i {tmp_path}/other -o IdentitiesOnly=yes"
+    _, document = server.run("snapshot", options=other)
+    assert document.nodes[0].reason == "ssh was refused: no key that it accepts"
+    (tmp_path / "known").touch()
+    fresh = f"{server.options.partition(' -o ')[0]} -o UserKnownHostsFile={tmp_path}/known -o StrictHostKeyChecking=yes"
+    _, document = server.run("snapshot", options=fresh)
+    assert document.nodes[0].reason == "its host key is not known: log in once by hand"
+
+
+def test_nobody_listens(server: Server) -> None:
+    _, document = server.run("snapshot", host="127.0.0.1:1,127.0.0.1")
+    assert document.nodes[0].reason == "refuses ssh connections"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_over_there(server: Server, number: signal.Signals) -> None:
+    mark = f"1234.9{int(number)}"
+    command = server.command("try", "--sim", "1x1GiB", "--config", "default", "--", "sleep", mark)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 40
+        while not any(is_program(pid, mark) for pid in running(mark)) and time.monotonic() < until:
+            time.sleep(0.2)
+        assert any(is_program(pid, mark) for pid in running(mark))
+        process.send_signal(number)
+        process.wait(60)
+    assert await_none(mark, 30) == []
+
+
+def is_program(pid: int, mark: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]
+    except OSError:
+        return False
