@@ -24,6 +24,7 @@ def _work(command: list[str]) -> Iterator[bytes | tuple[int, bytes]]:
 
     Ray sends this function as it is: nothing here may refer to this module.
     """
+    import contextlib
     import os
     import subprocess
     import tempfile
@@ -50,12 +51,14 @@ def _work(command: list[str]) -> Iterator[bytes | tuple[int, bytes]]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(b"gpuwatch\n")  # node_agent.GREETING
-            process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(b"gpuwatch\n")  # node_agent.GREETING
+                process.stdin.flush()
             while line := process.stdout.readline(4096):
                 yield line
         finally:
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
             try:
                 code = process.wait(14)
             except subprocess.TimeoutExpired:
