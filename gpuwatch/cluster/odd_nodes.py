@@ -116,6 +116,8 @@ def judged(document: Comparison) -> Comparison:
 def _nodes(document: Comparison) -> list[_Node]:
     nodes: dict[str, _Node] = {}
     for entry in document.nodes:
+        if entry.state not in ("ok", "finding"):
+            continue
         node = nodes.setdefault(entry.node, _Node(entry.node))
         if entry.gpuwatch_version is not None:
             node.facts["gpuwatch"] = clean(entry.gpuwatch_version)

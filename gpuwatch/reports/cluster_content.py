@@ -90,22 +90,23 @@ def node_table(document: Comparison) -> Table:
     known = any(node.snapshot is not None for node in document.nodes)
     has_runs = any(node.runs for node in document.nodes)
     answers = any(node.answer for node in document.nodes)
+    same_names = all(node.host in (None, node.node) for node in document.nodes)
     rows = []
     for node in document.nodes:
         state, word = _STATES[node.state]
         row = [
             clean(node.node),
             f"{GLYPHS[state]}\u00a0{word}",
-            clean(node.host),
+            *(() if same_names else (clean(node.host),)),
             UNKNOWN if node.took_seconds is None else seconds(node.took_seconds),
         ]
         if has_runs:
-            row.append(str(node.runs))
+            row.append(str(node.runs) if node.state in ("ok", "finding") else UNKNOWN)
         if known:
             row += _machine(node.snapshot)
         row.append(clean("; ".join(filter(None, (node.answer, node.reason)))))
         rows.append(tuple(row))
-    heads = ["Node", "Result", "Host", "Took"]
+    heads = ["Node", "Result", *(() if same_names else ("Host",)), "Took"]
     heads += ["Runs"] if has_runs else []
     heads += ["GPUs", "Busy", "Memory used", "Driver"] if known else []
     last = "Found" if answers else "Why"

@@ -95,6 +95,8 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
     different = []
     for name, _, value in WHEN_DIFFERENT:
         known = {value(run) for run in runs} - {UNKNOWN}
+        if name == "host" and all(run.node == run.host for run in runs):
+            continue
         if len(known) > (name != "node"):  # on a cluster, also where one node answered
             different.append(name)
     names = [name for name, _, _ in COLUMNS]

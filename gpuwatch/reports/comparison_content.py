@@ -226,7 +226,8 @@ def _subject(document: Comparison) -> str:
         f"{clean(run.framework.name)} {clean(run.framework.version)}" for run in document.runs if run.framework
     )
     workloads = dict.fromkeys(clean(run.workload) for run in document.runs)
-    machines = dict.fromkeys(clean(run.host) for run in document.runs if run.host)
+    # Nodes have a table.
+    machines = dict.fromkeys(clean(run.host) for run in document.runs if run.host and run.node is None)
     cards = dict.fromkeys(gpus(run) for run in document.runs if run.gpus)
     drivers = dict.fromkeys(f"driver {clean(run.driver_version)}" for run in document.runs if run.driver_version)
     days = sorted({run.started_at.astimezone(datetime.UTC).strftime("%Y-%m-%d") for run in document.runs})
@@ -236,7 +237,9 @@ def _subject(document: Comparison) -> str:
 
 def _machines(document: Comparison) -> Table:
     hosts = dict.fromkeys(
-        (clean(run.host), clean(run.driver_version), clean(run.gpus)) for run in document.runs if run.host or run.gpus
+        (clean(run.host), clean(run.driver_version), clean(run.gpus))
+        for run in document.runs
+        if (run.host or run.gpus) and run.node is None
     )
     # One machine needs no table: it is in the subtitle.
     rows = tuple(hosts) if len(hosts) > 1 else ()
