@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import re
 import shutil
 import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -17,7 +19,7 @@ from gpuwatch.exporter.xid_counts import XidCounts
 from gpuwatch.formatting import openmetrics as names
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import BY_ID
-from gpuwatch.model.snapshot import UNLISTED, Snapshot
+from gpuwatch.model.snapshot import MIG_READINGS, UNLISTED, Snapshot
 from gpuwatch.model.xids import Xid
 from tests.exporter.machines import (
     GIB,
@@ -291,3 +293,14 @@ def promtool(page: Page) -> tuple[int, str]:
     assert program is not None
     done = subprocess.run([program, "check", "metrics"], input=page.body("plain"), capture_output=True, check=False)
     return done.returncode, (done.stdout + done.stderr).decode()
+
+
+def test_the_documentation_names_series_that_there_are() -> None:
+    page = Path(__file__).parents[2] / "gpuwatch/docs/exporter.md"
+    told = set(re.findall(r"\bgpuwatch_[a-z0-9_]+[a-z0-9]\b", page.read_text()))
+    constants = {one.sample for one in vars(names).values() if isinstance(one, names.Family)}
+    listed = constants | {names.device_family(spec).sample for spec in ALL}
+    listed |= {names.mig_family(BY_ID[metric]).sample for metric in MIG_READINGS}
+    assert told <= listed | {"gpuwatch_gpu", "gpuwatch_mig"}
+    ours = {names.FREE, names.OWNER_MEMORY, names.FINDING, names.XIDS, names.SNAPSHOT_AGE, names.ANSWERING, names.STATE}
+    assert {family.sample for family in ours} <= told
