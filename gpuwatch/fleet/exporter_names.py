@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from gpuwatch.formatting.openmetrics import device_family, is_number
+from gpuwatch.formatting.openmetrics import device_family, is_number, mig_family
 from gpuwatch.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.model.reading import Value
+from gpuwatch.model.snapshot import MIG_READINGS
 
 _MIB = 1048576.0
 
@@ -80,8 +81,9 @@ REPORTED: dict[str, Reported] = {
         family.sample: Reported(spec.id, 1 / family.scale, GPUWATCH)
         for spec in METRICS
         if is_number(spec)
-        for family in (device_family(spec),)
+        for family in (device_family(spec), *([mig_family(spec)] if spec.id in MIG_READINGS else []))
     },
+    **{f"nvidia_smi_mig_{metric.replace('.', '_')}": Reported(metric, 1.0, NVIDIA_SMI) for metric in MIG_READINGS},
     **{f"DCGM_FI_DEV_{name}": Reported(metric, scale, DCGM) for name, (metric, scale) in _DCGM.items()},
     **{f"nvidia_smi_{name}": Reported(metric, scale, NVIDIA_SMI) for name, (metric, scale) in _NVIDIA_SMI.items()},
 }

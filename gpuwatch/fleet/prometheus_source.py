@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.fleet import Fleet, Holder, HostView
 from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import Device, Driver, Host, Process, Snapshot
+from gpuwatch.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
 
 _KNOWN_EVERY = 60.0
 """Seconds between queries for what hardly changes: names of GPUs, and hosts that are silent now."""
@@ -34,7 +34,7 @@ _ONE_OF_EACH = ("gpuwatch_gpu_memory_used_bytes", "DCGM_FI_DEV_FB_USED", "nvidia
 _HOSTS = ("host", "hostname", "Hostname")
 _PLACES = ("instance", "job")
 _OWNERS = ("hpc_job", "namespace", "pod")
-_INFO = (series.INFO.sample, series.DRIVER.sample, "nvidia_smi_gpu_info")
+_INFO = (series.INFO.sample, series.MIG_INFO.sample, "nvidia_smi_mig_info", series.DRIVER.sample, "nvidia_smi_gpu_info")
 _PROGRAM = (series.PROCESS_INFO.sample, "nvidia_smi_compute_app_info")
 _PROCESS_READINGS = {
     series.PROCESS_MEMORY.sample: ("gpu_memory_bytes", 1.0),
@@ -44,8 +44,11 @@ _PROCESS_READINGS = {
     "nvidia_smi_compute_app_used_memory_bytes": ("gpu_memory_bytes", 1.0),
 }
 _OF_OWNERS = (series.OWNER_PROCESSES.sample, series.OWNER_MEMORY.sample)
+_OF_HOST = tuple(one.sample for one in (series.HOST_CPU, series.HOST_MEMORY_USED, series.HOST_MEMORY_TOTAL))
 _BESIDE = (
-    *(one.sample for one in (series.FINDING, series.SNAPSHOT_AGE, series.ANSWERING, series.STATE, series.FREE)),
+    *(one.sample for one in (series.FINDING, series.SNAPSHOT_AGE, series.ANSWERING, series.STATE)),
+    *(one.sample for one in (series.FREE, series.MIG_FREE)),
+    *_OF_HOST,
     *_OF_OWNERS,
     *_PROGRAM,
     *_PROCESS_READINGS,
@@ -65,7 +68,8 @@ def with_exported(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(part for label in labels for part in (label, f"exported_{label}"))
 
 
-_KEYS = ("__name__", "uuid", "UUID", "gpu", "GPU_I_ID", *with_exported(_HOSTS), *_PLACES)
+_INSTANCE = ("GPU_I_ID", "GPU_I_PROFILE", "mig_instance", "gpu_instance_id")
+_KEYS = ("__name__", "uuid", "UUID", "gpu", *_INSTANCE, *with_exported(_HOSTS), *_PLACES)
 _SEEN = (*with_exported(_HOSTS), *_PLACES)
 
 
@@ -132,9 +136,23 @@ def place_of(labels: Mapping[str, str]) -> str:
     return host.strip("[]") if colon and port.isdecimal() else place
 
 
+def instance_of(labels: Mapping[str, str]) -> str:
+    """The MIG instance that a series is of, ``1/0``, or ``1`` if only its GPU instance is known; empty without one."""
+    return labels.get("mig_instance") or labels.get("gpu_instance_id") or labels.get("GPU_I_ID") or ""
+
+
 def target_of(labels: Mapping[str, str]) -> str:
     """What Prometheus scraped a series from."""
     return f"{labels.get('job', '')} {labels.get('instance', '')}"
+
+
+@dataclass(slots=True)
+class _Instance:
+    """What was collected of one MIG instance."""
+
+    uuid: str | None = None
+    profile: str | None = None
+    readings: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -150,6 +168,11 @@ class _Gpu:
     ranks: dict[str, int] = field(default_factory=dict)
     readings: dict[str, Value] = field(default_factory=dict)
     state: str = "ok"
+    simulated: bool = False
+    targets: set[str] = field(default_factory=set)
+    """What Prometheus scraped it from."""
+    instances: dict[str, _Instance] = field(default_factory=dict)
+    """Its MIG instances by id."""
 
     def put(self, metric: str, reading: Value, rank: int) -> None:
         """A reading; that of the exporter with the lowest rank stays."""
@@ -160,6 +183,8 @@ class _Gpu:
     def named(self, labels: Mapping[str, str]) -> None:
         """Takes over what labels tell of its identity."""
         self.host = min(self.host, host_of(labels))
+        self.targets.add(target_of(labels))
+        self.simulated = self.simulated or labels.get("simulated") == "true"
         index = labels.get("gpu") or labels.get("index") or ""
         if self.index is None and index.isascii() and index.isdecimal() and len(index) < 6:
             self.index = int(index)
@@ -168,21 +193,41 @@ class _Gpu:
         self.driver = self.driver or labels.get("DCGM_FI_DRIVER_VERSION") or labels.get("driver_version", "")
 
     def device(self) -> Device:
-        readings = dict(self.readings)
-        used, free = readings.get("memory.used_bytes"), readings.get("memory.free_bytes")
-        if "memory.total_bytes" not in readings and isinstance(used, int) and isinstance(free, int):
-            # dcgm-exporter reports the parts.
-            reserved = readings.get("memory.reserved_bytes", 0)
-            readings["memory.total_bytes"] = used + free + (reserved if isinstance(reserved, int) else 0)
         return Device(
             index=-1 if self.index is None else self.index,
             uuid=self.uuid,
             name=self.name or "GPU",
             pci_bus_id=_LONG_DOMAIN.sub("", self.pci.lower()),
             state=self.state,
-            readings=readings,
+            readings=with_total(self.readings),
             missing=NOT_REPORTED,
+            mig_instances=tuple(
+                _mig(number, name, one) for number, (name, one) in enumerate(sorted(self.instances.items()))
+            ),
         )
+
+
+def _mig(number: int, name: str, one: _Instance) -> MigInstance:
+    first, _, second = name.partition("/")
+    return MigInstance(
+        id=name,
+        index=number,
+        uuid=one.uuid,
+        gpu_instance=int(first) if first.isdecimal() else None,
+        compute_instance=int(second) if second.isdecimal() else None,
+        profile=one.profile,
+        readings=with_total(one.readings),
+        missing={reading: NOT_REPORTED[reading] for reading in MIG_READINGS},
+    )
+
+
+def with_total(readings: dict[str, Value]) -> dict[str, Value]:
+    """With the total memory as the sum of its parts, which is how dcgm-exporter reports it."""
+    used, free = readings.get("memory.used_bytes"), readings.get("memory.free_bytes")
+    if "memory.total_bytes" in readings or not isinstance(used, int) or not isinstance(free, int):
+        return dict(readings)
+    reserved = readings.get("memory.reserved_bytes", 0)
+    return {**readings, "memory.total_bytes": used + free + (reserved if isinstance(reserved, int) else 0)}
 
 
 _Owner = tuple[str | None, str | None]
@@ -199,7 +244,9 @@ class Collected:
         self.drivers: dict[str, str] = {}
         self.ages: dict[str, float] = {}
         self.silent: set[str] = set()
-        """Hosts whose exporter says that the driver does not answer."""
+        """Targets that say that the driver does not answer."""
+        self.machines: dict[tuple[str, str], float] = {}
+        """Readings of the host, by target and name."""
         self.findings: dict[str, list[Finding]] = {}
         self.rows: dict[str, dict[int, Process]] = {}
         self.owners: dict[str, dict[_Owner, Holder]] = {}
@@ -207,9 +254,9 @@ class Collected:
         self.states: dict[str, str] = {}
 
     def gpu(self, labels: Mapping[str, str]) -> _Gpu | None:
-        """The GPU that a series is of; None without a UUID, and for a MIG instance."""
+        """The GPU that a series is of; None without a UUID."""
         uuid = uuid_of(labels)
-        if not uuid or labels.get("GPU_I_ID") or uuid.startswith("MIG-"):
+        if not uuid or uuid.startswith("MIG-"):
             return None
         found = self.gpus.get(uuid)
         if found is None:
@@ -225,15 +272,28 @@ class Collected:
         gpu.named(sample.metric)
         self.targets.add(target_of(sample.metric))
         reading = value(reported, sample.value[1])
+        part = instance_of(sample.metric)
+        if part:
+            found = gpu.instances.setdefault(part, _Instance())
+            found.profile = found.profile or sample.metric.get("GPU_I_PROFILE")
+            if reading is not None and reported.metric in MIG_READINGS:
+                found.readings[reported.metric] = reading
+                return
+        # dcgm-exporter also gives what is of the whole GPU, such as its temperature, with each instance.
         if reading is not None:
             gpu.put(reported.metric, reading, reported.rank)
 
     def identity(self, labels: Mapping[str, str]) -> None:
         """What labels tell of a GPU or a host."""
         if labels.get("__name__") == series.DRIVER.sample:
-            self.drivers[host_of(labels)[1]] = labels.get("version", "")
+            self.drivers[target_of(labels)] = labels.get("version", "")
         elif (found := self.gpus.get(uuid_of(labels))) is not None:
             found.named(labels)
+            part = instance_of(labels)
+            if part in found.instances:
+                known = found.instances[part]
+                known.uuid = known.uuid or labels.get("mig_uuid")
+                known.profile = known.profile or labels.get("profile")
 
     def beside(self, sample: Sample) -> None:
         """What is no reading of a GPU: a finding, an owner, a process, the age of the data."""
@@ -243,12 +303,17 @@ class Collected:
             if number == 1:
                 self._finding(labels)
         elif name == series.SNAPSHOT_AGE.sample:
-            self.ages[host_of(labels)[1]] = number
+            self.ages[target_of(labels)] = number
         elif name == series.ANSWERING.sample:
             if number == 0:
-                self.silent.add(host_of(labels)[1])
+                self.silent.add(target_of(labels))
         elif name == series.FREE.sample:
             self.free[uuid_of(labels)] = number == 1
+        elif name == series.MIG_FREE.sample:
+            self.free[f"{uuid_of(labels)} {labels.get('mig_instance', '')}"] = number == 1
+        elif name in _OF_HOST:
+            if 0 <= number < 1e18:
+                self.machines[target_of(labels), name] = number
         elif name == series.STATE.sample:
             gpu = self.gpu(labels) if number == 1 else None
             if gpu is not None:
@@ -263,7 +328,7 @@ class Collected:
         cause, severity = labels.get("cause", ""), labels.get("severity", "")
         if cause not in CAUSES or severity not in ("error", "warning"):
             return
-        self.findings.setdefault(host_of(labels)[1], []).append(
+        self.findings.setdefault(target_of(labels), []).append(
             Finding(
                 id=cause,
                 severity="error" if severity == "error" else "warning",
@@ -320,8 +385,15 @@ class Collected:
         """The hosts that have data, by name."""
         by_host: dict[str, list[_Gpu]] = {}
         for gpu in self.gpus.values():
-            if gpu.readings or gpu.state != "ok":
+            if gpu.readings or gpu.instances or gpu.state != "ok":
                 by_host.setdefault(gpu.host[1], []).append(gpu)
+        for name, gpus in list(by_host.items()):
+            numbers = [gpu.index for gpu in gpus if gpu.index is not None]
+            if len(set(numbers)) < len(numbers):  # machines that call themselves the same
+                del by_host[name]
+                for gpu in gpus:
+                    where = min(gpu.targets).partition(" ")[2]
+                    by_host.setdefault(f"{name} ({where})" if where else name, []).append(gpu)
         return {name: self._host(name, gpus, at) for name, gpus in by_host.items()}
 
     def _host(self, name: str, gpus: list[_Gpu], at: float) -> HostView:
@@ -329,30 +401,63 @@ class Collected:
             if not self.rows.get(gpu.uuid):  # without processes this would say that there are none
                 gpu.readings.pop("memory.unexplained_bytes", None)
         devices = sorted((gpu.device() for gpu in gpus), key=lambda one: (one.index, one.uuid))
-        age = self.ages.get(name)
-        version = self.drivers.get(name) or next((gpu.driver for gpu in gpus if gpu.driver), None)
+        targets = sorted(set[str]().union(*(gpu.targets for gpu in gpus)))
+        age = self.age(targets)
+        version = self._first(self.drivers, targets) or next((gpu.driver for gpu in gpus if gpu.driver), None)
         snapshot = Snapshot(
             taken_at=datetime.datetime.fromtimestamp(at - (age or 0.0), datetime.UTC),
             took_seconds=0.0,
-            simulated=False,
+            simulated=any(gpu.simulated for gpu in gpus),
             driver=Driver(version=version, cuda_version=None, nvml_version=None),
             devices=tuple(devices),
             processes=tuple(
                 replace(row, device_index=one.index) for one in devices for row in self.rows.get(one.uuid, {}).values()
             ),
-            host=Host(hostname=name, cpu_percent=None, cpu_count=None, memory_used_bytes=None, memory_total_bytes=None),
-            findings=tuple(self.findings.get(name, ())),
+            host=self._machine(name, targets),
+            findings=tuple(one for target in targets for one in self.findings.get(target, ())),
         )
-        late = name in self.silent or (age is not None and age > _OLD)
-        for_long = f" for {duration(age)}" if age is not None and age >= 1 else ""
         return HostView(
             name=name,
             snapshot=snapshot,
             holders={one.uuid: tuple(self.owners[one.uuid].values()) for one in devices if one.uuid in self.owners},
-            free={one.uuid: self.free[one.uuid] for one in devices if one.uuid in self.free},
+            free={key: self.free[key] for one in devices for key in _keys(one) if key in self.free},
             age_seconds=age,
-            reason=f"no answer from the driver{for_long}" if late else "",
+            reason=self.late(targets),
         )
+
+    def _machine(self, name: str, targets: Collection[str]) -> Host:
+        known = {family: number for (target, family), number in self.machines.items() if target in targets}
+        used, total = known.get(series.HOST_MEMORY_USED.sample), known.get(series.HOST_MEMORY_TOTAL.sample)
+        busy = known.get(series.HOST_CPU.sample)
+        return Host(
+            hostname=name,
+            cpu_percent=None if busy is None else busy * 100,
+            cpu_count=None,
+            memory_used_bytes=None if used is None else round(used),
+            memory_total_bytes=None if total is None else round(total),
+        )
+
+    def age(self, targets: Iterable[str]) -> float | None:
+        """How old the data behind the exporters are; None if none says so."""
+        return max((self.ages[target] for target in targets if target in self.ages), default=None)
+
+    def late(self, targets: Collection[str]) -> str:
+        """That the driver behind an exporter does not answer; empty if it does."""
+        age = self.age(targets)
+        if self.silent.isdisjoint(targets) and (age is None or age <= _OLD):
+            return ""
+        return "no answer from the driver" + (f" for {duration(age)}" if age is not None and age >= 1 else "")
+
+    @staticmethod
+    def _first(values: Mapping[str, str], targets: Iterable[str]) -> str | None:
+        return next((values[target] for target in targets if values.get(target)), None)
+
+
+def _keys(device: Device) -> Iterator[str]:
+    """The keys of a GPU and of its MIG instances in :attr:`HostView.free`."""
+    yield device.uuid
+    for instance in device.mig_instances:
+        yield f"{device.uuid} {instance.id}"
 
 
 def _of_process(reading: tuple[str, float] | None, number: float) -> dict[str, Value]:
@@ -423,7 +528,10 @@ class PrometheusSource:
                 known = self._known.get(name)
                 if known is None and before is None:
                     continue
-                why = "its exporter does not answer Prometheus" if known in down else "Prometheus has no new data of it"
+                why = collected.late([known] if known is not None else [])
+                if not why and known in down:
+                    why = "its exporter does not answer Prometheus"
+                why = why or "Prometheus has no new data of it"
                 hosts[name] = HostView(name=name, snapshot=before.snapshot if before else None, reason=why)
         return dict(sorted(hosts.items()))
 

@@ -11,7 +11,7 @@ from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.fleet import Fleet, Holder, HostView
-from gpuwatch.model.snapshot import BAD_STATES, Device, Process
+from gpuwatch.model.snapshot import BAD_STATES, Device, MigInstance, Process
 
 BUSY_PERCENT = 10.0
 """Utilization from which a GPU is in use although nobody is known to use it."""
@@ -22,9 +22,10 @@ _RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """Whether a GPU can be had, and who has it."""
+    """Whether a GPU, or a MIG instance of it, can be had, and who has it."""
 
     device: Device
+    instance: MigInstance | None
     use: Use
     reason: str
     """Why it is not free, in a few words; empty if it is."""
@@ -32,8 +33,8 @@ class GpuUse:
 
     @property
     def utilization(self) -> float | None:
-        """Percent."""
-        return self.device.number("utilization.gpu_percent")
+        """Percent; None for a MIG instance, of which it is not known."""
+        return None if self.instance is not None else self.device.number("utilization.gpu_percent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,11 @@ def summary(view: HostView) -> HostSummary:
     for row in snapshot.processes if snapshot is not None else ():
         if row.device_uuid is not None and row.type != "G":
             rows.setdefault(row.device_uuid, []).append(row)
-    gpus = tuple(_use(view, device, rows.get(device.uuid, [])) for device in devices)
+    gpus = tuple(
+        _use(view, device, instance, rows.get(device.uuid, []))
+        for device in devices
+        for instance in (device.mig_instances or (None,))
+    )
     busy = [value for value in (gpu.utilization for gpu in gpus) if value is not None]
     names: Counter[str] = Counter()
     for gpu in gpus:
@@ -104,10 +109,12 @@ def _sum(devices: Sequence[Device], metric: str) -> float | None:
     return sum(known) if known and len(known) == len(devices) else None
 
 
-def _use(view: HostView, device: Device, rows: Sequence[Process]) -> GpuUse:
-    holders = view.holders.get(device.uuid) or _owners(rows)
-    use, reason = _state(view, device, holders)
-    return GpuUse(device, use, reason, holders)
+def _use(view: HostView, device: Device, instance: MigInstance | None, rows: Sequence[Process]) -> GpuUse:
+    holders = view.holders.get(device.uuid, ()) if instance is None else ()
+    if not holders:
+        holders = _owners([row for row in rows if instance is None or row.mig_instance == instance.id])
+    use, reason = _state(view, device, instance, holders)
+    return GpuUse(device, instance, use, reason, holders)
 
 
 def _owners(rows: Sequence[Process]) -> tuple[Holder, ...]:
@@ -123,17 +130,20 @@ def _owners(rows: Sequence[Process]) -> tuple[Holder, ...]:
     return tuple(sorted(owners, key=lambda one: -(one.memory_bytes or 0.0)))
 
 
-def _state(view: HostView, device: Device, holders: Sequence[Holder]) -> tuple[Use, str]:
+def _state(view: HostView, device: Device, instance: MigInstance | None, holders: Sequence[Holder]) -> tuple[Use, str]:
     """Whether a GPU is free, and why not; what cannot be known counts against it."""
     if device.state in BAD_STATES:
         return "bad", device.state_detail or device.state
     if holders:
         return "used", "used by " + ", ".join(holder.name or "someone" for holder in holders[:3])
-    if (told := view.free.get(device.uuid)) is not None:
+    key = device.uuid if instance is None else f"{device.uuid} {instance.id}"
+    if (told := view.free.get(key)) is not None:
         return ("free", "") if told else ("used", "in use")
     if device.state == "asleep":
         return "free", ""
-    used, busy = device.number("memory.used_bytes"), device.number("utilization.gpu_percent")
+    used = (device if instance is None else instance).number("memory.used_bytes")
+    # NVML has no utilization of MIG instances.
+    busy = device.number("utilization.gpu_percent") if instance is None else 0.0
     if used is not None and used >= HELD_LEAST:
         return "used", f"{size(used)} in use"
     if busy is not None and busy >= BUSY_PERCENT:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from gpuwatch.fleet.summary import FleetSummary, Summaries
 from gpuwatch.model.fleet import Fleet
 
 
@@ -36,12 +37,13 @@ class FleetSource(Protocol):
 
 
 class FleetWatch:
-    """The newest :class:`Fleet` of a source. ``interval`` is in seconds and may be set at any time."""
+    """The newest hosts of a source, summed up. ``interval`` is in seconds and may be set at any time."""
 
     def __init__(self, source: FleetSource, interval: float = 5.0) -> None:
         self.source = source
         self._interval = interval
-        self._fleet: Fleet | None = None
+        self._summaries = Summaries()
+        self._summary: FleetSummary | None = None
         self._wake: Callable[[], None] | None = None
         self._due = threading.Event()
         self._stopping = False
@@ -61,9 +63,9 @@ class FleetWatch:
         self._due.set()
 
     @property
-    def fleet(self) -> Fleet | None:
+    def summary(self) -> FleetSummary | None:
         """The newest; None before the first."""
-        return self._fleet
+        return self._summary
 
     def start(self, wake: Callable[[], None]) -> None:
         """Starts reading; ``wake`` is called from the thread after each read."""
@@ -93,7 +95,7 @@ class FleetWatch:
                 fleet = self.source.read()
                 if self._stopping:
                     return
-                self._fleet = fleet
+                self._summary = self._summaries.of(fleet)
                 if self._wake is not None:
                     self._wake()
                 left = began + self._interval - time.monotonic()

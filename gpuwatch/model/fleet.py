@@ -33,7 +33,8 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     holders: dict[str, tuple[Holder, ...]] = {}
     """By UUID, who has a GPU; beside the processes of the snapshot, of which there may be none."""
     free: dict[str, bool] = {}
-    """By UUID, whether nobody uses a GPU, where the host itself reports that."""
+    """By UUID, whether nobody uses a GPU, where the host itself reports that; of a MIG instance by the UUID of its GPU,
+    a blank and its id."""
     age_seconds: float | None = None
     """How old the data were when they were read; None if that is not reported."""
     reason: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Protocol
 
 from textual.screen import Screen
 
-from gpuwatch.fleet.summary import FleetSummary, Summaries
+from gpuwatch.fleet.summary import FleetSummary
 from gpuwatch.fleet.watch import FleetWatch
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import Feed, FeedStatus
@@ -24,6 +25,8 @@ from gpuwatch.ui.settings.settings_file import Loaded
 
 INTERVALS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between two reads of all hosts that the keys step through."""
+_SWITCH = 0.001
+"""Seconds for which one thread computes while another one waits; Python's default is five times that."""
 
 
 class _NoFeed:
@@ -81,7 +84,6 @@ class FleetApp(GpuwatchApp):
         self._open_feed = open_feed
         self.where = tuple(command)
         self.now = clock
-        self._summaries = Summaries()
         self._summary: FleetSummary | None = None
         self.fleet_screen = FleetScreen()
         self.tab: TabScreen = self.fleet_screen
@@ -124,9 +126,9 @@ class FleetApp(GpuwatchApp):
     def _draw_news(self) -> None:
         if self.fleet_watch.failure is not None:
             raise self.fleet_watch.failure
-        fleet = self.fleet_watch.fleet
-        if fleet is not None and (self._summary is None or self._summary.fleet is not fleet):
-            self._summary = self._summaries.of(fleet)
+        summary = self.fleet_watch.summary
+        if summary is not self._summary:
+            self._summary = summary
             if self.tab is self.fleet_screen:
                 with self.terminal_writes:
                     self.fleet_screen.show_again()
@@ -178,6 +180,8 @@ class FleetApp(GpuwatchApp):
 
 def run_fleet(app: FleetApp) -> int:
     """Runs it until it is closed; returns the exit code."""
+    # A key must not wait for the thread that decodes the answers of a hundred hosts.
+    sys.setswitchinterval(_SWITCH)
     try:
         app.run()
     finally:

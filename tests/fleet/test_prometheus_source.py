@@ -105,6 +105,56 @@ def test_an_exporter_whose_driver_hangs_is_not_an_idle_host(fake: FakePrometheus
     assert host.view.reason == "no answer from the driver for 0:01:35"
 
 
+def test_an_exporter_that_leaves_old_readings_out_tells_why(fake: FakePrometheus) -> None:
+    """As gpuwatch exporter does when its sample is a minute old."""
+    target = {"instance": "n1:9836", "job": "gpuwatch"}
+    fake.past = exposition(gpuwatch("n1", 2), **target)
+    fake.series = exposition(
+        'gpuwatch_snapshot_age_seconds{host="n1"} 95\ngpuwatch_driver_answering{host="n1"} 0', **target
+    )
+    assert hosts(fake)["n1"].reason == "no answer from the driver for 0:01:35"
+
+
+def test_machines_that_call_themselves_the_same(fake: FakePrometheus) -> None:
+    """Containers often do."""
+    for number in range(2):
+        text = gpuwatch("gpu", 2, owners={number: "alice"}).replace("GPU-gpu", f"GPU-{number}")
+        fake.series += exposition(text, instance=f"10.0.0.{number}:9836", job="gpuwatch")
+    found = {name: summary(view) for name, view in hosts(fake).items()}
+    assert sorted(found) == ["gpu (10.0.0.0:9836)", "gpu (10.0.0.1:9836)"]
+    assert [[gpu.use for gpu in host.gpus] for host in found.values()] == [["used", "free"], ["free", "used"]]
+
+
+def test_mig_instances_of_dcgm(fake: FakePrometheus) -> None:
+    lines = []
+    for part, used in (("3", 9000), ("4", 12)):
+        own = f'gpu="0",UUID="GPU-a",modelName="A100",GPU_I_PROFILE="2g.20gb",GPU_I_ID="{part}",Hostname="n1"'
+        lines += [f"DCGM_FI_DEV_FB_USED{{{own}}} {used}", f"DCGM_FI_DEV_FB_FREE{{{own}}} {19968 - used}"]
+        lines.append(f"DCGM_FI_DEV_GPU_TEMP{{{own}}} 41")
+    fake.series = exposition("\n".join(lines), instance="n1:9400", job="dcgm")
+    host = only(fake)
+    assert [gpu.use for gpu in host.gpus] == ["used", "free"]
+    assert host.gpus[0].instance is not None
+    assert host.gpus[0].instance.profile == "2g.20gb"
+    assert host.gpus[0].instance.number("memory.total_bytes") == 19968 * MIB
+    assert host.hottest == 41
+    assert len(host.gpus[0].device.mig_instances) == 2
+
+
+def test_mig_instances_of_gpuwatch(fake: FakePrometheus) -> None:
+    own = 'uuid="GPU-a",gpu="0",host="n1"'
+    lines = [f'gpuwatch_gpu_info{{{own},name="H100",mig="enabled"}} 1', f'gpuwatch_gpu_state{{{own},state="ok"}} 1']
+    for part, free in (("1/0", 0), ("2/0", 1)):
+        mine = f'{own},mig_instance="{part}"'
+        lines.append(f'gpuwatch_mig_info{{{mine},mig_uuid="MIG-{part[0]}",profile="1g.10gb"}} 1')
+        lines += [f"gpuwatch_mig_free{{{mine}}} {free}", f"gpuwatch_mig_memory_used_bytes{{{mine}}} 1000000"]
+    fake.series = exposition("\n".join(lines), instance="n1:9836", job="gpuwatch")
+    host = only(fake)
+    assert [gpu.use for gpu in host.gpus] == ["used", "free"]
+    assert host.gpus[1].instance is not None
+    assert host.gpus[1].instance.uuid == "MIG-2"
+
+
 def test_hosts_that_are_silent_are_counted(fake: FakePrometheus) -> None:
     fake.series = exposition(gpuwatch("n1", 2), instance="n1:9836", job="gpuwatch")
     fake.past = exposition(gpuwatch("n2", 2), instance="n2:9836", job="gpuwatch")

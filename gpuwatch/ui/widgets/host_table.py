@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import overload
+
 from textual.message import Message
 
 from gpuwatch.fleet.summary import FleetSummary, HostSummary
@@ -12,6 +15,28 @@ from gpuwatch.ui.tables.fleet_columns import Placed, in_order, place
 from gpuwatch.ui.tables.fleet_filter import FleetFilter, matches
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import ScrollList
+
+
+class _HostLines(Sequence[Line]):
+    """Lines that are drawn when they come into view."""
+
+    def __init__(self, hosts: Sequence[HostSummary], draw: Callable[[HostSummary], Line]) -> None:
+        self._hosts = hosts
+        self._draw = draw
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    @overload
+    def __getitem__(self, place: int) -> Line: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Line]: ...
+
+    def __getitem__(self, place: int | slice) -> Line | list[Line]:
+        if isinstance(place, slice):
+            return [self._draw(host) for host in self._hosts[place]]
+        return self._draw(self._hosts[place])
 
 
 class HostTable(ScrollList):
@@ -81,15 +106,19 @@ class HostTable(ScrollList):
         else:
             self.title = [("Hosts", "title")]
         self.head = [header(placed, self.inner, self.sort, reverse=self.reverse)]
-        drawn, self._drawn = self._drawn, {}
-        lines = []
-        for host in self._hosts:
-            before = drawn.get(host.name)
-            line = before[1] if before is not None and before[0] is host else host_line(host, placed, self.inner)
-            self._drawn[host.name] = (host, line)
-            lines.append(line)
+        lines: Sequence[Line] = _HostLines(self._hosts, self._line)
         stale = summary is not None and bool(summary.fleet.problem)
+        self._drawn = {host.name: self._drawn[host.name] for host in self._hosts if host.name in self._drawn}
         self.set_lines(lines or [Line(((self._nothing(), "dim"),))], stale=stale)
+
+    def _line(self, host: HostSummary) -> Line:
+        """The line of a host; an unchanged host keeps its own."""
+        before = self._drawn.get(host.name)
+        if before is not None and before[0] is host:
+            return before[1]
+        line = host_line(host, self._placed, self.inner)
+        self._drawn[host.name] = (host, line)
+        return line
 
     def _nothing(self) -> str:
         if self._summary is None:

@@ -33,7 +33,7 @@ class ScrollList(Painted, can_focus=True):
         self.note = ""
         self.head: list[Line] = []
         """Fixed lines above the list."""
-        self.content: list[Line] = []
+        self.content: Sequence[Line] = []
         self.framed = True
         self.headed = False
         """Whether the title gets its own line if there is no frame."""
@@ -62,7 +62,7 @@ class ScrollList(Painted, can_focus=True):
         """Cells inside the frame."""
         return max(self.size.width - 2 * int(self.framed), 1)
 
-    def set_lines(self, content: list[Line], *, stale: bool = False) -> None:
+    def set_lines(self, content: Sequence[Line], *, stale: bool = False) -> None:
         """Shows lines; keeps cursor and scroll position."""
         self.content, self._stale = content, stale
         if self.cursor is not None:
