@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "cudart_internal.h"
 
-#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,12 +47,37 @@ const char *gws_cudart_kernel_name(const void *function) {
     return name;
 }
 
-/* PyTorch's kernels are never skipped silently: see gws_cuda_refuse_kernel. */
+typedef struct {
+    uintptr_t address;
+    uintptr_t start, end; /* of the loaded segment with this address; 0 if none was found */
+    int torch;
+} segment;
+
+static int look_for(struct dl_phdr_info *info, size_t size, void *found) {
+    segment *wanted = found;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, end = start + info->dlpi_phdr[i].p_memsz;
+        if (info->dlpi_phdr[i].p_type != PT_LOAD || wanted->address < start || wanted->address >= end) continue;
+        const char *slash = strrchr(info->dlpi_name, '/');
+        wanted->start = start, wanted->end = end;
+        wanted->torch = strncmp(slash ? slash + 1 : info->dlpi_name, "libtorch", 8) == 0;
+        return 1;
+    }
+    return 0;
+}
+
+/* PyTorch's kernels are never skipped silently: see gws_cuda_refuse_kernel.
+ *
+ * TensorFlow's libraries call this a thousand times while they are loaded. dladdr would search their symbols each time
+ * for a name that nobody needs: a sixth of the time of the import. */
 void gws_cudart_note_library(const void *caller) {
-    Dl_info info;
-    if (gws_cuda_refuses_kernels() || !dladdr(caller, &info) || !info.dli_fname) return;
-    const char *slash = strrchr(info.dli_fname, '/');
-    if (strncmp(slash ? slash + 1 : info.dli_fname, "libtorch", 8) == 0) gws_cuda_refuse_kernels();
+    static segment last; /* libraries are loaded one after another, in whichever thread */
+    segment found = {.address = (uintptr_t)caller};
+    if (gws_cuda_refuses_kernels() || (found.address >= last.start && found.address < last.end)) return;
+    dl_iterate_phdr(look_for, &found);
+    last = found;
+    if (found.torch) gws_cuda_refuse_kernels();
 }
 
 /* --- other ways of a launch -------------------------------------------------------------------------- */
