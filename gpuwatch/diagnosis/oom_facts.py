@@ -33,7 +33,7 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
     if not overhead and run is not None:
         overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)
     others, most = held.start if held.start is not None else held.before, held.most
-    if mates := sum(amount for _, amount, _ in beside(evidence, oom)):
+    if mates := sum(mate.held_bytes for mate in beside(evidence, oom)):
         own = oom.pool_bytes or oom.in_use_bytes or 0
         others = with_mates(others or 0, mates, total if measured else None, own)
         most = None if most is None else with_mates(most, mates, total if measured else None, own)

@@ -8,9 +8,11 @@ start and exit in between.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.model.run import DeviceMemory, Oom, Run, Worker
+from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.run import DeviceMemory, Holding, Oom, Run, RunProcess, Worker
 from gpuwatch.model.snapshot import Device
 
 _TRIFLE = 1 << 30
@@ -85,12 +87,19 @@ def entry_of(run: Run | None, device: Device | None) -> DeviceMemory | None:
     return next((entry for entry in entries if entry.uuid == device.uuid), None)
 
 
-Mate = tuple[Worker, int, str]
-"""A process of the run, the bytes that it held, and their source: NVML, or its allocator's limit."""
+class Mate(NamedTuple):
+    """A process of the run that held memory beside another."""
+
+    name: str
+    """Of a worker of a probe; empty for a process of a user's program."""
+    pid: int | None
+    held_bytes: int
+    source: str
+    """NVML, or its allocator's limit."""
 
 
 def beside(evidence: Evidence, oom: Oom | None = None) -> list[Mate]:
-    """Processes of this run that held memory while another one of their round ran out of it.
+    """Processes of this run that held memory while another one of the program, or of their round, ran out of it.
 
     Rounds follow one another, so that only those of one round are counted: of the process that failed, if its
     allocator's limit tells which one it was, else the round that held most. For a process that was killed or ended
@@ -99,6 +108,8 @@ def beside(evidence: Evidence, oom: Oom | None = None) -> list[Mate]:
     run = evidence.run
     if run is None:
         return []
+    if not run.workers:
+        return _other_processes(run, oom)
     failed = _failed(run, oom)
     device = evidence.device_of(oom.device) if oom is not None else None
     rounds: dict[str, list[Mate]] = {worker.setting: [] for worker in failed or run.workers}
@@ -107,8 +118,43 @@ def beside(evidence: Evidence, oom: Oom | None = None) -> list[Mate]:
             continue
         held, source = _held(run, worker, device)
         if held and (worker.verdict == "ok" or source == "NVML"):
-            rounds[worker.setting].append((worker, held, source))
-    return max(rounds.values(), key=lambda mates: sum(held for _, held, _ in mates), default=[])
+            rounds[worker.setting].append(Mate(worker.name, worker.pid, held, source))
+    return max(rounds.values(), key=lambda mates: sum(mate.held_bytes for mate in mates), default=[])
+
+
+def _other_processes(run: Run, oom: Oom | None) -> list[Mate]:
+    """Processes of a user's program that NVML saw on a GPU while another of its processes ran out of memory there."""
+    failed = [process for process in run.processes if process.ooms]
+    full = {uuid for process in failed for uuid in _gpus(process, oom)}
+    found = []
+    for entry in run.memory.devices:
+        if entry.uuid not in full:
+            continue
+        own = [holder for holder in entry.holders if holder.own and holder.peak_bytes]
+        failing = [holder for holder in own if any(holder.pid == process.pid for process in failed)]
+        found += [
+            Mate("", holder.pid, holder.peak_bytes or 0, "NVML")
+            for holder in own
+            if holder not in failing and any(_at_once(holder, other) for other in failing)
+        ]
+    return found
+
+
+def _gpus(process: RunProcess, oom: Oom | None) -> list[str]:
+    """UUIDs of the process's GPUs; of that of the failure alone, if it names one."""
+    wanted = device_name(oom.device) if oom is not None and oom.device else None
+    return [
+        mapping.uuid
+        for mapping in process.device_map
+        if mapping.uuid and wanted in (None, device_name(mapping.framework_device))
+    ]
+
+
+def _at_once(one: Holding, other: Holding) -> bool:
+    """Whether both held memory at some time."""
+    if None in (one.first_seconds, one.last_seconds, other.first_seconds, other.last_seconds):
+        return False
+    return one.first_seconds <= other.last_seconds and other.first_seconds <= one.last_seconds  # type: ignore[operator]
 
 
 def _failed(run: Run, oom: Oom | None) -> list[Worker]:

@@ -22,10 +22,12 @@ from gpuwatch.model.run import (
     DeviceMemory,
     Devices,
     Framework,
+    Holding,
     Memory,
     MemoryHolder,
     Oom,
     Run,
+    RunProcess,
     Verdict,
     Worker,
 )
@@ -299,10 +301,66 @@ def test_the_first_of_two_processes_is_what_the_second_ran_into(others: int, end
     done = complete(run, LogFacts(), before)
     (judged,) = done.ooms
     assert judged.verdict == "memory.other-process"
-    assert [(worker.pid, held) for worker, held, _ in beside(Evidence(run=done), oom)] == [(101, first)]
+    assert [(mate.pid, mate.held_bytes) for mate in beside(Evidence(run=done), oom)] == [(101, first)]
     found = next(entry for entry in done.findings if entry.id == "memory.other-process")
     assert found.title.startswith("The first process of this run held")
     assert (found.severity, done.memory.devices[0].process_bytes) == ("info", None)
+
+
+@pytest.mark.parametrize(
+    ("left_first", "on_other", "cause"),
+    [
+        (False, False, "memory.other-process"),
+        # Nothing of it was there any more, or it was on another GPU.
+        (True, False, "memory.limit-too-small"),
+        (False, True, "memory.limit-too-small"),
+    ],
+)
+def test_another_process_of_a_users_program_is_what_the_second_ran_into(
+    left_first: bool, on_other: bool, cause: str
+) -> None:
+    total, first, limit = 24 * GIB, 20 * GIB, 3001 * MIB
+    before = machine(gpus=2)
+    here, other = before.devices[0].uuid, before.devices[1].uuid
+
+    def held(pid: int, amount: int, since: float, until: float) -> Holding:
+        return Holding(pid=pid, own=True, peak_bytes=amount, first_seconds=since, last_seconds=until)
+
+    tenant, second = held(101, first, 1.0, 4.0 if left_first else 30.0), held(102, limit, 5.0, 20.0)
+    on_first = DeviceMemory(
+        uuid=here,
+        index=0,
+        total_bytes=total,
+        others_before_bytes=0,
+        others_start_bytes=0,
+        others_peak_bytes=0,
+        holders=(second,) if on_other else (tenant, second),
+    )
+    on_second = DeviceMemory(uuid=other, index=1, holders=(tenant,) if on_other else ())
+    mapped = DeviceMapping(framework_device=DEVICE, uuid=here, physical_index=0, granted_bytes=limit)
+    run = ran(
+        mapped,
+        group="run",
+        processes=(RunProcess(pid=101), RunProcess(pid=102, ooms=1, device_map=(mapped,))),
+        ooms=(
+            Oom(
+                device="GPU:0",
+                allocator="GPU_0_bfc",
+                requested_bytes=19 * MIB,
+                limit_bytes=limit,
+                in_use_bytes=limit,
+                largest_free_bytes=0,
+            ),
+        ),
+        memory=Memory(devices=(on_first, on_second), device_total_bytes=total),
+        verdict="oom",
+    )
+    (found,) = [one for one in diagnose(Evidence(run=run, snapshot=before)) if one.id.startswith("memory.")]
+    assert found.id == cause
+    if cause == "memory.other-process":
+        assert found.title.startswith("Process 101 of this run held 20.0 GiB of GPU 0's")
+        assert "process 101 of this run held 20.0 GiB (NVML)" in found.evidence
+        assert "Give each process its share" in found.action
 
 
 def test_what_one_process_of_the_run_was_seen_to_hold_is_not_cut() -> None:
@@ -362,7 +420,7 @@ def test_rounds_beside_a_tenant_never_add_up_to_more_than_the_device(
     done = complete(run, LogFacts(), before)
     for oom in done.ooms:
         mates = beside(Evidence(run=done, snapshot=before), oom)
-        assert len({worker.setting for worker, _, _ in mates}) == 1
+        assert len({worker.setting for worker in workers for mate in mates if worker.pid == mate.pid}) == 1
         around = oom_facts(Evidence(run=done, snapshot=before), oom)
         assert around.most is not None
         assert around.most + (oom.in_use_bytes or 0) <= total * MIB

@@ -216,10 +216,11 @@ def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, st
     """Who held it and what helps, if the machine was seen at the start; a run's own processes are distinguished."""
     snapshot, mates = evidence.snapshot, beside(evidence, oom)
     if mates:
-        worker, held, _ = max(mates, key=lambda mate: mate[1])
+        largest = max(mates, key=lambda mate: mate.held_bytes)
         total = device.number("memory.total_bytes") if device is not None else None
         of = f" of GPU {device.index}'s {size(int(total))}" if device is not None and total else " of the GPU"
-        first = f"The {printable(worker.name)} process of this run held {memory(held)}"
+        which = f"The {printable(largest.name)} process" if largest.name else f"Process {largest.pid}"
+        first = f"{which} of this run held {memory(largest.held_bytes)}"
         tenants = _tenants(evidence, device)
         taken = sum(amount for amount, _ in tenants)
         if trifling(taken, int(total) if total else None):
@@ -255,9 +256,10 @@ def _in_table(evidence: Evidence) -> list[str]:
 def _beside(evidence: Evidence, oom: Oom | None = None) -> list[str]:
     """Processes of this very run that lived on while another of their round ran out of memory."""
     lines = []
-    for worker, held, source in beside(evidence, oom):
-        pid = f" (pid {worker.pid})" if worker.pid is not None else ""
-        lines.append(f"process {printable(worker.name)}{pid} of this run held {memory(held)} ({source})")
+    for mate in beside(evidence, oom):
+        pid = f" (pid {mate.pid})" if mate.name and mate.pid is not None else ""
+        which = printable(mate.name) or mate.pid
+        lines.append(f"process {which}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")
     return lines
 
 
