@@ -151,6 +151,10 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
     amounts = [one.memory for one in passed if one.memory is not None]
     same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (1 + SAME_MEMORY)
     held = f"the same memory ({size(amounts[0][1])})" if same else ""
+    peaks = [one.allocator_peak for one in passed if one.trials[0].values and one.allocator_peak is not None]
+    if same and len(peaks) == len(passed) and max(peaks) > min(peaks) * (1 + SAME_MEMORY):
+        # TensorFlow takes all memory at its start: what the values need shows in its allocator alone.
+        held = f"{', '.join(map(size, peaks[:_NAMES]))} in use of the {size(amounts[0][1])} that each holds"
     if simulated:
         return f"{names}: {held or 'no memory to compare'}; no speeds to compare on simulated GPUs"
     timed = [one.step_time for one in passed if one.step_time is not None]

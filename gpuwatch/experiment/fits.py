@@ -121,6 +121,9 @@ def fitted(
     setup: TrialSetup, one: Configuration, cards: Sequence[tuple[str, int]], rule: Rule, *, budget: float
 ) -> ExperimentResult:
     """Bisects the memory that the program needs, and names the smallest of ``cards`` (label and bytes) that has it."""
+    if setup.simulated and cards[0][1] < MIN_MEMORY_BYTES:
+        least = f"{size(MIN_MEMORY_BYTES)} is the smallest"
+        raise UsageError(f"--fits {cards[0][0]}: no such card can be simulated", hint=least)
     found = ExperimentResult(rule=f"{rule}")
     until = time.monotonic() + budget
     with found.until_interrupted():

@@ -197,7 +197,8 @@ class _Runs:
         if any(trial.steps for trial in self.trials):
             rule = replace(rule, uncounted=None)  # its steps can be counted: a large value only takes longer
         if confirm and self.rule is None and value not in self.confirming:
-            rule = Rule("seconds", left / 3)  # to its end, if there is time for that
+            # To its end, if there is time for that; never less than a run of the search.
+            rule = replace(rule, least=left / 3, uncounted=rule.uncounted and max(rule.uncounted, left / 3))
         if confirm:
             self.confirming.append(value)
         values = {self.span.name: str(value)}
@@ -210,11 +211,13 @@ class _Runs:
         if trial.overridden or trial.not_tried:
             where = f"overridden at {trial.overridden}" if trial.overridden else trial.not_tried
             raise _Stopped(f"{self.setting.name} was not what ran: {where}")
-        if run.verdict in PASSED:
-            return True
         if run.verdict == "oom":
             return False
-        if run.verdict == "timeout":
+        by_itself = trial.ended_by in ("the program", "success")
+        cut_short = not by_itself and rule.kind == "steps" and 0 < (trial.steps or 0) < rule.amount
+        if run.verdict in PASSED and not cut_short:
+            return True
+        if run.verdict == "timeout" or cut_short:
             raise _Stopped(f"--budget ended before {trial.name} was known to pass")
         raise _Stopped(f"{trial.name} failed, but not for want of GPU memory: {why_failed(run)}")
 

@@ -182,6 +182,33 @@ def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     )
 
 
+def allocator_peaks(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+    """The most that the framework's allocator had handed out in each named run, with its limit.
+
+    What NVML reports of a framework that takes all memory at its start is the same for every run.
+    """
+    rows = []
+    top = 0.0
+    for name, run in runs:
+        peak, limit = run.memory.allocator_peak_bytes, run.memory.allocator_limit_bytes or _granted(run)
+        if peak is None:
+            continue
+        top = max(top, float(peak), float(limit or 0))
+        shown = f"{size(peak)} of {size(limit)}" if limit is not None else size(peak)
+        part = Part("value", name, peak, size(peak))
+        rows.append(Row(name, (part,), shown, mark=float(limit) if limit is not None else None))
+    if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
+        return None
+    return Bars(
+        "Peak in use by the framework's allocator",
+        tuple(rows[:_ROWS]),
+        top,
+        f"from 0 to {size(top)}",
+        mark="limit of the allocator",
+        more=_left_out(len(rows)),
+    )
+
+
 def _granted(run: Run) -> int | None:
     """The most granted on one GPU, its logical devices together."""
     by_gpu: dict[str, int] = {}

@@ -60,11 +60,24 @@ class Summary:
         return self.failed or max(self.runs, key=lambda run: run.memory.nvml_peak_bytes or 0, default=None)
 
     @property
+    def furthest(self) -> Trial:
+        """The run that failed; where none did, the one that got furthest."""
+        failed = self.failed
+        if failed is not None:
+            return next(trial for trial in self.trials if trial.run is failed)
+        return max(self.trials, key=lambda trial: (trial.ended_by == "the program", trial.steps or 0))
+
+    @property
     def memory(self) -> tuple[int, int] | None:
         """Least and most of the peaks of its runs by NVML, in bytes; None if one is unknown, or it used no GPU."""
         held = [run.memory.nvml_peak_bytes for run in self.runs if run.device_map]
         known = [amount for amount in held if amount]
         return (min(known), max(known)) if known and len(known) == len(self.runs) else None
+
+    @property
+    def allocator_peak(self) -> int | None:
+        """The most that the framework's allocator had handed out in any of its runs; None if no run says so."""
+        return max((peak for run in self.runs if (peak := run.memory.allocator_peak_bytes) is not None), default=None)
 
     @property
     def step_time(self) -> StepTime | None:

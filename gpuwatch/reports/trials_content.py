@@ -13,6 +13,7 @@ from gpuwatch.model.trials import Experiment, StepTime, Trial
 from gpuwatch.reports import charts, run_content
 from gpuwatch.reports.chart_data import Chart
 from gpuwatch.reports.content import GLYPHS, Content, Table, clean
+from gpuwatch.reports.differences import SAME_MEMORY
 from gpuwatch.reports.raw_lines import USUAL_LINES
 from gpuwatch.reports.run_content import setting_text, simulated_note
 from gpuwatch.reports.speed import step_time
@@ -22,7 +23,7 @@ from gpuwatch.reports.trial_summary import PASSED, Summary, slow_down, spread, s
 
 _DECISIVE = 3
 """Lines shown of a run that failed."""
-_HEADS = ("SETTING", "APPLIED", "GPU MEMORY", "DEVICE MAP", "STEP", "STEPS/S", "MEASURED", "VERDICT")
+_HEADS = ("SETTING", "APPLIED", "GPU MEMORY", "ALLOCATOR", "DEVICE MAP", "STEP", "STEPS/S", "MEASURED", "VERDICT")
 _SPEEDS = ("STEP", "STEPS/S")
 _BY_THE_WAY = re.compile(
     r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?[IW](?:\d{4} [\d:.]+ +\d+)? [\w./-]+:\d+\]|\s*\[\[\{\{|Hint: "
@@ -123,14 +124,19 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
         name = document.largest.name
         runs.sort(key=lambda one: int(one.trials[0].values.get(name, "0")))
     simulated = any(run.simulated for one in runs for run in one.runs)
+    # Values differ in what they need, which NVML does not show of a framework that takes all memory at its start.
+    peaks = any(one.trials[0].values and one.allocator_peak is not None for one in runs)
     rows = tuple(_row(one) for one in runs)
     notes = [
         f"Each run is measured {document.rule}.",
         "Memory is NVML's peak of the steps that ran: what comes later can take more."
         if any(one.memory for one in runs)
         else "",
+        "ALLOCATOR is the most that the framework's own allocator had handed out, until it failed if it did."
+        if peaks
+        else "",
         "± is half of the 95 % interval of the median step."
-        if any(" ±" in row[4] for row in rows) and not simulated
+        if any(" ±" in row[_HEADS.index("STEP")] for row in rows) and not simulated
         else "",
         f"{_CHANGES} changes what the program computes." if any(one.changes_results for one in runs) else "",
         _CPU if simulated else "",
@@ -138,16 +144,20 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
         *map(clean, document.notes),
     ]
     named = [(one.name, one.shown) for one in runs]
-    drawn: list[Chart | None] = [charts.memory_of_runs([(name, run) for name, run in named if run is not None])]
+    charted = [(name, run) for name, run in named if run is not None]
+    drawn: list[Chart | None] = [charts.allocator_peaks(charted)] if peaks else []
+    if not peaks or not _same_memory(runs):
+        drawn.append(charts.memory_of_runs(charted))
     if not simulated:
-        drawn.append(charts.speeds([(name, run) for name, run in named if run is not None]))
-    shown = [index for index in range(len(_HEADS)) if not (simulated and _HEADS[index] in _SPEEDS)]
+        drawn.append(charts.speeds(charted))
+    left_out = (*(_SPEEDS if simulated else ()), *(() if peaks else ("ALLOCATOR",)))
+    shown = [index for index, head in enumerate(_HEADS) if head not in left_out]
     heads = tuple(_HEADS[index] for index in shown)
     return Table(
         "Settings compared" if document.largest is None else "Values tried",
         heads,
         tuple(tuple(row[index] for index in shown) for row in rows),
-        frozenset(index for index, head in enumerate(heads) if head in ("GPU MEMORY", *_SPEEDS)),
+        frozenset(index for index, head in enumerate(heads) if head in ("GPU MEMORY", "ALLOCATOR", *_SPEEDS)),
         note=" ".join(filter(None, notes)),
         keep=frozenset({0}),
         optional=tuple(heads.index(head) for head in ("DEVICE MAP", "STEPS/S") if head in heads),
@@ -155,6 +165,12 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
         sortable=True,
         charts=tuple(chart for chart in drawn if chart is not None),
     )
+
+
+def _same_memory(runs: Sequence[Summary]) -> bool:
+    """Whether NVML reports the same of all: of what they need, its bars would show nothing."""
+    held = [amount for one in runs if one.memory is not None for amount in one.memory]
+    return bool(held) and max(held) <= min(held) * (1 + SAME_MEMORY)
 
 
 def _row(one: Summary) -> tuple[str, ...]:
@@ -168,10 +184,11 @@ def _row(one: Summary) -> tuple[str, ...]:
         f"{clean(one.name)}{mark}",
         _applied(one),
         memory,
+        size(one.allocator_peak),
         device_map(run) if run is not None else UNKNOWN,
         _step(time),
         per_second(1 / time.median_seconds) if time is not None and time.median_seconds > 0 else UNKNOWN,
-        clean(one.trials[-1].covered).replace(" steps", "\u00a0steps"),
+        clean(one.furthest.covered).replace(" steps", "\u00a0steps"),
         f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}{times}",
     )
 
@@ -215,7 +232,7 @@ def _largest(document: Experiment) -> Table:
         ("Longest run with it", clean(found.covered)),
         ("The first that fails lacks", size(found.short_bytes)),
         ("Each one more takes", size(found.bytes_per_unit)),
-        ("Without any", size(found.fixed_bytes)),
+        ("Fixed part", size(found.fixed_bytes)),
         ("Left at the peak", size(found.headroom_bytes)),
     ]
     line = "" if found.fit_error_bytes is None else f" ({size(found.fit_error_bytes)} off at most)"

@@ -68,6 +68,19 @@ def test_what_the_runs_show(trials: tuple[Trial, ...], sentence: str) -> None:
     assert answer(trials, CODES).sentence.startswith(sentence)
 
 
+def test_values_that_hold_the_same_differ_in_what_the_allocator_handed_out() -> None:
+    def of(batch: int, peak: int) -> Trial:
+        run = full_run(config="default", group="run", verdict="ok", findings=(), primary=None, simulated=True)
+        run = msgspec.structs.replace(run, memory=Memory(nvml_peak_bytes=LARGE, allocator_peak_bytes=peak))
+        return tried("default", values={"BATCH": str(batch)}, run=run)
+
+    assert answer((of(32, SMALL), of(64, 2 * SMALL)), {}).sentence == (
+        "BATCH=32 and BATCH=64: 326 MiB, 652 MiB in use of the 22.0 GiB that each holds; no speeds to compare on"
+        " simulated GPUs"
+    )
+    assert "the same memory (22.0 GiB)" in answer((of(32, SMALL), of(64, SMALL)), {}).sentence
+
+
 def test_what_changes_results_is_never_the_answer() -> None:
     fast = trial("mixed-float16", LARGE, 0.004, changes_results=True)
     found = answer((trial("default", LARGE), trial("growth", SMALL), fast), CODES)

@@ -34,6 +34,15 @@ def test_a_program_without_a_framework_has_no_allocator(tmp_path: Path) -> None:
     assert "no allocator was seen" in result.stderr
 
 
+def test_a_card_that_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    command = program(tmp_path, f"open('{tmp_path}/ran', 'w').close()\n")
+    result = tried("--fits", "200MiB,1GiB", "--sim", "1x2GiB", "--no-save", "--", *command)
+    assert result.returncode == 2
+    assert "--fits 200MiB: no such card can be simulated" in result.stderr
+    assert "512 MiB is the smallest" in result.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.tensorflow
 @pytest.mark.long
 def test_the_border_is_that_of_a_sweep_by_hand(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -18,13 +18,18 @@ from hypothesis import strategies as st
 from gpuwatch.errors import UsageError
 from gpuwatch.experiment import largest
 from gpuwatch.experiment.largest import Search, Span, fit, parse_span
-from gpuwatch.model.trials import Largest
+from gpuwatch.experiment.plan import Configuration
+from gpuwatch.experiment.settings import named
+from gpuwatch.experiment.trial import Goal
+from gpuwatch.experiment.trial_setup import TrialSetup
+from gpuwatch.model.trials import Largest, Trial
 from gpuwatch.probing.probe_scripts import hooked
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.experiment.programs import document, forked_document, tried
 from tests.forked import forked
 from tests.probing.watched import until, with_torch
+from tests.reports import documents
 
 COMMAND = ("python", "train.py", "--batch", "{BATCH}")
 
@@ -142,6 +147,27 @@ def test_a_line_through_amounts_of_memory() -> None:
     line = fit([(10, 130), (20, 230), (40, 430)])
     assert line is not None
     assert (round(line.slope, 6), round(line.offset, 6), round(line.error, 6)) == (10, 30, 0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ended_by", "known"), [(20, "SIGINT", True), (2, "SIGTERM", False), (2, "the program", True)]
+)
+def test_a_run_that_was_cut_short_proves_nothing(
+    steps: int, ended_by: Any, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goals: list[Goal] = []
+
+    def run_trial(setup: TrialSetup, one: Configuration, goal: Goal, *_: object, **__: object) -> Trial:
+        goals.append(goal)
+        return documents.tried("default", values=dict(one.values), steps=steps, ended_by=ended_by)
+
+    monkeypatch.setattr(largest, "run_trial", run_trial)
+    found = largest.largest(cast("TrialSetup", None), named("default"), Span("B", 1, 64), None, budget=300)
+    assert found.largest is not None
+    assert found.largest.value == (64 if known else None)
+    assert ("before B=1 was known to pass" in found.answer.sentence) == (not known)
+    # A run that confirms has no fewer steps than one of the search.
+    assert all((goal.rule.kind, goal.rule.amount) == ("steps", 20) for goal in goals)
 
 
 _TORCH = """

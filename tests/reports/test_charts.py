@@ -9,13 +9,15 @@ import msgspec
 import pytest
 
 from gpuwatch.model.run import DeviceMemory, Holding, Memory, Phases, Run, Worker
+from gpuwatch.model.trials import Largest, Trial
 from gpuwatch.reports.chart_data import Bars
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.comparison_content import comparison_table
 from gpuwatch.reports.format_registry import render
 from gpuwatch.reports.ledger import memory_bars
+from gpuwatch.reports.trials_content import trials_content
 from tests.reports import diagnostics
-from tests.reports.documents import GIB, MIB, UUID, bare_run, full_run
+from tests.reports.documents import GIB, MIB, UUID, bare_run, experiment, full_run, tried
 from tests.reports.test_comparison import timed
 
 HELD = DeviceMemory(
@@ -147,3 +149,26 @@ def test_on_paper_one_failed_run_is_opened() -> None:
 
 def test_a_run_without_devices_has_no_bars() -> None:
     assert memory_bars(full_run(memory=Memory(allocator_peak_bytes=GIB))) is None
+
+
+def test_values_are_compared_by_what_the_allocator_handed_out() -> None:
+    """NVML reports the same of each: TensorFlow takes all memory at its start."""
+
+    def of(batch: int, peak: int | None) -> Trial:
+        run = full_run(group="run", verdict="ok", verdict_reason="", findings=(), primary=None)
+        memory = msgspec.structs.replace(run.memory, allocator_peak_bytes=peak)
+        return tried("default", values={"BATCH": str(batch)}, run=msgspec.structs.replace(run, memory=memory))
+
+    found = Largest(name="BATCH", value=64, asked="default", confirmed=True, monotonic=True)
+    content = trials_content(experiment(of(32, 2 * GIB), of(64, 3 * GIB), of(16, None), largest=found))
+    (table,) = [table for table in content.tables if table.title == "Values tried"]
+    column = table.heads.index("ALLOCATOR")
+    assert [row[column] for row in table.rows] == ["–", "2.0 GiB", "3.0 GiB"]
+    assert isinstance(table.charts[0], Bars)
+    assert table.charts[0].title == "Peak in use by the framework's allocator"
+    assert [(row.label, row.parts[0].amount) for row in table.charts[0].rows] == [
+        ("BATCH=32", 2 * GIB),
+        ("BATCH=64", 3 * GIB),
+    ]
+    settings = trials_content(experiment(tried("default"), tried("growth")))
+    assert all("ALLOCATOR" not in table.heads for table in settings.tables)
