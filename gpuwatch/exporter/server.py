@@ -246,6 +246,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def _answer(self) -> None:
+        if not self.server.web.in_time(time.monotonic()):
+            self._send(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests.\n", {})
+            return
         if not self.server.web.allows(self.headers.get("Authorization")):
             self._send(HTTPStatus.UNAUTHORIZED, "Unauthorized\n", {"WWW-Authenticate": 'Basic realm="gpuwatch"'})
             return

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 import os
+import re
 import ssl
 import tempfile
 import threading
@@ -30,6 +31,8 @@ _VERSIONS = {
 _CLIENTS = {
     "": ssl.CERT_NONE,
     "NoClientCert": ssl.CERT_NONE,
+    # Asks for a certificate, and lets everyone in.
+    "RequestClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
@@ -56,7 +59,11 @@ _HEADERS = (
     "X-XSS-Protection",
     "Strict-Transport-Security",
 )
-_TOP = {"tls_server_config": dict, "http_server_config": dict, "basic_auth_users": dict}
+_TOP = {"tls_server_config": dict, "http_server_config": dict, "basic_auth_users": dict, "rate_limit": dict}
+_RATE = {"interval": object, "burst": int}
+# Go's time.ParseDuration
+_PARTS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TLS: dict[str, type] = {
     "cert": str,
     "key": str,
@@ -89,6 +96,10 @@ class Settings(NamedTuple):
     headers: Mapping[str, str] = {}
     allowed_names: frozenset[str] = frozenset()
     """Subject alternative names of which a client's certificate must have one."""
+    interval: float = 0.0
+    """Seconds between requests that may last; 0: no limit."""
+    burst: int = 0
+    """How many may come at once."""
 
     @property
     def protected(self) -> bool:
@@ -111,6 +122,10 @@ class WebConfig:
         self._stamps: tuple[object, ...] = ()
         self._settings = Settings()
         self._correct: dict[bytes, bool] = {}
+        self._tokens = 0.0
+        """Requests that may be answered now, of a limited rate."""
+        self._filled = float("-inf")
+        """When they were counted, by the monotonic clock."""
         if path is not None:
             self._settings, self._files = _read(path)
             self._stamps = self._now()
@@ -132,6 +147,19 @@ class WebConfig:
                     self._correct.clear()
                     self._stamps = self._now()
             return self._settings
+
+    def in_time(self, now: float) -> bool:
+        """Whether the limit of the rate lets a request through at this moment of the monotonic clock (token bucket)."""
+        settings = self.settings
+        if not settings.interval:
+            return True
+        with self._lock:
+            self._tokens = min(self._tokens + (now - self._filled) / settings.interval, settings.burst)
+            self._filled = now
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
 
     def allows(self, authorization: str | None) -> bool:
         """Whether a request with this header (Basic, RFC 7617) may be answered."""
@@ -200,11 +228,13 @@ def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
         if any("\n" in text or "\r" in text for text in headers.values()):
             raise _WrongError("a header has more than one line")
         users = _users(top.get("basic_auth_users") or {})
+        rate = _checked(top.get("rate_limit") or {}, _RATE, "rate_limit.")
+        limit = {"interval": _duration(rate.get("interval", 0)), "burst": rate.get("burst", 0)}
         if "tls_server_config" not in top:
-            return Settings(None, users, headers), ()
+            return Settings(None, users, headers, **limit), ()
         tls = _checked(top["tls_server_config"] or {}, _TLS, "tls_server_config.")
         context, files = _context(tls, path.parent)
-        return Settings(context, users, headers, frozenset(tls.get("client_allowed_sans", ()))), files
+        return Settings(context, users, headers, frozenset(tls.get("client_allowed_sans", ())), **limit), files
     except _WrongError as error:
         raise UsageError(f"{name}: {error}") from None
 
@@ -222,6 +252,16 @@ def _checked(table: object, allowed: Mapping[str, type], prefix: str) -> dict[st
         if setting is not None and not isinstance(setting, allowed[key]):
             raise _WrongError(f"{prefix}{key} has the wrong type")
     return {key: setting for key, setting in table.items() if setting is not None}
+
+
+def _duration(text: object) -> float:
+    """Seconds of ``1m30s``."""
+    parts = _PARTS.findall(text) if isinstance(text, str) else []
+    if text == 0 or text == "0":
+        return 0.0
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise _WrongError("rate_limit.interval is not a duration such as 1s")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 def _users(table: Mapping[object, object]) -> dict[str, str]:

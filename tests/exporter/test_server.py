@@ -273,6 +273,13 @@ def with_users(folder: Path) -> WebConfig:
     return WebConfig(path)
 
 
+def test_a_limited_rate(serve: Serve, tmp_path: Path) -> None:
+    path = tmp_path / "web.yml"
+    path.write_text("rate_limit:\n  interval: 1h\n  burst: 2\n")
+    server = serve(web=WebConfig(path))
+    assert [get(server).status for _ in range(3)] == [200, 200, 429]
+
+
 @pytest.mark.parametrize(
     ("authorization", "status"),
     [

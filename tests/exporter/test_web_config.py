@@ -54,7 +54,9 @@ def read(folder: Path, text: str) -> WebConfig:
         ("basic_auth_users:\n  1: 2", "names and hashes are strings"),
         ("http_server_config:\n  headers:\n    Set-Cookie: a", "headers.Set-Cookie is not supported"),
         ('http_server_config:\n  headers:\n    X-Frame-Options: "a\\nb: c"', "more than one line"),
-        ("rate_limit:\n  burst: 1", "rate_limit is not supported"),
+        ("rate_limit:\n  interval: soon\n  burst: 1", "rate_limit.interval is not a duration"),
+        ("rate_limit:\n  interval: 1\n  burst: 1", "rate_limit.interval is not a duration"),
+        ("rate_limit:\n  burst: many", "rate_limit.burst has the wrong type"),
     ],
 )
 def test_what_cannot_be_kept_is_an_error(folder: Path, text: str, says: str) -> None:
@@ -144,3 +146,14 @@ def test_users_change_with_the_file(folder: Path) -> None:
     assert not config.allows(None)
     assert len(said) == 2
     assert all("the last version of it still holds" in line for line in said)
+
+
+def test_the_rate_is_limited(folder: Path) -> None:
+    config = read(folder, "rate_limit:\n  interval: 1m30s\n  burst: 2\n")
+    assert config.settings.interval == 90
+    assert [config.in_time(1000.0) for _ in range(3)] == [True, True, False]
+    assert not config.in_time(1080.0)
+    assert config.in_time(1095.0)
+    assert not config.in_time(1096.0)
+    free = read(folder, "rate_limit:\n  interval: 0\n  burst: 0\n")
+    assert all(free.in_time(1000.0) for _ in range(100))
