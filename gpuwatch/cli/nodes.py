@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -129,9 +130,7 @@ def on_nodes(
     if not interrupted or any(reply.state == "ok" for reply in replies):
         document = gathered(name, replies)
         publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
-    if interrupted:
-        raise KeyboardInterrupt
-    return exit_code(document)
+    return 128 + signal.SIGINT if interrupted else exit_code(document)
 
 
 def arguments(ctx: click.Context) -> list[str]:

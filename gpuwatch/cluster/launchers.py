@@ -223,6 +223,10 @@ class Ray:
     start_seconds = 120.0
 
     def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
+        if "://" in rest:
+            raise UsageError(
+                f"--on ray:{rest[:40]}: Ray Client is not supported", hint="the cluster's own address: 10.0.0.1:6379"
+            )
         if rest.startswith("-") or not rest.isprintable():
             raise UsageError(f"--on ray:{rest[:40]!r}: not an address", hint="for example ray:10.0.0.1:6379")
         self._address = rest or "auto"

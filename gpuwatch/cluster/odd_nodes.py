@@ -180,31 +180,32 @@ def _each(devices: Iterable[Device], values: Mapping[int, str]) -> str:
 
 
 def _learn_run(node: _Node, run: Run) -> None:
+    """What a run tells, as far as no snapshot and no run before it did: a report has old runs as well."""
     found = [match for text in run.gpus if (match := _GPU.match(text)) is not None]
-    if run.gpus and len(found) == len(run.gpus):
+    if node.models is None and run.gpus and len(found) == len(run.gpus):
         node.models = tuple(sorted({clean(match[1]) for match in found}))
         node.uuids |= {match[2] for match in found}
         node.facts["number of GPUs"] = str(len(found))
     elif node.models is None and run.driver_version is None and not run.gpus:
         node.models = ()  # the driver did not answer, or there is no GPU
         node.facts["number of GPUs"] = "0"
-    if run.driver_version is not None:
-        node.facts["driver"] = clean(run.driver_version)
-    if run.framework is not None and run.framework.version is not None:
-        node.facts[clean(run.framework.name)] = clean(run.framework.version)
-    if run.framework is not None and run.framework.python_version is not None:
-        node.facts["Python"] = clean(run.framework.python_version)
+    versions = {"driver": run.driver_version}
+    if run.framework is not None:
+        versions |= {clean(run.framework.name): run.framework.version, "Python": run.framework.python_version}
+    for what, version in versions.items():
+        if version is not None:
+            node.facts.setdefault(what, clean(version))
     config = clean(run.config)
     if run.verdict not in ("interrupted", "skipped"):
-        node.facts[f"verdict of {config}"] = run.verdict
+        node.facts.setdefault(f"verdict of {config}", run.verdict)
     if run.device_map:
-        node.facts[f"device map of {config}"] = device_map(run)
+        node.facts.setdefault(f"device map of {config}", device_map(run))
     for name, setting in run.settings.items():
         if setting.effective is not None:
-            node.facts[f"{clean(name)} of {config}"] = _plain(setting.effective)
+            node.facts.setdefault(f"{clean(name)} of {config}", _plain(setting.effective))
     for name, value in run.environment.items():
         if not _UUIDS.search(value):  # each node has its own
-            node.facts[clean(name)] = clean(value)
+            node.facts.setdefault(clean(name), clean(value))
 
 
 def _plain(value: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import threading
 from collections import Counter
@@ -17,6 +18,7 @@ from typing import Any
 from gpuwatch.cluster.frames import NO_NODE, Kind, encoded
 
 _lock = threading.Lock()
+_CONNECT_SECONDS = 10.0
 
 
 def _work(command: list[str]) -> Iterator[bytes | tuple[int, bytes]]:
@@ -141,6 +143,18 @@ def _failure(error: Exception) -> str:
     return f"{name}: {lines[-1]}" if lines else name
 
 
+def _unreachable(address: str) -> str:
+    """Why nothing listens at ``host:port``, which Ray itself tries for minutes; empty if something does."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return ""
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS):
+            return ""
+    except (OSError, OverflowError) as error:
+        return str(getattr(error, "strerror", None) or error)
+
+
 def main() -> int:
     """Drives the cluster; returns when every node has answered or was ended."""
     address, command = sys.argv[1], json.loads(sys.argv[2])
@@ -150,6 +164,9 @@ def main() -> int:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
     except ImportError:
         print("ray is not installed here (pip install 'gpuwatch-tui[ray]')", file=sys.stderr)
+        return 1
+    if unreachable := _unreachable(address):
+        print(f"no Ray cluster at {address}: {unreachable}", file=sys.stderr)
         return 1
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from gpuwatch.model.comparison import Comparison, Node, OddFact
 from gpuwatch.model.snapshot import Driver
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.format_registry import write
+from tests.cluster.nodes import await_none
 from tests.cluster.test_odd_nodes import run
 from tests.reports.documents import HOSTILE, full_snapshot, hostile_run
 
@@ -36,6 +39,8 @@ case $host in
   banner) echo "Welcome to banner"; echo "You have mail" >&2;;
   none) echo "sh: 1: gpuwatch: not found" >&2; exit 127;;
   seven) exit 7;;
+  done) sh -c "$3"; code=$?; touch "$(dirname "$0")/done"; exit $code;;
+  hangs) sleep 1234.01; exit 0;;
   garbage) head -c 9999999 /dev/zero; exit 0;;
 esac
 exec sh -c "$3"
@@ -139,6 +144,7 @@ def test_remote_command(ssh: Path, tmp_path: Path) -> None:
         (("snapshot", "--on", "ssh:-oProxyCommand=id"), "is not a host"),
         (("snapshot", "--on", "slurm:a b"), "not the name of a partition"),
         (("snapshot", "--on", "ray:-x"), "not an address"),
+        (("snapshot", "--on", "ray:ray://a:10001"), "Ray Client is not supported"),
         (("snapshot", "--on", "local:2", "--topology"), "--topology and --on cannot be combined"),
         (("probe", "--on", "local:2", "--list"), "--list and --on cannot be combined"),
         (("report", "x.json", "--on", "local:2"), "--on applies only to reports of machines"),
@@ -253,3 +259,22 @@ def test_hostile_nodes_in_every_format(tmp_path: Path, suffix: str) -> None:
         assert "\u202e" not in text
         if suffix == "html":
             assert "<script>alert" not in text
+
+
+def test_what_came_home_before_ctrl_c_is_printed(ssh: Path) -> None:
+    command = [sys.executable, "-m", "gpuwatch", "snapshot", "--sim", "1x1GiB", "--on", "ssh:done,hangs", "--json"]
+    environment = {**os.environ, "PATH": f"{ssh}:{os.environ['PATH']}"}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        until = time.monotonic() + 40
+        while not (ssh / "done").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    rows = {node["node"]: node["state"] for node in json.loads(output)["nodes"]}
+    assert rows == {"done": "ok", "hangs": "interrupted"}
+    assert errors == "gpuwatch: interrupted; 1 of 2 nodes had answered\n"
+    assert await_none("1234.01", 10) == []

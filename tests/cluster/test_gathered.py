@@ -1,27 +1,118 @@
-"""What the nodes sent, as rows."""
+"""What came home from the nodes becomes one document, whatever they sent."""
 
 from __future__ import annotations
 
 import datetime
 
+import pytest
+from msgspec.structs import replace
+
+from gpuwatch import __version__
 from gpuwatch.cluster.fan_out import NodeReply
-from gpuwatch.cluster.gathered import gathered
-from gpuwatch.model.codec import to_json
+from gpuwatch.cluster.gathered import exit_code, gathered
+from gpuwatch.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
+from gpuwatch.model.codec import from_json, to_json
 from gpuwatch.model.doctor import Doctor
-from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Problem
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.format_registry import render
+from tests.cluster.test_odd_nodes import run
+from tests.reports.documents import bare_snapshot, full_experiment, full_run, full_snapshot
+
+NOW = datetime.datetime(2026, 11, 22, 12, 0, tzinfo=datetime.UTC)
 
 
-def test_a_nodes_row_has_the_title_of_what_was_found_there() -> None:
-    """Not that of its cause: "unknown" has no meaning of its own."""
-    title = "GPU:1 was granted 320 MiB less than expected"
-    document = Doctor(
-        taken_at=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-        took_seconds=3.0,
-        simulated=True,
-        versions={},
-        checks=(),
-        findings=(Finding(id="unknown", severity="warning", certainty="fact", title=title),),
-        primary="unknown",
-    )
-    reply = NodeReply(node="a", state="ok", exit_code=0, document=to_json(document).encode())
-    assert gathered("doctor", [reply]).nodes[0].answer == title
+def reply(node: str, document: str = "", **facts: object) -> NodeReply:
+    known = {"state": "ok", "exit_code": 0, "version": __version__, "host": node, **facts}
+    return NodeReply(node, document=document.encode(), **known)  # type: ignore[arg-type]
+
+
+def test_runs_carry_their_node_also_for_one_configuration() -> None:
+    one, two = replace(full_run(), node=None), replace(full_run(), node="a lie")
+    document = gathered("probe", [reply("n1", to_json(one)), reply("n2", to_json(compare([two, two])))])
+    assert [one.node for one in document.runs] == ["n1", "n2", "n2"]
+    assert [node.runs for node in document.nodes] == [1, 2]
+    assert "node" in document.columns
+    assert from_json(to_json(document).encode()) == document
+
+
+def test_the_runs_of_try_and_what_it_answered() -> None:
+    document = gathered("try", [reply("n1", to_json(full_experiment()))])
+    assert {one.node for one in document.runs} == {"n1"}
+    assert document.nodes[0].answer == full_experiment().answer.sentence
+
+
+@pytest.mark.parametrize(
+    ("facts", "text", "state", "reason"),
+    [
+        ({}, "", "failed", "it sent nothing"),
+        (
+            {"exit_code": 2, "messages": "gpuwatch: no such option: --x\n"},
+            "",
+            "failed",
+            "exit code 2: no such option: --x",
+        ),
+        ({"exit_code": 7}, "", "failed", "exit code 7"),
+        ({}, "{]", "failed", "its answer cannot be read: JSON is malformed"),
+        ({"version": "0.0.1"}, '{"schema": "gpuwatch.run/9"}', "failed", f"gpuwatch 0.0.1 there, {__version__} here: "),
+        ({}, "RUN", "failed", "it sent another kind of document"),
+        ({"version": "0.0.1"}, "SNAPSHOT", "ok", f"gpuwatch 0.0.1 there, {__version__} here"),
+        ({"exit_code": 1}, "BARE", "finding", "no driver"),
+        ({"state": "no-answer", "reason": "no gpuwatch there", "version": None}, "", "no-answer", "no gpuwatch there"),
+        ({"state": "running"}, "", "interrupted", ""),
+    ],
+)
+def test_rows(facts: dict[str, object], text: str, state: str, reason: str) -> None:
+    bare = replace(bare_snapshot(), problems=(Problem(source="nvml", reason="x", detail="no driver"),))
+    known = {"RUN": to_json(full_run()), "SNAPSHOT": to_json(full_snapshot()), "BARE": to_json(bare)}
+    document = gathered("snapshot", [reply("n1", known.get(text, text), **facts)])
+    (node,) = document.nodes
+    assert node.state == state
+    assert node.reason.startswith(reason)
+    assert (node.snapshot is not None) == (text in ("SNAPSHOT", "BARE"))
+
+
+def test_exit_codes() -> None:
+    good = reply("n1", to_json(full_run()))
+    finding = reply("n2", to_json(full_run()), exit_code=EXIT_FINDING)
+    broken = reply("n3", to_json(full_run()), exit_code=EXIT_PROBE_BROKEN)
+    lost = reply("n4", state="no-answer")
+    assert exit_code(gathered("probe", [good])) == EXIT_OK
+    assert exit_code(gathered("probe", [good, finding])) == EXIT_FINDING
+    assert exit_code(gathered("probe", [good, finding, broken])) == EXIT_PROBE_BROKEN
+    assert exit_code(gathered("probe", [good, broken, lost])) == EXIT_FAILED
+
+
+def test_what_the_doctors_say_is_compared() -> None:
+    def doctor(version: str) -> str:
+        return to_json(
+            Doctor(
+                taken_at=NOW,
+                took_seconds=1.0,
+                simulated=False,
+                versions={"tensorflow": version},
+                checks=(),
+                primary="healthy",
+            )
+        )
+
+    document = gathered("doctor", [reply(f"n{n}", doctor("2.20" if n == 3 else "2.21")) for n in range(5)])
+    assert [(fact.node, fact.what, fact.value, fact.usual) for fact in document.odd] == [
+        ("n3", "tensorflow", "2.20", "2.21")
+    ]
+
+
+def test_a_snapshot_goes_before_old_runs() -> None:
+    """A report has runs that were saved before a GPU was lost."""
+    snapshots = [full_snapshot() for _ in range(4)]
+    snapshots[2] = replace(snapshots[2], devices=snapshots[2].devices[:1])
+    document = gathered("snapshot", [reply(f"n{n}", to_json(one)) for n, one in enumerate(snapshots)])
+    assert ("n2", "number of GPUs", "1") in {(fact.node, fact.what, fact.value) for fact in document.odd}
+
+
+def test_secrets_of_nodes_are_masked() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    one = replace(run(1), verdict_reason=f"token {secret}", log_tail=(f"password={secret}",))
+    lost = reply("n2", state="failed", reason=f"token={secret}")
+    for name in ("text", "html", "markdown", "json", "csv"):
+        assert secret not in render(gathered("probe", [reply("n1", to_json(one)), lost]), name)

@@ -143,7 +143,7 @@ def test_no_cluster_is_one_line() -> None:
     done = subprocess.run(command("127.0.0.1:1", "snapshot"), capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
-    assert "no Ray cluster at 127.0.0.1:1" in done.stderr
+    assert done.stderr == "gpuwatch: no Ray cluster at 127.0.0.1:1: Connection refused\n"
 
 
 def is_program(pid: int, mark: str) -> bool:
