@@ -7,6 +7,8 @@ from rich.cells import cell_len
 
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.panes.tiny import tiny_lines
+from gpuwatch.ui.screens.lines_modal import Sheet
+from gpuwatch.ui.widgets.footer import KeyLine
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_ascii import lines_of
@@ -85,3 +87,30 @@ async def test_a_tab_is_as_before_when_the_terminal_has_grown_again(stage: Stage
         await pilot.resize_terminal(120, 40)
         await settle(pilot)
         assert [(one.id, one.region) for one in stage.app.tab.panes if one.display] == before
+
+
+async def test_the_smallest_terminal_keeps_whole_sentences_and_the_way_out(stage: Stage) -> None:
+    async with stage.app.run_test(size=(60, 15)) as pilot:
+        stage.push(machines.no_driver())
+        await pilot.pause()
+        said = " ".join(line.strip("│ ") for line in stage.app.overview.gpus.plain.splitlines())
+        assert "or start the container with --gpus all." in said
+        assert "gpuwatch --sim 2x24GiB" in said
+        stage.push(machines.many(2, 8))
+        await pilot.pause()
+        await pilot.press("K")
+        await pilot.pause()
+        sheet = stage.app.screen.query_one(Sheet)
+        assert sheet.ending.endswith("Esc cancels")
+        assert len(sheet.ending) <= sheet.size.width
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40)])
+async def test_the_keys_of_the_process_tab_stay_at_the_bottom_without_processes(
+    stage: Stage, size: tuple[int, int]
+) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.snapshot(()))
+        await pilot.press("3")
+        await pilot.pause()
+        assert stage.app.screen.query_one(KeyLine).region.y == size[1] - 1

@@ -102,7 +102,9 @@ def plan(
     framed = width >= 100 and height >= 30
     room = height - 2 - int(findings)
     if not gpus:
-        return Plan(style="none", framed=framed, gpu_height=min(max(notice + 4, 5), max(room // 2, 5)))
+        return Plan(
+            style="none", framed=framed, gpu_height=min(max(notice + 4, 5), max(room // 2, room - _TABLE_ROWS, 5))
+        )
     cards = None
     if layout != "lines" and (gpus < MANY or layout != "automatic"):
         most_instances = max(instances, default=0)

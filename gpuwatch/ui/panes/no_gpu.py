@@ -26,6 +26,8 @@ def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
     """A framed panel of exactly ``height`` lines; the hint on simulated GPUs is never cut."""
     title, ink, body = _text(view, width)
     room = height - 2
+    if len(body) > room:
+        body = [line for line in body if line]
     if len(body) > room and view.snapshot is not None:
         body = [*_cut_off(body[: max(room - 1, 0)]), body[-1]]
     above = [BLANK] * min(max(room - len(body), 0) // 2, 1)

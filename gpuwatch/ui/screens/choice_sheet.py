@@ -9,6 +9,7 @@ from typing import ClassVar, Generic
 from textual import events
 from textual.binding import Binding, BindingType
 
+from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.screens.lines_modal import LinesModal, Sheet
 from gpuwatch.ui.screens.modal import Result
@@ -44,7 +45,9 @@ class ChoiceSheet(Sheet):
             self._top = max(len(self._all) - height - self._raised, 0)
             app = self.app
             key = app.key_name("↵") if isinstance(app, PreferencesApp) else "↵"
-            self.ending = f"{key} {self._does[self.choice]}  Esc cancels"
+            behind = "  Esc cancels"
+            does = cut(f"{key} {self._does[self.choice]}", width - len(behind) - 2)
+            self.ending = does + behind
         super()._draw(width, height)
 
     def move(self, rows: int) -> None:

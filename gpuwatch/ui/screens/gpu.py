@@ -44,6 +44,8 @@ _RUNS = 4
 _EVENTS = 5
 """Events shown if the device has probe runs; the Events tab has all."""
 _PROBES = f"{number_of('probes')} Probes"
+_LEAST_NAME = 6
+"""Cells for the name of a GPU; with fewer, behind the numbers of many, it is left out."""
 
 
 def _since(view: View, what: Literal["since", "looked_back", "begin"]) -> str:
@@ -84,8 +86,9 @@ class Identity(Painted):
             text = f"[{other.index}]" if here else f" {other.index} "
             self._places.append((pen.x, pen.x + width_of(text), other.uuid))
             pen.add(text, "title" if here else "dim")
-        pen.add(" ▸  ", "key" if len(view.devices) > 1 else "faint")
-        pen.add(printable(device.name), "strong")
+        pen.add(" ▸", "key" if len(view.devices) > 1 else "faint")
+        if pen.left > _LEAST_NAME:
+            pen.add("  ").add(printable(device.name), "strong")
         if device.simulated and "simulated" not in device.name.lower():
             pen.add(" simulated", "warning")
         words, ink = state_note(device)

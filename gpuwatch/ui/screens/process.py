@@ -118,6 +118,7 @@ class ProcessScreen(TabScreen):
         self.about.styles.height = max(height * 2 // 5 - 1, 6)
         self.facts.styles.width = max(width // 2, 44)
         self.middle.display = self.about.display = who is not None
+        self.who.styles.height = "1fr" if who is None else 2  # the keys stay at the bottom
         if who is None:
             self.who.paint(_nobody(view))
             return
