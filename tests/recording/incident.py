@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpuwatch.diagnosis.condition_engine import Conditions
+from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording.writer import Clock, RecordingWriter
 from gpuwatch.session.session import all_findings
@@ -37,7 +38,9 @@ def samples() -> Iterator[Snapshot]:
         if HOT <= number < COOL:
             hot = {"clocks.sm_mhz": 1005, "temperature.gpu_celsius": 91, "clocks.event_reasons": "sw-thermal"}
             devices[1] = replace(devices[1], readings=devices[1].readings | hot | {"events.thermal_percent": 80.0})
-        rows = [replace(row, readings=row.readings | {"cpu_percent": 1.0}) for row in shot.processes]
+        # Two on each GPU: together they have no more than it.
+        steady: dict[str, Value] = {"cpu_percent": 1.0, "sm_percent": 28}
+        rows = [replace(row, readings=row.readings | steady) for row in shot.processes]
         rows = [row for row in rows if row.pid != NEW or number >= STARTED]
         yield replace(shot, devices=tuple(devices), processes=tuple(rows))
 
