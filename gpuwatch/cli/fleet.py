@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.output import say
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PASSWORD = "GPUWATCH_PROMETHEUS_PASSWORD"
+"""The variable with the password of a user whom the address names without one."""
 INTERVAL = 5.0
 """Seconds between two reads of all hosts, if not asked for otherwise."""
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
@@ -35,9 +36,8 @@ _OPTIONS = (
     click.option(
         "--prometheus",
         metavar="URL",
-        envvar="GPUWATCH_PROMETHEUS",
-        show_envvar=True,
-        help="All hosts that a Prometheus server has GPU metrics of: http://[user:password@]host:9090.",
+        help="All hosts that a Prometheus server has GPU metrics of: http://[user@]host:9090. A password may be in the "
+        "address, better in GPUWATCH_PROMETHEUS_PASSWORD.",
     ),
     click.option(
         "--prometheus-header",
@@ -122,16 +122,12 @@ def asked_fleet(
     remote_command: str | None = None,
 ) -> Asked | None:
     """Which hosts the options name; None if they name none."""
-    given_hosts = hosts is not None
     beside = bool(prometheus_headers) or prometheus_token_file is not None or prometheus_ca is not None
-    if hosts is not None:
-        context = click.get_current_context()
-        if context.get_parameter_source("prometheus") is ParameterSource.COMMANDLINE:
-            raise UsageError("--prometheus and --hosts cannot be combined")
-        prometheus = None
+    if hosts is not None and prometheus is not None:
+        raise UsageError("--prometheus and --hosts cannot be combined")
     if beside and prometheus is None:
         raise UsageError("--prometheus-header, -token-file and -ca need --prometheus")
-    if remote_command is not None and not given_hosts:
+    if remote_command is not None and hosts is None:
         raise UsageError("--remote-command needs --hosts")
     if prometheus is not None:
         asked = _server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
@@ -177,7 +173,8 @@ def _server(
         named[found[1]] = found[2]
     if ca_file is not None and not ca_file.is_file():
         raise UsageError("--prometheus-ca: there is no such file")
-    return Prometheus(url, headers=named, token_file=token_file, ca_file=ca_file)
+    password = os.environ.get(PASSWORD, "")
+    return Prometheus(url, password=password, headers=named, token_file=token_file, ca_file=ca_file)
 
 
 def run(settings: Loaded, interval: float | None, asked: Asked) -> int:

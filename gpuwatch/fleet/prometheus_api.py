@@ -69,7 +69,7 @@ class NoAnswer(GpuwatchError):
 
 
 class Prometheus:
-    """A Prometheus server.
+    """A Prometheus server. ``password``: of the user in ``url``, if that has none.
 
     ``headers`` go with each query, but not to another address that the server redirects to. ``token_file`` holds a
     bearer token and is read for each query, as tokens are renewed.
@@ -82,12 +82,13 @@ class Prometheus:
         self,
         url: str,
         *,
+        password: str = "",
         headers: Mapping[str, str] | None = None,
         token_file: Path | None = None,
         ca_file: Path | None = None,
         timeout: float = 10.0,
     ) -> None:
-        self.address, self.name, user = _address(url)
+        self.address, self.name, user = _address(url, password)
         """Without user and password."""
         self._headers = dict(headers or {})
         if user:
@@ -184,7 +185,7 @@ class Prometheus:
         return NoAnswer(f"{self.name}: {why}")
 
 
-def _address(url: str) -> tuple[str, str, str]:
+def _address(url: str, password: str) -> tuple[str, str, str]:
     """The base of all requests, the server's name for the user, and ``user:password``."""
     given = url if "://" in url else f"http://{url}"
     try:
@@ -201,7 +202,8 @@ def _address(url: str) -> tuple[str, str, str]:
     path = parts.path.rstrip("/").removesuffix("/api/v1").removesuffix("/graph")
     user = ""
     if parts.username is not None:
-        user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+        secret = urllib.parse.unquote(parts.password) if parts.password else password
+        user = f"{urllib.parse.unquote(parts.username)}:{secret}"
     return f"{parts.scheme}://{place}{urllib.parse.quote(path, safe='/%')}", f"{place}{path}", user
 
 

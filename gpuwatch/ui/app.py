@@ -29,10 +29,10 @@ from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.screens.tab import ProbeRunsChanged, TabScreen
-from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_REPLAY, of_tab
+from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, of_tab
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
-from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.settings.tabs import FLEET, TABS
 from gpuwatch.ui.startup.terminal_driver import TerminalDriver
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites
@@ -424,12 +424,13 @@ class GpuwatchApp(PreferencesApp):
         if screen is self.tab:
             here = self.tab.TAB
             replay = self.session.replay is not None
+            fleet = here == FLEET.id
             for action in of_tab(here, replay=replay):
-                if action.name:
+                if action.name and not (fleet and action.id in NOT_IN_FLEET):
                     run = f"screen.{action.run or action.id}"
                     yield SystemCommand(action.name, action.help, partial(self.run_action, run))
             offered = {action.name for action in of_tab(here, replay=replay)}
-            for tab in TABS:
+            for tab in TABS if not fleet else ():
                 for action in (one for pane in tab.panes for one in ACTIONS[pane]):
                     if action.name and action.name not in offered and not (replay and action.id in NOT_IN_REPLAY):
                         offered.add(action.name)

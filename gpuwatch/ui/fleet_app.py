@@ -149,6 +149,8 @@ class FleetApp(GpuwatchApp):
 
     async def show_tab(self, tab_id: str, *, back: bool = False) -> None:
         """Opens a tab of the host; probes run on the machine of their user alone."""
+        if self.session is self._idle:
+            return
         if tab_id == "probes":
             self.tab.say(f"probes run on {self.session.host.name} itself: log in there", "warning")
             return

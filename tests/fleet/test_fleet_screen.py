@@ -58,7 +58,7 @@ async def test_what_is_free_who_has_it_what_is_wrong(many: FakePrometheus, size:
         assert f"○ {summary.free} of {summary.gpus} GPUs" in lines[1]
         assert f"{summary.free_hosts[0][0]} {summary.free_hosts[0][1]}" in lines[1]
         assert "In use" in lines[2]
-        assert f"{summary.holders[0][0]} {summary.holders[0][1]}" in lines[2]
+        assert f"{summary.holders[0][0]} ×{summary.holders[0][1]}" in lines[2]
         assert "dgx008  GPU 5: The GPU reports a hardwar" in lines[3]
         assert sum("dgx0" in line for line in lines[4:]) >= min(size[1], 42) - 12
         assert all(len(line) == size[0] for line in lines)
@@ -142,6 +142,36 @@ async def test_sorting(many: FakePrometheus) -> None:
         assert [host.free for host in table._hosts] == free[::-1]
         table.sort_by("state")
         assert not table._hosts[0].view.answered
+
+
+async def test_keys_of_a_machine_do_nothing_here(many: FakePrometheus) -> None:
+    app = app_of(many)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await pilot.press("2", "4", "P", "left_square_bracket", "r", "semicolon")
+        await pilot.pause()
+        assert app.screen is app.fleet_screen
+        offered = [command.title for command in app.get_system_commands(app.screen)]
+        assert "Only hosts with free GPUs" in offered
+        assert not any(":" in title or "Pause" in title for title in offered)
+        await pilot.press("question_mark")
+        await wait_for(pilot, lambda: "a free GPU with more than 20 GiB" in text_of(app))
+        assert "Probes" not in text_of(app)
+        await pilot.press("escape", "y")
+        await pilot.pause()
+        assert "copied: gpuwatch --interval 60" in text_of(app)
+        assert app.gathered().tab == "overview"
+
+
+async def test_a_click_on_a_title_sorts(many: FakePrometheus) -> None:
+    app = app_of(many)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        table = app.fleet_screen.hosts
+        x = table.plain.splitlines()[1].index("FREE")
+        await pilot.click(table, offset=(x + 1, 1))
+        await pilot.pause()
+        assert table.sort == "free"
 
 
 async def test_a_server_that_is_gone_dims_the_list_and_says_why() -> None:

@@ -49,6 +49,7 @@ def test_user_and_password_of_the_address(fake: FakePrometheus) -> None:
     server = Prometheus(fake.url.replace("http://", "http://ops:p%40ss%3Aword@"))
     assert server.query("up") == []
     assert "ops" not in server.name
+    assert Prometheus(fake.url.replace("http://", "http://ops@"), password="p@ss:word").query("up") == []
 
 
 def test_headers_and_token(fake: FakePrometheus, tmp_path: Path) -> None:

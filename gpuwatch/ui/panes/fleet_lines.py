@@ -79,7 +79,7 @@ def free_line(pen: Pen, summary: FleetSummary | None) -> None:
         return
     pen.add(f"○ {summary.free}", "ok" if summary.free else "dim")
     pen.add(f" of {summary.gpus} GPU{'s' * (summary.gpus != 1)}", "text")
-    _counts(pen, summary.free_hosts, "host")
+    _counts(pen, summary.free_hosts, "host", " ")
 
 
 def used_line(pen: Pen, summary: FleetSummary | None) -> None:
@@ -90,16 +90,16 @@ def used_line(pen: Pen, summary: FleetSummary | None) -> None:
     used = [gpu for host in summary.hosts if host.view.answered for gpu in host.gpus if gpu.use == "used"]
     pen.add(f"■ {len(used)}", "text" if used else "dim")
     nobody = sum(not any(holder.name for holder in gpu.holders) for gpu in used)
-    _counts(pen, [*summary.holders, *([("not known", nobody)] if nobody else [])], "user")
+    _counts(pen, [*summary.holders, *([("not known", nobody)] if nobody else [])], "user", " ×")
 
 
-def _counts(pen: Pen, counts: Sequence[tuple[str, int]], what: str) -> None:
+def _counts(pen: Pen, counts: Sequence[tuple[str, int]], what: str, sign: str) -> None:
     """Names with numbers, as many as fit."""
     pen.add("  ")
     for place, (name, number) in enumerate(counts):
         rest = len(counts) - place - 1
         more = f"  and {rest + 1} more {what}{'s' * (rest > 0)}"
-        text, amount = f"  {printable(name)}", f" {number}"
+        text, amount = f"  {printable(name)}", f"{sign}{number}"
         need = width_of(text) + len(amount) + (len(f"  and {rest} more {what}s") if rest else 0)
         if pen.left < need + 1:
             pen.add(more if place else more[1:], "dim")
@@ -155,7 +155,8 @@ def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) ->
         if place.column.id == "state" and not any(one.column.id == "user" for one in placed):
             title = "USED BY, STATE"
         if chosen:
-            title += "▼" if place.column.descending != reverse else "▲"
+            arrow = "↓" if place.column.descending != reverse else "↑"
+            title = f"{arrow}{title}" if place.column.at_right else f"{title}{arrow}"
         text = right(title, place.width) if place.column.at_right else left(title, place.width)
         pen.to(place.x, ink="header").add(text, "sorted" if chosen else "header")
     return pen.to(width, ink="header").line()
@@ -207,7 +208,7 @@ def sign(gpu: GpuUse) -> Span:
     busy = gpu.utilization
     if busy is None:
         return "■", "text"
-    return meter(max(busy / 100, 0.01)), "gpu"
+    return meter(max(busy / 100, 0.01)), "power"  # green is for what is free
 
 
 def _util(pen: Pen, host: HostSummary) -> None:

@@ -23,7 +23,6 @@ from gpuwatch.ui.widgets.host_table import HostTable
 from gpuwatch.ui.widgets.paint import Painted
 
 _ABSENT = frozenset(name.partition("(")[0] for name in NOT_IN_FLEET)
-_MIN_HEIGHT = 8
 
 
 class FleetDashboard(Protocol):
@@ -180,6 +179,10 @@ class FleetScreen(FilterBarScreen):
     @on(HostTable.Chosen)
     async def _chosen(self) -> None:
         await self.action_open_host()
+
+    @on(HostTable.Sorted)
+    def _title_clicked(self, event: HostTable.Sorted) -> None:
+        self.hosts.next_sort(event.column)
 
     def action_only_wrong(self) -> None:
         """Shows only hosts with errors or warnings and silent ones, or all again."""

@@ -64,7 +64,14 @@ COLUMNS = (
     Column("gpus", "GPUS", "Number of GPUs; a sign for each", lambda host: float(len(host.gpus)), descending=True),
     Column("util", "GPU%", "Average utilization", lambda host: host.utilization, descending=True, at_right=True),
     Column("mem", "GPU-MEM", "Used and total GPU memory", _share, descending=True, at_right=True),
-    Column("most", "MOST", "Free memory on one GPU", lambda host: host.memory_free, descending=True, at_right=True),
+    Column(
+        "most",
+        "FREE-MEM",
+        "Free memory of the GPU that has most",
+        lambda host: host.memory_free,
+        descending=True,
+        at_right=True,
+    ),
     Column("temp", "TEMP", "Hottest GPU", lambda host: host.hottest, descending=True, at_right=True),
     Column("model", "MODEL", "Model of the GPUs", lambda host: host.models[0][0].lower() if host.models else None),
     Column("user", "USED BY", "Users and jobs", lambda host: host.holders[0][0].lower() if host.holders else None),
@@ -93,7 +100,7 @@ def place(width: int, hosts: Sequence[HostSummary]) -> tuple[Placed, ...]:
         "gpus": max(gpus, 4),
         "util": 5,
         "mem": 12,
-        "most": 7,
+        "most": 8,
         "temp": 5,
         "model": min(max(models, 6), 18),
     }
@@ -130,10 +137,10 @@ def model_of(host: HostSummary) -> str:
 
 
 def used_by(host: HostSummary) -> str:
-    """``alice 4, bob 2``: names with their number of GPUs."""
+    """``alice ×4, bob ×2``: names with their number of GPUs."""
     if not host.view.answered:
         return ""
-    named = [f"{printable(name)} {number}" for name, number in host.holders]
+    named = [f"{printable(name)} ×{number}" for name, number in host.holders]
     rest = len(named) - _NOTED
     return ", ".join(named[:_NOTED]) + (f" and {rest} more" if rest > 0 else "")
 

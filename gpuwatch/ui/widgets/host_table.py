@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import overload
 
+from textual import events
 from textual.message import Message
 
 from gpuwatch.fleet.summary import FleetSummary, HostSummary
@@ -130,6 +131,15 @@ class HostTable(ScrollList):
     def marked(self, line: Line) -> Line:
         """The line under the cursor; no cursor in an empty list."""
         return super().marked(line) if self._hosts else line
+
+    def on_click(self, event: events.Click) -> None:
+        """As in any list; a click on the title of a column sorts by it."""
+        if event.y == int(self.framed):
+            column = self.column_at(event.x - int(self.framed))
+            if column is not None:
+                self.post_message(self.Sorted(column))
+            return
+        super().on_click(event)
 
     def column_at(self, x: int) -> str | None:
         """The column whose title is at cell ``x`` inside the frame."""
