@@ -410,7 +410,11 @@ class Conditions:
     def _looked_at(self, snapshot: Snapshot) -> tuple[str, ...]:
         """What was watched and for how long, what was looked for, and what could not be judged."""
         gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
-        what = f"{gpus} GPU{'' if gpus == 1 else 's'} and {programs} process{'' if programs == 1 else 'es'}"
+        # Without processes, memory that no process explains is not known either.
+        listed = bool(programs) or not all("memory.unexplained_bytes" in d.missing for d in snapshot.devices)
+        listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
+        what = f"{gpus} GPU{'' if gpus == 1 else 's'}"
+        what += f" and {programs} process{'' if programs == 1 else 'es'}" if listed else ""
         lines = [f"watched: {what}, for {span(self.observed)}"]
         if self.unobserved:
             lines.append(f"not observed: {span(self.unobserved)} without samples")
@@ -419,7 +423,9 @@ class Conditions:
             lacking = next(
                 (name for name in condition.needs if all(name not in d.readings for d in snapshot.devices)), ""
             )
-            if not lacking:
+            if condition.of_processes and not listed:
+                unable.append(f"not judged: {condition.looks_for} (processes are not reported)")
+            elif not lacking:
                 able.append(condition.looks_for)
             elif snapshot.devices:
                 reason = next((d.missing[lacking].reason for d in snapshot.devices if lacking in d.missing), "")

@@ -79,6 +79,9 @@ async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) ->
         for key, tab in (("2", "gpu"), ("5", "findings"), ("6", "events"), ("3", "process")):
             await pilot.press(key)
             await wait_for(pilot, lambda tab=tab: app.screen is app.tab and tab == app.tab.TAB)
+        (well,) = app.session.findings
+        assert "not judged: processes that hold GPU memory while idle (processes are not reported)" in well.evidence
+        assert well.evidence[0].startswith("watched: 8 GPUs, for ")
         await pilot.press("4")
         await wait_for(pilot, lambda: "probes run on dgx004 itself" in text_of(app))
         await pilot.press("1")

@@ -25,6 +25,8 @@ class Condition:
     """Named in the finding that no problems were found."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Device metrics that it needs."""
+    of_processes: ClassVar[bool] = False
+    """Whether it judges processes, which some sources do not report."""
     appears: ClassVar[float]
     """Seconds for which it must hold before it is reported."""
     leaves: ClassVar[float]

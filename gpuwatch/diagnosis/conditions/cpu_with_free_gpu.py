@@ -38,6 +38,7 @@ class CpuWithFreeGpu(Condition):
 
     name = "cpu-with-free-gpu"
     causes = ("visibility.hidden", "visibility.bad-ordinal", "build.cpu-only", "unknown")
+    of_processes = True
     looks_for = "programs with a GPU framework that compute on the CPU"
     appears = 60.0
     leaves = 30.0

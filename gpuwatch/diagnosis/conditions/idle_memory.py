@@ -30,6 +30,7 @@ class IdleMemory(Condition):
 
     name = "idle-memory"
     causes = ("idle.memory-held",)
+    of_processes = True
     looks_for = "processes that hold GPU memory while idle"
     needs = ("utilization.gpu_percent", "memory.total_bytes")
     appears = 60.0

@@ -73,6 +73,7 @@ class InputBound(Condition):
 
     name = "input-bound"
     causes = ("input.bound",)
+    of_processes = True
     looks_for = "GPUs starved for input"
     needs = ("utilization.gpu_percent",)
     appears = 30.0

@@ -44,7 +44,7 @@ class FilterError(ValueError):
     """The filter without that word; None if nothing is left."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Filter(Generic[P]):
     """A filter as typed, and its tests."""
 
