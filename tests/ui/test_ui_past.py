@@ -85,6 +85,10 @@ async def test_problems_and_events_of_the_recording_can_be_gone_to(stage: Stage,
         assert len(marks) >= 3
         assert len(events) > len(marks)
         assert marks[0] < recorded[200].taken_at.timestamp()
+        await pilot.press("n")
+        await pilot.pause()
+        assert "no later warning or error" in stage.app.tab.keys.plain
+        assert not stage.app.session.paused, "nothing to show"
         for at in reversed(marks):
             await pilot.press("N")
             await pilot.pause()

@@ -399,7 +399,10 @@ class TabScreen(Screen[None]):
             found = replay.go_to_event(way, bad=bad)
             self.show(replay.view())
         else:
+            live = not session.paused
             self._look(move)
+            if found is None and live:
+                self.gpuwatch.toggle_pause()
         if found is not None:
             self.say(f"{clock(found.at, session.clock())}  {printable(found.text)}", "accent")
         else:
