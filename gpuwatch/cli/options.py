@@ -251,23 +251,24 @@ def compile_notice() -> Iterator[None]:
 
 def _say_compiling() -> None:
     # Overwrites a progress line.
-    begin = "" if _PROGRESS_LINES in os.environ else "\r\x1b[K"
+    begin = "" if _PROGRESS_LINES else "\r\x1b[K"
     sys.stderr.write(f"{begin}gpuwatch: compiling the simulated GPUs (once, a few seconds)\n")
     sys.stderr.flush()
 
 
-_PROGRESS_LINES = "GPUWATCH_PROGRESS_LINES"
-"""Set by ``gpuwatch node`` (gpuwatch/cluster/node_agent.py), which sends progress to another machine."""
+_PROGRESS_LINES = os.environ.pop("GPUWATCH_PROGRESS_LINES", None) is not None
+"""Whether ``gpuwatch node`` (gpuwatch/cluster/node_agent.py) started this, and sends progress to another machine. What
+this starts itself knows nothing of it."""
 
 
 def progress_wanted() -> bool:
     """Whether stderr is a terminal, where long work shows its progress, or it is sent to one."""
-    return sys.stderr.isatty() or _PROGRESS_LINES in os.environ
+    return sys.stderr.isatty() or _PROGRESS_LINES
 
 
 def progress(doing: str) -> None:
     """Replaces the progress line on a terminal; empty removes it."""
-    if _PROGRESS_LINES in os.environ:
+    if _PROGRESS_LINES:
         sys.stderr.write(f"\x1f{doing}\n" if doing else "")
         sys.stderr.flush()
     elif progress_wanted():

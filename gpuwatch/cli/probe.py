@@ -12,9 +12,9 @@ import click
 import msgspec
 
 from gpuwatch.cli.choice import Choice
+from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.completion import names
 from gpuwatch.cli.gpu_choice import check_gpus, visible_gpus
-from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import (
     FiniteRange,
     compile_notice,

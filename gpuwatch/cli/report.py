@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.choice import Choice
-from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, progress, python_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
@@ -177,7 +177,7 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
 
 
 def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Document:
-    from gpuwatch.cluster.gathered import side_by_side
+    from gpuwatch.cluster.node_results import side_by_side
     from gpuwatch.formatting.redaction import sendable
     from gpuwatch.reports.contrast import contrast
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 import msgspec
 
-from gpuwatch.cli.nodes import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
+from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
 from gpuwatch.cli.quantities import Duration

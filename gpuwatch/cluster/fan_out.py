@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpuwatch.cluster.frames import NO_NODE, Decoder, Frame
+from gpuwatch.cluster.frames import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame
 from gpuwatch.cluster.launchers import Job, Launcher
 from gpuwatch.cluster.node_agent import GREETING
 from gpuwatch.errors import GpuwatchError
@@ -367,11 +367,11 @@ class _Work:
         if answered:
             return "the connection was lost"
         if re.search(r"no such command: 'node'", messages, re.IGNORECASE):
-            return "its gpuwatch is too old for this one"
-        if code == 127 or re.search(r"No module named '?gpuwatch\b", messages):
-            return "no gpuwatch there"
+            return TOO_OLD
+        if code == 127 or re.search(r"No module named '?gpuwatch\b|: Command not found\.", messages):
+            return NOT_THERE
         if code == 126:
-            return "gpuwatch cannot be executed there"
+            return NOT_EXECUTABLE
         if code < 0:
             return f"killed by {signal_name(-code)}"
         last = _last_line(messages)

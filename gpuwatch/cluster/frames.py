@@ -21,6 +21,11 @@ _MOST_OTHER = 16 << 10
 NO_NODE = "-"
 """Written by a node itself, which need not know what the launcher calls it."""
 
+NOT_THERE = "no gpuwatch there (--remote-command names it)"
+TOO_OLD = "its gpuwatch is too old for this one"
+NOT_EXECUTABLE = "gpuwatch cannot be executed there"
+"""Reasons why nothing answers on a node, whichever launcher was used."""
+
 Kind = Literal["node", "lost", "hello", "progress", "stderr", "data", "end"]
 """``hello``: JSON of who answers; ``progress``: what it does now; ``stderr``: a piece of it; ``data``: a piece of the
 document, compressed; ``end``: JSON of how it ended. Of a launcher that finds its nodes itself: ``node``: there is one

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpuwatch.cluster.frames import NOT_THERE
 from gpuwatch.cluster.ssh import EXIT_SSH, ssh_command, ssh_failure, ssh_hosts
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.suggest import did_you_mean
@@ -156,7 +157,7 @@ class Slurm:
             nodes = _asked("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", ""))
             states = dict.fromkeys(nodes, "allocated")
         else:
-            lines = _asked("sinfo", "-h", "-N", "-o", "%N|%T", *(["-p", self._partition] if self._partition else []))
+            lines = _asked("sinfo", "-h", "-N", "-o", "%N|%T|%E", *(["-p", self._partition] if self._partition else []))
             states = {node: state for node, _, state in (line.partition("|") for line in lines)}
         if not states:
             where = f"partition {self._partition!r}" if self._partition else "the cluster"
@@ -182,18 +183,20 @@ class Slurm:
         if any(re.search(r"[Nn]ode failure|not responding", line) for line in found):
             return "the node was lost"
         if re.search(r"execve\(\): .*No such file or directory", messages):
-            return "no gpuwatch there"
+            return NOT_THERE
         told = [line.strip() for line in found if not re.search(r"task \d+: (?:Exited|Terminated|Killed)", line)]
         return told[0] if told else ""
 
 
 def _unusable(state: str) -> str:
-    """Why Slurm would start nothing there; empty if it would, now or later."""
+    """Why Slurm would start nothing there, from ``STATE|REASON``; empty if it would, now or later."""
+    state, _, told = state.partition("|")
+    why = "" if told.strip().lower() in ("", "none", "(null)") else f": {told.strip()}"
     word = state.rstrip("*~#!%$@^-").lower()
     if state.rstrip("~#!%$@^-").endswith("*"):
-        return f"does not answer Slurm ({word})"
+        return f"does not answer Slurm ({word}){why}"
     if word.startswith(("down", "drain", "fail", "maint", "unknown", "error", "powered_down", "powering_down")):
-        return f"{word} in Slurm"
+        return f"{word} in Slurm{why}"
     return ""
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.cluster.frames import NO_NODE, Kind, encoded
+from gpuwatch.cluster.frames import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Kind, encoded
 
 _lock = threading.Lock()
 _CONNECT_SECONDS = 10.0
@@ -121,11 +121,11 @@ class _Node(threading.Thread):
 def _why(code: int, messages: bytes) -> str:
     text = messages.decode(errors="replace")
     if "no such command: 'node'" in text.lower():
-        return "its gpuwatch is too old for this one"
+        return TOO_OLD
     if code == 127 or "No module named gpuwatch" in text:
-        return "no gpuwatch there"
+        return NOT_THERE
     if code == 126:
-        return "gpuwatch cannot be executed there"
+        return NOT_EXECUTABLE
     last = [line for line in text.splitlines() if line.strip()][-1:]
     return f"exit code {code}" + (f": {last[0]}" if last else "")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,11 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch import __version__
+from gpuwatch.cli.cluster_options import arguments
 from gpuwatch.cli.experiment import experiment
-from gpuwatch.cli.nodes import arguments
 from gpuwatch.cli.probe import probe
 from gpuwatch.cli.snapshot import snapshot
+from gpuwatch.cluster.node_agent import PROGRESS_MARK, PROGRESS_VARIABLE
 from gpuwatch.model.codec import from_json, to_json
 from gpuwatch.model.comparison import Comparison, Node, OddFact
 from gpuwatch.model.snapshot import Driver
@@ -104,7 +107,7 @@ def test_each_host_that_fails_is_a_row_with_its_reason(ssh: Path) -> None:
         "refused": ("no-answer", "refuses ssh connections"),
         "unknown": ("no-answer", "its host key is not known: log in once by hand"),
         "banner": ("ok", ""),
-        "none": ("no-answer", "no gpuwatch there"),
+        "none": ("no-answer", "no gpuwatch there (--remote-command names it)"),
         "seven": ("no-answer", "exit code 7"),
         "garbage": ("failed", "prints more than 4 MiB of other output"),
     }
@@ -278,3 +281,32 @@ def test_what_came_home_before_ctrl_c_is_printed(ssh: Path) -> None:
     assert rows == {"done": "ok", "hangs": "interrupted"}
     assert errors == "gpuwatch: interrupted; 1 of 2 nodes had answered\n"
     assert await_none("1234.01", 10) == []
+
+
+def test_progress_of_nodes_is_shown_on_a_terminal() -> None:
+    """A line for each node that is done, and what the others do, while stdout stays a document."""
+    command = [sys.executable, "-m", "gpuwatch", "snapshot", "--sim", "1x1GiB", "--on", "local:2", "--json"]
+    main, terminal = pty.openpty()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, text=True) as process:
+        os.close(terminal)
+        assert process.stdout is not None
+        assert len(json.loads(process.stdout.read())["nodes"]) == 2
+    seen = b""
+    with suppress(OSError):
+        while data := os.read(main, 4096):
+            seen += data
+    os.close(main)
+    shown = seen.decode()
+    assert "local1  starting" in shown
+    assert "● local1  answered" in shown
+    assert "● local2  answered" in shown
+
+
+def test_progress_is_passed_on_as_lines() -> None:
+    code = "from gpuwatch.cli.options import progress; import os; progress('half'); progress('')"
+    code += "; print(os.environ.get('GPUWATCH_PROGRESS_LINES'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, PROGRESS_VARIABLE: "1"}
+    )
+    assert done.stderr.encode() == PROGRESS_MARK + b"half\n"
+    assert done.stdout == "None\n"

@@ -89,7 +89,9 @@ def test_a_snapshot_of_each_node(cluster: tuple[str, subprocess.Popen[str]]) -> 
 
 def test_no_gpuwatch_there(cluster: tuple[str, subprocess.Popen[str]]) -> None:
     code, document = gpuwatch(cluster[0], "snapshot", "--remote-command", "gpuwatch-that-is-not-there")
-    assert {(node.state, node.reason) for node in document.nodes} == {("no-answer", "no gpuwatch there")}
+    assert {(node.state, node.reason) for node in document.nodes} == {
+        ("no-answer", "no gpuwatch there (--remote-command names it)")
+    }
     assert code == 1
 
 

@@ -154,7 +154,7 @@ def test_a_bad_node_is_a_row_and_the_others_finish(slurm: dict[str, str]) -> Non
 def test_no_gpuwatch_there(slurm: dict[str, str]) -> None:
     _, document = gpuwatch(slurm, "snapshot", "--on", "slurm:gpu", "--remote-command", "gpuwatch-that-is-not-there")
     assert {state for state, _ in rows(document.nodes).values()} == {"no-answer"}
-    assert {reason for _, reason in rows(document.nodes).values()} == {"no gpuwatch there"}
+    assert {reason for _, reason in rows(document.nodes).values()} == {"no gpuwatch there (--remote-command names it)"}
 
 
 def test_inside_a_job_its_nodes_are_used(slurm: dict[str, str]) -> None:
@@ -233,3 +233,15 @@ def test_json_is_json(slurm: dict[str, str]) -> None:
         text=True,
     )
     assert {node["node"] for node in json.loads(done.stdout)["nodes"] if node["doctor"]} == {"n1", "n2", "n3"}
+
+
+def test_the_reason_of_a_drained_node(slurm: dict[str, str]) -> None:
+    subprocess.run(
+        ["scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=GPU fell off the bus"], env=slurm, check=True
+    )
+    try:
+        _, document = gpuwatch(slurm, "snapshot", "--sim", "1x1GiB", "--on", "slurm:gpu")
+    finally:
+        subprocess.run(["scontrol", "update", "NodeName=n3", "State=RESUME"], env=slurm, check=True)
+    assert rows(document.nodes)["n3"] == ("no-answer", "drained in Slurm: GPU fell off the bus")
+    assert rows(document.nodes)["n1"] == ("ok", "")

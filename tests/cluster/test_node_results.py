@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.cluster.fan_out import NodeReply
-from gpuwatch.cluster.gathered import exit_code, gathered
+from gpuwatch.cluster.node_results import exit_code, gathered
 from gpuwatch.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
 from gpuwatch.model.codec import from_json, to_json
 from gpuwatch.model.doctor import Doctor

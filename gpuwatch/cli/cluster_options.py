@@ -106,8 +106,8 @@ def on_nodes(
     """Runs the command on each node and publishes the result; the exit code."""
     from gpuwatch.cli.output import publish, say
     from gpuwatch.cluster.fan_out import fan_out
-    from gpuwatch.cluster.gathered import exit_code, gathered
     from gpuwatch.cluster.launchers import launcher
+    from gpuwatch.cluster.node_results import exit_code, gathered
 
     asked = ctx.meta[_ASKED]
     name = ctx.command.name or ""
