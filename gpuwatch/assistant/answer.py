@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.formatting.redaction import sendable
+from gpuwatch.formatting.masking import masked
+from gpuwatch.formatting.redaction import Redactor, sendable
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.schemas import json_schema
 
@@ -106,9 +107,19 @@ def _lists(value: Any, path: str, *, gently: bool) -> Iterable[tuple[str, list[A
                 yield from _lists(item, path, gently=gently)
 
 
-def plain(document: msgspec.Struct, *, redact: bool) -> dict[str, Any]:
-    """The document as it would be printed as JSON: secrets are masked, and more with ``redact``."""
-    found: dict[str, Any] = msgspec.json.decode(to_json(sendable(document, redact=redact), indent=0))
+def plain(document: msgspec.Struct, *, redact: bool, known: msgspec.Struct | None = None) -> dict[str, Any]:
+    """The document as it would be printed as JSON: secrets are masked, and more with ``redact``.
+
+    ``known``: another document, which tells which words in the texts of this one are users and hosts.
+    """
+    if redact and known is not None:
+        redactor = Redactor()
+        redactor.learn(msgspec.to_builtins(masked(known)))
+        replaced = redactor.replaced(msgspec.to_builtins(masked(document)))
+        document = msgspec.convert(replaced, type(document))
+    else:
+        document = sendable(document, redact=redact)
+    found: dict[str, Any] = msgspec.json.decode(to_json(document, indent=0))
     return found
 
 

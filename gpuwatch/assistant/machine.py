@@ -27,7 +27,8 @@ class Machine:
         self._deadline = deadline
         self._feed: LiveFeed | None = None
         self._conditions = Conditions()
-        self._newest: Snapshot | None = None
+        self.newest: Snapshot | None = None
+        """The last snapshot that came."""
         self._count = 0
         self._changed = threading.Condition()
 
@@ -39,7 +40,7 @@ class Machine:
             feed = self._started()
             feed.sample_now()
             self._changed.wait_for(lambda: self._is_new(asked) or bool(feed.failure), until - time.monotonic())
-            newest = self._newest if self._is_new(asked) else None
+            newest = self.newest if self._is_new(asked) else None
             lasting = self._conditions.findings
         if newest is None:
             silent = without_driver(self._deadline, feed.failure)
@@ -62,7 +63,7 @@ class Machine:
 
     def _is_new(self, asked: float) -> bool:
         """Whether the newest snapshot is one with rates that was taken after ``asked``, in seconds since the epoch."""
-        return self._newest is not None and self._count > 1 and self._newest.taken_at.timestamp() >= asked
+        return self.newest is not None and self._count > 1 and self.newest.taken_at.timestamp() >= asked
 
     def _take(self) -> None:
         """Called by the feed's threads."""
@@ -70,7 +71,7 @@ class Machine:
             assert self._feed is not None
             for snapshot in self._feed.drain():
                 self._conditions.look(snapshot)
-                self._newest = snapshot
+                self.newest = snapshot
                 self._count += 1
             if self._count > 1 and self._feed.interval != INTERVAL:
                 self._feed.interval = INTERVAL

@@ -29,7 +29,6 @@ from gpuwatch.assistant.commands import Commands
 from gpuwatch.assistant.machine import Machine
 from gpuwatch.assistant.tools import BY_NAME, INSTRUCTIONS, TOOLS, Tool, Tools
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable
 from gpuwatch.history.crashes import describe
 
@@ -211,15 +210,15 @@ async def _result(tools: Tools, tool: Tool, given: object) -> types.CallToolResu
     try:
         answer = await tools.call(tool, given)
     except GpuwatchError as error:
-        return _failed(error.message + (f" ({error.hint})" if error.hint else ""))
+        return _failed(tools.message(error.message + (f" ({error.hint})" if error.hint else "")))
     except Exception as error:  # noqa: BLE001  # one line for the client, the traceback in a file
-        return _failed("; ".join(describe(error)))
+        return _failed(tools.message("; ".join(describe(error))))
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
 
 
 def _failed(message: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=mask_text(message))], is_error=True)
+    return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
 
 
 async def _report(context: ServerRequestContext[Any, Any], name: str) -> None:

@@ -157,6 +157,23 @@ class RecordedCommands(Commands):
         return {"schema": "gpuwatch.explanation/1"}
 
 
+class StillMachine(Machine):
+    """A machine whose GPU alice uses."""
+
+    def snapshot(self) -> Snapshot:
+        row = machines.process(0, gpu=0, user="alice7391", command="/home/alice7391/bin/python train.py")
+        return machines.snapshot((machines.device(0),), (row,))
+
+
+@pytest.mark.parametrize("redact", [True, False])
+async def test_reasons_are_redacted_with_the_names_of_the_snapshot(redact: bool) -> None:
+    tools = Tools(StillMachine(), RecordedCommands(), redact)
+    found = await tools.call(BY_NAME["find_free_gpus"], {"idle": True})
+    assert found["chosen"] == []
+    assert found["refused"][0]["reason"].startswith("used by ")
+    assert ("alice7391" in json.dumps(found)) is not redact
+
+
 names = st.sampled_from([tool.name for tool in TOOLS if tool.name not in ("snapshot", "find_free_gpus")])
 words = st.text(max_size=60) | st.sampled_from(
     ["\ud800", "-x", "--json", "--", "--output=/tmp/x", "$(id)", "a\0b", "../..", ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import select
 import shutil
 import signal
@@ -243,11 +244,14 @@ async def test_no_secret_leaves(sim_machine: Machine, tmp_path: Path) -> None:
 async def test_redacted_answers_name_no_user(sim_machine: Machine, tmp_path: Path) -> None:
     environment = sim_machine("1x24GiB").environment(os.environ)
     (tmp_path / "alice-7391").mkdir()
+    environment["XDG_STATE_HOME"] = str(tmp_path / "alice-7391")
     log = tmp_path / "alice-7391" / "train.log"
     log.write_text(f"File {log}\n{OOM}")
     async with connected(environment, "--redact") as client:
         seen = [await answer(client, "snapshot"), await answer(client, "explain_log", path=str(log))]
-    assert os.uname().nodename not in json.dumps(seen[0]["host"])
+        seen += [await refusal(client, "explain_log", path=str(log.parent / "none.log"))]
+        seen += [await refusal(client, "usage")]
+        assert not re.search(rf"\b{re.escape(os.uname().nodename)}\b", json.dumps(seen))
     assert "alice-7391" not in json.dumps(seen)
 
 
