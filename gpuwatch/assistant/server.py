@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import select
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import mcp_types as types
+from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
@@ -39,19 +41,21 @@ _HEARTBEAT = 5.0
 """Seconds between notes of progress, for clients that give up on silent calls."""
 _PATIENCE = 3.0
 """Seconds for the last answers, once the client has left."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TOO_LONG = "gpuwatch/message-too-long"
 """The method of what stands in for a message that is too long."""
 _ID = re.compile(rb'"id"\s{0,9}:\s{0,9}(-?\d{1,15}|"[A-Za-z0-9._:-]{1,100}")')
 
 
-def serve(*, allow_work: bool, redact: bool, folders: tuple[Path, ...], python: str | None) -> None:
-    """Serves one client until its end of stdin."""
+def serve(*, allow_work: bool, redact: bool, folders: tuple[Path, ...], python: str | None) -> int | None:
+    """Serves one client until its end of stdin, or a signal, of which it returns the number."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="gpuwatch: %(message)s")
-    anyio.run(_serve, allow_work, redact, folders, python)
+    return anyio.run(_serve, allow_work, redact, folders, python)
 
 
-async def _serve(allow_work: bool, redact: bool, folders: tuple[Path, ...], python: str | None) -> None:
+async def _serve(allow_work: bool, redact: bool, folders: tuple[Path, ...], python: str | None) -> int | None:
     machine = Machine()
+    received: list[int] = []
     tools = Tools(machine, Commands(redact=redact), redact, folders, python)
     try:
         with _standard_streams() as (source, target):
@@ -59,11 +63,25 @@ async def _serve(allow_work: bool, redact: bool, folders: tuple[Path, ...], pyth
             lines = _Lines(source)
             async with anyio.create_task_group() as around:
                 around.start_soon(_end_after, lines.ended, around.cancel_scope)
+                await around.start(_end_by_signal, received, around.cancel_scope)
                 async with stdio_server(stdin=lines, stdout=_Output(target)) as (incoming, outgoing):
                     await server.run(incoming, outgoing, server.create_initialization_options())
                 around.cancel_scope.cancel()
     finally:
         machine.stop()
+    return received[0] if received else None
+
+
+async def _end_by_signal(
+    received: list[int], scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """Ends all by cancelling: an exception out of a signal's handler could be raised in any task, or get lost."""
+    with anyio.open_signal_receiver(*(one for one in _ENDING if signal.getsignal(one) != signal.SIG_IGN)) as signals:
+        task_status.started()
+        async for number in signals:
+            received.append(number)
+            scope.cancel()
+            return
 
 
 async def _end_after(ended: anyio.Event, scope: anyio.CancelScope) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.options import enter_simulation, python_option, sim_option
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.errors import EXIT_OK, GpuwatchError
 
 _EXAMPLES = """\b
 Examples:
@@ -59,4 +59,5 @@ def mcp(ctx: click.Context, allow_work: bool, folders: tuple[Path, ...], redact:
     if sys.stdin is None or sys.stdin.isatty():
         raise GpuwatchError("stdin is not connected to an assistant", hint="see gpuwatch mcp --help")
     enter_simulation(ctx)
-    serve(allow_work=allow_work, redact=redact, folders=folders, python=python)
+    ended_by = serve(allow_work=allow_work, redact=redact, folders=folders, python=python)
+    ctx.exit(EXIT_OK if ended_by is None else 128 + ended_by)
