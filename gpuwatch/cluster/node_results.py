@@ -98,7 +98,7 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, list[Run]]:
     return replace(
         node,
         state="ok" if code == EXIT_OK else "finding",
-        reason=_version(reply) if code == EXIT_OK else _meaning(document, code),
+        reason=(_version(reply) or _note(command, reply)) if code == EXIT_OK else _meaning(document, code),
         runs=len(runs),
         answer=_answer(document),
         snapshot=document if isinstance(document, Snapshot) else getattr(document, "snapshot", None),
@@ -118,6 +118,12 @@ def _unread(reply: NodeReply, error: str) -> str:
 
 def _version(reply: NodeReply) -> str:
     return "" if reply.version in (None, __version__) else f"gpuwatch {reply.version} there, {__version__} here"
+
+
+def _note(command: str, reply: NodeReply) -> str:
+    """What a probe had to say, such as which GPUs it left alone: its siblings may have run on others."""
+    lines = [line for line in reply.messages.splitlines() if line.startswith("gpuwatch: ") and "compiling" not in line]
+    return one_line(lines[0].removeprefix("gpuwatch: ")) if lines and command == "probe" else ""
 
 
 def _runs(document: Document) -> Iterable[Run]:

@@ -116,3 +116,10 @@ def test_secrets_of_nodes_are_masked() -> None:
     lost = reply("n2", state="failed", reason=f"token={secret}")
     for name in ("text", "html", "markdown", "json", "csv"):
         assert secret not in render(gathered("probe", [reply("n1", to_json(one)), lost]), name)
+
+
+def test_a_probe_says_which_gpus_it_left_alone() -> None:
+    said = "gpuwatch: compiling the simulated GPUs\ngpuwatch: GPU 0 left alone because in use (--gpu 0,1 takes all)\n"
+    document = gathered("probe", [reply("n1", to_json(full_run()), messages=said)])
+    assert document.nodes[0].reason == "GPU 0 left alone because in use (--gpu 0,1 takes all)"
+    assert document.nodes[0].state == "ok"
