@@ -97,6 +97,7 @@ LONGEST = (
     "tests/cli/test_replay.py",
     "tests/probes/test_by_hand.py",
     "tests/probing/test_watch.py",
+    "tests/assistant/test_server.py",
     "tests/monitor/test_live_feed.py",
     "tests/diagnosis/test_predict.py",
     "tests/sim/test_build.py",
