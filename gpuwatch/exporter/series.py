@@ -171,15 +171,19 @@ def _share(percent: float | None) -> float | None:
 
 
 def _findings(found: SampleLines, content: Content, options: Options) -> None:
-    listed: set[str] = set()
-    for finding in content.findings:
-        about: dict[str, object] = {"cause": finding.id, "severity": finding.severity}
-        device = content.snapshot.device(finding.device_uuid) if content.snapshot is not None else None
-        about |= _gpu(device, options) if device is not None else {"uuid": finding.device_uuid, "host": options.host}
-        own = labels(about)
-        if own not in listed:  # several processes may have the same problem on one GPU
-            listed.add(own)
-            found.add(names.FINDING, own, 1)
+    certain: dict[tuple[str, str, str | None], bool] = {}
+    for finding in content.findings:  # several processes may have the same problem on one GPU
+        key = (finding.id, finding.severity, finding.device_uuid)
+        certain[key] = certain.get(key, False) or finding.certainty == "fact"
+    for (cause, severity, uuid), fact in certain.items():
+        about: dict[str, object] = {
+            "cause": cause,
+            "severity": severity,
+            "certainty": "fact" if fact else "likely",
+        }
+        device = content.snapshot.device(uuid) if content.snapshot is not None else None
+        about |= _gpu(device, options) if device is not None else {"uuid": uuid, "host": options.host}
+        found.add(names.FINDING, labels(about), 1)
 
 
 def _xids(found: SampleLines, device: Device, content: Content, options: Options, own: str) -> None:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from gpuwatch.fleet.exporter_names import LISTED, NVIDIA_SMI, REPORTED, names, value
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.formatting import openmetrics as series
-from gpuwatch.formatting.units import duration
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.fleet import Fleet, Holder, HostView
 from gpuwatch.model.metrics import METRICS
@@ -446,7 +445,7 @@ class Collected:
         age = self.age(targets)
         if self.silent.isdisjoint(targets) and (age is None or age <= _OLD):
             return ""
-        return "no answer from the driver" + (f" for {duration(age)}" if age is not None and age >= 1 else "")
+        return "no answer from the driver" + (f" for {age:.0f} s" if age is not None and age >= 1 else "")
 
     @staticmethod
     def _first(values: Mapping[str, str], targets: Iterable[str]) -> str | None:

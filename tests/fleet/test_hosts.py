@@ -83,7 +83,7 @@ def views(source: HostsSource) -> dict[str, HostView]:
     return {host.name: host for host in source.read().hosts}
 
 
-def until(done: Callable[[], object], seconds: float = 15.0) -> None:
+def until(done: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end, "it did not happen in time"
