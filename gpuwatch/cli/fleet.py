@@ -72,6 +72,9 @@ _HOSTS = (
         metavar="COMMAND",
         help="How gpuwatch is called on the hosts, for example 'uvx gpuwatch-tui' (default: gpuwatch).",
     ),
+    click.option(
+        "--ssh-options", metavar="OPTIONS", help="Further options of ssh to the hosts, for example '-J gateway'."
+    ),
 )
 FLEET_OPTIONS = (
     "prometheus",
@@ -80,6 +83,7 @@ FLEET_OPTIONS = (
     "prometheus_ca",
     "hosts",
     "remote_command",
+    "ssh_options",
 )
 """The parameters of these options."""
 
@@ -99,6 +103,8 @@ class Asked:
     hosts: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     """How gpuwatch is called on the hosts."""
+    options: tuple[str, ...] = ()
+    """Further arguments of ssh."""
     arguments: tuple[str, ...] = ()
     """The options that say so, without secrets."""
 
@@ -110,7 +116,7 @@ class Asked:
             return PrometheusSource(self.server)
         from gpuwatch.fleet.hosts_source import HostsSource
 
-        return HostsSource(self.hosts, interval, command=self.command)
+        return HostsSource(self.hosts, interval, command=self.command, options=self.options)
 
 
 def asked_fleet(
@@ -120,6 +126,7 @@ def asked_fleet(
     prometheus_ca: Path | None = None,
     hosts: str | None = None,
     remote_command: str | None = None,
+    ssh_options: str | None = None,
 ) -> Asked | None:
     """Which hosts the options name; None if they name none."""
     beside = bool(prometheus_headers) or prometheus_token_file is not None or prometheus_ca is not None
@@ -127,16 +134,17 @@ def asked_fleet(
         raise UsageError("--prometheus and --hosts cannot be combined")
     if beside and prometheus is None:
         raise UsageError("--prometheus-header, -token-file and -ca need --prometheus")
-    if remote_command is not None and hosts is None:
-        raise UsageError("--remote-command needs --hosts")
+    for option, value in (("--remote-command", remote_command), ("--ssh-options", ssh_options)):
+        if value is not None and hosts is None:
+            raise UsageError(f"{option} needs --hosts")
     if prometheus is not None:
         asked = _server(prometheus, prometheus_headers, prometheus_token_file, prometheus_ca)
         arguments = ["--prometheus", asked.address]
-        for name, value in (
+        for name, path in (
             ("--prometheus-token-file", prometheus_token_file),
             ("--prometheus-ca", prometheus_ca),
         ):
-            arguments += [name, str(value)] if value is not None else []
+            arguments += [name, str(path)] if path is not None else []
         return Asked(server=asked, arguments=tuple(arguments))
     if hosts is None:
         return None
@@ -144,18 +152,21 @@ def asked_fleet(
 
     if shutil.which("ssh") is None:
         raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")
-    there = _command(remote_command) if remote_command is not None else ("gpuwatch",)
-    arguments = ["--hosts", hosts, *(["--remote-command", remote_command] if remote_command is not None else [])]
-    return Asked(hosts=tuple(ssh_hosts(hosts)), command=there, arguments=tuple(arguments))
+    there = _words(remote_command, "--remote-command") if remote_command is not None else ("gpuwatch",)
+    options = _words(ssh_options, "--ssh-options") if ssh_options is not None else ()
+    arguments = ["--hosts", hosts]
+    for option, value in (("--remote-command", remote_command), ("--ssh-options", ssh_options)):
+        arguments += [option, value] if value is not None else []
+    return Asked(hosts=tuple(ssh_hosts(hosts)), command=there, options=options, arguments=tuple(arguments))
 
 
-def _command(text: str) -> tuple[str, ...]:
+def _words(text: str, option: str) -> tuple[str, ...]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"--remote-command: {str(error).lower()}", hint="quote it as for a shell") from None
+        raise UsageError(f"{option}: {str(error).lower()}", hint="quote it as for a shell") from None
     if not words:
-        raise UsageError("--remote-command is empty", hint="leave it out")
+        raise UsageError(f"{option} is empty", hint="leave it out")
     return tuple(words)
 
 
@@ -197,7 +208,7 @@ def run(settings: Loaded, interval: float | None, asked: Asked) -> int:
             return PrometheusFeed(asked.server, source, name, seconds)
         from gpuwatch.fleet.hosts_source import HostFeed
 
-        return HostFeed(name, settings.preferences.interval, command=asked.command)
+        return HostFeed(name, settings.preferences.interval, command=asked.command, options=asked.options)
 
     app = FleetApp(
         FleetWatch(source, seconds),

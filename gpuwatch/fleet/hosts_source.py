@@ -21,8 +21,16 @@ class HostsSource:
 
     name = "ssh"
 
-    def __init__(self, hosts: Sequence[str], interval: float, *, command: Sequence[str] = GPUWATCH) -> None:
-        self._streams = RemoteStreams(hosts, interval, self._news, command=command)
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        interval: float,
+        *,
+        command: Sequence[str] = GPUWATCH,
+        options: Sequence[str] = (),
+    ) -> None:
+        """``command``: how gpuwatch is called there; ``options``: further arguments of ``ssh``."""
+        self._streams = RemoteStreams(hosts, interval, self._news, command=command, options=options)
         self._views = {host: HostView(name=host, reason=CONNECTING, pending=True) for host in hosts}
         self._seen: dict[str, tuple[Snapshot | None, str]] = {}
         self._wake: Callable[[], None] = lambda: None
@@ -67,9 +75,17 @@ class HostsSource:
 class HostFeed:
     """One host over a connection of its own; implements :class:`gpuwatch.monitor.feed.Feed`."""
 
-    def __init__(self, host: str, interval: float = 1.0, *, command: Sequence[str] = GPUWATCH) -> None:
+    def __init__(
+        self,
+        host: str,
+        interval: float = 1.0,
+        *,
+        command: Sequence[str] = GPUWATCH,
+        options: Sequence[str] = (),
+    ) -> None:
+        """As of :class:`HostsSource`."""
         self.host = HostAccess(host)
-        self._streams = RemoteStreams([host], interval, self._came, command=command)
+        self._streams = RemoteStreams([host], interval, self._came, command=command, options=options)
         self._stream = self._streams.streams[host]
         self._wake: Callable[[], None] | None = None
         self._lock = threading.Lock()

@@ -68,7 +68,7 @@ class RemoteStreams:
     """Streams of several hosts, read by one thread.
 
     ``changed`` is called from that thread with a host that has new data or another reason. ``command``: how gpuwatch is
-    called there.
+    called there; ``options``: further arguments of ``ssh``.
     """
 
     def __init__(
@@ -78,11 +78,13 @@ class RemoteStreams:
         changed: Callable[[Stream], None],
         *,
         command: Sequence[str] = GPUWATCH,
+        options: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._interval = interval
         self._changed = changed
         self._command = tuple(command)
+        self._options = tuple(options)
         self._clock = clock
         self.streams = {host: Stream(host) for host in hosts}
         self._restart_at: float | None = None
@@ -166,7 +168,7 @@ class RemoteStreams:
         stream.fresh, stream.odd = False, ""
         try:
             process = subprocess.Popen(
-                ssh_command(stream.host, arguments),
+                ssh_command(stream.host, arguments, options=self._options),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

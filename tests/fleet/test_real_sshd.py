@@ -1,0 +1,43 @@
+"""The list of hosts over a real sshd on this machine. Marked: it starts a daemon."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.fleet import remote_streams
+from gpuwatch.fleet.hosts_source import HostsSource
+from gpuwatch.fleet.summary import summary
+from tests.cluster.nodes import await_none, running
+from tests.cluster.test_sshd import Server, pytestmark, server  # noqa: F401
+from tests.fleet.test_hosts import until, views
+
+THERE = ("sh", "-c", f'exec {shlex.quote(sys.executable)} -m gpuwatch "$@" --sim 2x1GiB', "sh")
+
+
+def test_a_host_answers_comes_back_and_is_left_clean(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(remote_streams, "_PAUSES", (0.5,))
+    host, interval = f"127.0.0.1:{server.port}", 0.613
+    source = HostsSource([host, "127.0.0.1:1"], interval, command=THERE, options=shlex.split(server.options))
+    source.start(lambda: None)
+    try:
+        until(lambda: views(source)[host].answered, 60)
+        assert [gpu.use for gpu in summary(views(source)[host]).gpus] == ["free", "free"]
+        until(lambda: views(source)["127.0.0.1:1"].reason == "refuses ssh connections")
+        (there,) = [pid for pid in running(f"{interval}s") if program_of(pid).startswith("python")]
+        os.kill(there, signal.SIGKILL)
+        until(lambda: not views(source)[host].answered)
+        until(lambda: views(source)[host].answered, 60)
+    finally:
+        source.stop()
+    assert await_none(f"{interval}s", 30) == [], "on the host all ends at the next sample"
+
+
+def program_of(pid: int) -> str:
+    """The name of a process's program."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].rpartition(b"/")[2].decode()
