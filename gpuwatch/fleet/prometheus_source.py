@@ -529,8 +529,8 @@ class PrometheusSource:
                     continue
                 why = collected.late([known] if known is not None else [])
                 if not why and known in down:
-                    why = "its exporter does not answer Prometheus"
-                why = why or "Prometheus has no new data of it"
+                    why = "its exporter does not answer"
+                why = why or "no new data in Prometheus"
                 hosts[name] = HostView(name=name, snapshot=before.snapshot if before else None, reason=why)
         return dict(sorted(hosts.items()))
 

@@ -293,9 +293,9 @@ def _why(code: int | None, messages: str, odd: str) -> str:
     if code == EXIT_SSH:
         return ssh_failure(messages) or "ssh failed"
     if code == 127 or (code == 126 and _NO_GPUWATCH.search(messages)):
-        return "gpuwatch is not on the PATH that ssh gives there"
+        return "no gpuwatch on its PATH"
     if _TOO_OLD.search(messages):
-        return "its gpuwatch is too old for this: update it"
+        return "its gpuwatch is too old: update it"
     if odd:
         return f"its answer cannot be read: {odd}"
     if last:

@@ -95,8 +95,8 @@ def until(done: Callable[[], object], seconds: float = 60.0) -> None:
     [
         ("gone", "refuses ssh connections"),
         ("changed", "its host key is not known: log in once by hand"),
-        ("bare", "gpuwatch is not on the PATH that ssh gives there"),
-        ("old", "its gpuwatch is too old for this: update it"),
+        ("bare", "no gpuwatch on its PATH"),
+        ("old", "its gpuwatch is too old: update it"),
         ("broken", "it is \\x1b[31mbroken\\x1b[0m"),
         ("flood", "sent a line of more than 1 MiB"),
     ],

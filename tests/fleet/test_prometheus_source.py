@@ -162,8 +162,8 @@ def test_hosts_that_are_silent_are_counted(fake: FakePrometheus) -> None:
     fake.down = [{"instance": "n2:9836", "job": "gpuwatch"}]
     found = hosts(fake)
     assert [name for name, view in found.items() if view.answered] == ["n1"]
-    assert found["n2"].reason == "its exporter does not answer Prometheus"
-    assert found["n3"].reason == "Prometheus has no new data of it"
+    assert found["n2"].reason == "its exporter does not answer"
+    assert found["n3"].reason == "no new data in Prometheus"
     fleet = Summaries().of(PrometheusSource(Prometheus(fake.url)).read())
     assert (fleet.fleet.answered, len(fleet.hosts), fleet.gpus, fleet.free) == (1, 3, 2, 2)
 

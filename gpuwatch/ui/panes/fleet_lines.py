@@ -31,7 +31,8 @@ def chip(fleet: Fleet | None, *, short: bool = False) -> Span:
     total, answered = len(fleet.hosts), fleet.answered
     hosts = f"host{'s' * (total != 1)}"
     text = f"{answered} of {total}" if short else f"{answered} of {total} {hosts} answered"
-    return text, "badge-warning" if answered < total else "text"
+    awaited = sum(host.pending for host in fleet.hosts)
+    return text, "badge-warning" if answered + awaited < total else "text"
 
 
 def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: float, interval: float) -> None:
