@@ -192,7 +192,9 @@ def run(settings: Loaded, interval: float | None, asked: Asked) -> int:
     """Shows the list of hosts until the user leaves; the exit code of the program."""
     from gpuwatch.cli.dashboard import need_terminal
 
-    need_terminal("gpuwatch pick --prometheus or --hosts names a host with free GPUs", "a terminal with cursor keys")
+    need_terminal(
+        "gpuwatch pick --prometheus or --hosts names a host with free GPUs", "set TERM to that of your terminal"
+    )
     from gpuwatch.fleet.watch import FleetWatch
     from gpuwatch.ui.fleet_app import FleetApp, run_fleet
 

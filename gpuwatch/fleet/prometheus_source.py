@@ -25,6 +25,9 @@ _KNOWN_FOR = "1h"
 """A host without data for so long is no longer listed."""
 _OLD = 30.0
 """Seconds from which a snapshot behind an exporter is old: its driver does not answer."""
+_MOST = 1e18
+_OLDEST = 366 * 86_400.0
+"""Seconds to which the age of data is cut, for a date to come out of it."""
 _MOST_HOLDERS = 64
 """Processes of one GPU that are kept."""
 
@@ -133,6 +136,15 @@ def place_of(labels: Mapping[str, str]) -> str:
     place = labels.get("instance", "")
     host, colon, port = place.rpartition(":")
     return host.strip("[]") if colon and port.isdecimal() else place
+
+
+def finite(text: str) -> float | None:
+    """A value from 0 to 1e18; None for any other: counts, ages and sizes are."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < _MOST else None
 
 
 def instance_of(labels: Mapping[str, str]) -> str:
@@ -297,12 +309,14 @@ class Collected:
     def beside(self, sample: Sample) -> None:
         """What is no reading of a GPU: a finding, an owner, a process, the age of the data."""
         labels, name = sample.metric, sample.metric.get("__name__", "")
-        number = float(sample.value[1])
+        number = finite(sample.value[1])
+        if number is None:
+            return
         if name == series.FINDING.sample:
             if number == 1:
                 self._finding(labels)
         elif name == series.SNAPSHOT_AGE.sample:
-            self.ages[target_of(labels)] = number
+            self.ages[target_of(labels)] = min(number, _OLDEST)
         elif name == series.ANSWERING.sample:
             if number == 0:
                 self.silent.add(target_of(labels))
@@ -311,8 +325,7 @@ class Collected:
         elif name == series.MIG_FREE.sample:
             self.free[f"{uuid_of(labels)} {labels.get('mig_instance', '')}"] = number == 1
         elif name in _OF_HOST:
-            if 0 <= number < 1e18:
-                self.machines[target_of(labels), name] = number
+            self.machines[target_of(labels), name] = number
         elif name == series.STATE.sample:
             gpu = self.gpu(labels) if number == 1 else None
             if gpu is not None:
@@ -460,7 +473,7 @@ def _keys(device: Device) -> Iterator[str]:
 
 
 def _of_process(reading: tuple[str, float] | None, number: float) -> dict[str, Value]:
-    if reading is None or not 0 <= number < 1e18:
+    if reading is None:
         return {}
     name, scale = reading
     return {name: round(number) if name.endswith("_bytes") else number * scale}

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from gpuwatch.fleet.exporter_names import REPORTED, names, value
-from gpuwatch.fleet.prometheus_api import Prometheus
-from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.fleet.prometheus_api import Prometheus, Sample
+from gpuwatch.fleet.prometheus_source import Collected, PrometheusSource
 from gpuwatch.fleet.summary import HostSummary, Summaries, summary
-from gpuwatch.model.fleet import HostView
+from gpuwatch.model.fleet import Fleet, HostView
 from gpuwatch.model.reading import Missing
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.panes.fleet_lines import host_line
+from gpuwatch.ui.tables.fleet_columns import in_order, place
 from tests.fleet.exporters import MIB, dcgm, gpuwatch, nvidia_smi
 from tests.fleet.prometheus_server import FakePrometheus, exposition, served
 
@@ -199,6 +202,49 @@ def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePro
 )
 def test_values(name: str, text: str, reading: float | str | None) -> None:
     assert value(REPORTED[name], text) == reading
+
+
+HOSTILE = ("NaN", "+Inf", "-Inf", "-1", "1e300", "9" * 400, "abc", "", "1e17")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_any_value_of_any_series(text: str) -> None:
+    """No value ends the thread that reads."""
+    given = exposition(gpuwatch("n1", 2, owners={0: "alice"}, findings={1: ("hardware.fault", "error")}), instance="x")
+    given += exposition(dcgm("n2", 1, jobs={0: "1"}) + "\n" + nvidia_smi(1), instance="y")
+    given += exposition('gpuwatch_process_gpu_memory_bytes{uuid="GPU-n1-0",pid="7"} 1', instance="x")
+    given += exposition(
+        'gpuwatch_host_memory_used_bytes{host="n1"} 1\ngpuwatch_host_cpu_ratio{host="n1"} 1', instance="x"
+    )
+    for number in range(len(given)):
+        collected = Collected()
+        for turn, (labels, usual) in enumerate(given):
+            sample = Sample(labels, (0.0, text if turn == number else usual))
+            collected.value(sample)
+            collected.beside(sample)
+            collected.identity(labels)
+            collected.given(labels)
+        for view in collected.hosts(1e9).values():
+            summary(view)
+
+
+@pytest.mark.parametrize("label", ["\x1b[2J", "", "9" * 5000, "١٢", "-1", "a\nb", "MIG-1", "GPU-"])
+def test_any_label_of_any_series(label: str) -> None:
+    given = exposition(gpuwatch("n1", 2, owners={0: "alice"}, findings={1: ("hardware.fault", "error")}), instance="x")
+    given += exposition(dcgm("n2", 1, pods={0: "p"}) + "\n" + nvidia_smi(1), instance="y")
+    for name in {name for labels, _ in given for name in labels} - {"__name__"}:
+        collected = Collected()
+        for labels, usual in given:
+            sample = Sample({**labels, **({name: label} if name in labels else {})}, (0.0, usual))
+            collected.value(sample)
+            collected.beside(sample)
+            collected.identity(sample.metric)
+            collected.given(sample.metric)
+        fleet = Fleet(taken_at=1e9, source="", hosts=tuple(collected.hosts(1e9).values()))
+        hosts_of = Summaries().of(fleet).hosts
+        placed = place(120, hosts_of)
+        for host in in_order(hosts_of, "host", reverse=False):
+            assert width_of("".join(text for text, _ in host_line(host, placed, 120).spans)) == 120
 
 
 def test_every_exporter_reports_what_the_list_needs() -> None:
