@@ -158,9 +158,9 @@ def _fit(
         if setup.simulated and run.verdict == "oom":
             found.fits = [Fit(card=label, bytes=amount, fits=False, tried=amount == largest) for label, amount in cards]
         return
-    least = run.memory.allocator_peak_bytes
-    if least is None or not run.device_map:
-        raise UsageError("--fits: no allocator was seen", hint="it must use TensorFlow or PyTorch on a GPU")
+    if not run.device_map:
+        raise UsageError("--fits: it used no GPU", hint="it must use TensorFlow or PyTorch on one")
+    least = run.memory.allocator_peak_bytes or 0  # TensorFlow does not report that of a session
     if not setup.simulated:
         ways = _Limits(setup, run.framework.name if run.framework is not None else "", run)
     goal = Goal(rule, first.steps if first.ended_by != "the program" else None, budget / 2)
@@ -211,7 +211,8 @@ def _bisected(
     """Bytes that fail (or are too few) and bytes that pass, at most 5 % more."""
     low, high = max(min(least, upper), 0), upper
     try:
-        guess = max(int(least * 1.1) // _MIB * _MIB, smallest)  # mostly it needs little more than its tensors
+        # Mostly it needs little more than its tensors.
+        guess = max(int(least * 1.1) // _MIB * _MIB, smallest) if least else 0
         for _ in range(_MOST):
             if high <= max(low * (1 + CLOSE), smallest):
                 break

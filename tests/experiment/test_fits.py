@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import msgspec
 import pytest
 
 from gpuwatch.errors import UsageError
+from gpuwatch.experiment import fits
 from gpuwatch.experiment.fits import parse_cards
+from gpuwatch.experiment.plan import Configuration, Rule
+from gpuwatch.experiment.settings import named
+from gpuwatch.experiment.trial import Goal
+from gpuwatch.experiment.trial_setup import TrialSetup
+from gpuwatch.model.trials import Trial
 from tests.experiment.programs import document, program, tried
+from tests.reports import documents
+from tests.reports.documents import full_run
 
 GIB, MIB = 1 << 30, 1 << 20
 # 900 MiB of variables.
@@ -31,7 +42,7 @@ def test_cards_are_sizes_the_smallest_first() -> None:
 def test_a_program_without_a_framework_has_no_allocator(tmp_path: Path) -> None:
     result = tried("--fits", "1GiB", "--sim", "1x2GiB", "--no-save", "--", *program(tmp_path, "step()\n"))
     assert result.returncode == 2
-    assert "no allocator was seen" in result.stderr
+    assert "it used no GPU" in result.stderr
 
 
 def test_a_card_that_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -43,8 +54,38 @@ def test_a_card_that_cannot_be_simulated_is_refused_before_anything_runs(tmp_pat
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("peak", [700 * MIB, None], ids=["known", "of a session"])
+def test_the_memory_that_it_needs_is_found_with_and_without_the_allocators_peak(
+    peak: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs = 900 * MIB
+
+    class Cards:
+        note = ""
+
+        def __init__(self, *_: object) -> None: ...
+
+        def run(self, amount: int, goal: Goal) -> Trial:
+            ran = full_run(group="run", verdict="ok" if amount >= needs else "oom", findings=(), primary=None)
+            memory = msgspec.structs.replace(ran.memory, allocator_peak_bytes=peak)
+            return documents.tried("default", run=msgspec.structs.replace(ran, memory=memory))
+
+        def needs(self, card: int) -> int:
+            return card
+
+    monkeypatch.setattr(fits, "_SimulatedCards", Cards)
+    setup = cast("TrialSetup", SimpleNamespace(simulated=True, machine=None))
+    cards = parse_cards("768MiB,1GiB,24GiB")
+    found = fits.fitted(setup, Configuration(named("default")), cards, Rule("steps", 20), budget=60)
+    assert found.needed is not None
+    assert found.needed[0] < needs <= found.needed[1] <= found.needed[0] * 1.06
+    assert [one.fits for one in found.fits] == [False, True, True]
+    assert found.answer.sentence.startswith("1GiB is enough: it needs ")
+
+
 @pytest.mark.tensorflow
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_border_is_that_of_a_sweep_by_hand(tmp_path: Path) -> None:
     command = program(tmp_path, _NEEDS)
     found = document("--fits", "768MiB,1GiB,2GiB,4GiB", "--sim", "1x4GiB", "--", *command)

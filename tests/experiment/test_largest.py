@@ -304,8 +304,12 @@ def test_it_finds_the_border_that_a_loop_by_hand_finds(
     last, failing = largest["value"], largest["first_failing"]
     assert failing == last + step
     for value in (last - step, last, failing, failing + step):
-        with forked([str(script), str(value)], own) as done:
-            done.communicate()
-        by_hand[value] = done.returncode == 0
+        if tier == "plugin":  # as a user runs it: in a fork, the plugin's allocator has more room
+            code = subprocess.run([sys.executable, str(script), str(value)], env=own, check=False).returncode
+        else:
+            with forked([str(script), str(value)], own) as done:
+                done.communicate()
+            code = done.returncode
+        by_hand[value] = code == 0
     assert list(by_hand.values()) == [True, True, False, False], json.dumps(by_hand)
     assert largest["bytes_per_unit"] == pytest.approx(1 << 20, rel=0.05)
