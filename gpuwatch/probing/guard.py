@@ -158,9 +158,14 @@ class Guard:
     def _interrupt(self) -> None:
         """SIGINT to the program; if that is a shell, also to what it waits for, which a terminal would signal too."""
         if self._ended is None:  # else the pid may be another's by now
-            for pid in waited_for(self._program):
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGINT)
+            pids = waited_for(self._program)
+            # A terminal signals all at once. Here a shell could start its next command between two signals: it stands
+            # still until it has its own.
+            shells = [pid for pid in pids if _is_shell(pid)]
+            for number, receivers in (signal.SIGSTOP, shells), (signal.SIGINT, pids), (signal.SIGCONT, shells):
+                for pid in receivers:
+                    with suppress(OSError):
+                        os.kill(pid, number)
 
     def _signal_group(self, number: int) -> None:
         """Signals the program's process group: never after the number may have become another's."""
