@@ -110,7 +110,6 @@ def test_why_a_host_does_not_answer(
 ) -> None:
     monkeypatch.setattr(remote_streams, "_MOST_LINE", 1 << 20)
     source = open_source(host, "good")
-    assert views(source)[host].pending
     until(lambda: not views(source)[host].pending and views(source)["good"].answered)
     assert views(source)[host].reason == reason
     assert source.read().answered == 1
@@ -121,6 +120,7 @@ def test_a_host_that_answers_with_something_else(
 ) -> None:
     monkeypatch.setattr(remote_streams, "_START_SECONDS", 0.5)
     source = open_source("newer", "mute")
+    assert views(source)["mute"].pending
     until(lambda: not any(host.pending for host in source.read().hosts))
     assert views(source)["newer"].reason.startswith(
         "its answer cannot be read: gpuwatch.snapshot/2 was written by a newer"
