@@ -47,7 +47,7 @@ def mcp(ctx: click.Context, allow_work: bool, folders: tuple[Path, ...], redact:
     try:
         from gpuwatch.assistant.server import serve
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+        if (error.name or "").partition(".")[0] == "gpuwatch":
             raise
         raise GpuwatchError(
             "gpuwatch mcp needs the MCP SDK, version 2", hint="pip install 'gpuwatch-tui[mcp]'"

@@ -465,9 +465,11 @@ def test_it_ends_with_all_it_started(sim_machine: Machine, how: str) -> None:
     assert not alive
 
 
-def test_without_the_extra(tmp_path: Path) -> None:
-    (tmp_path / "mcp_types.py").write_text(
-        "raise ModuleNotFoundError(\"No module named 'mcp_types'\", name='mcp_types')"
+@pytest.mark.parametrize("module", ["anyio", "mcp", "mcp_types"])
+def test_without_the_extra(module: str, tmp_path: Path) -> None:
+    """Which of its packages is imported first does not matter."""
+    (tmp_path / f"{module}.py").write_text(
+        f"raise ModuleNotFoundError(\"No module named '{module}'\", name='{module}')"
     )
     done = gpuwatch("mcp", environment={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert (done.code, done.out) == (1, "")
