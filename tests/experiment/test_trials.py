@@ -343,9 +343,9 @@ def test_copies_are_measured_while_all_of_them_step(tmp_path: Path) -> None:
     assert [trial["copy"] for trial in found["trials"]] == [0, 1, 2]
     assert all(trial["run"]["verdict"] == "ok" for trial in found["trials"])
     first, second = found["trials"][1:]
+    assert min(first["steps"], second["steps"]) >= 40
     # The first has made some hundred steps before the second began: they do not count.
-    assert 40 <= first["steps"] < 150
-    assert 40 <= second["steps"] < 150
+    assert first["steps"] - second["steps"] < 60
     assert found["answer"]["sentence"].startswith("default: 2 at once run on one GPU")
 
 
