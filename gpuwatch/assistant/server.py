@@ -28,7 +28,7 @@ from gpuwatch import __version__
 from gpuwatch.assistant.answer import output_schema
 from gpuwatch.assistant.arguments import input_schema
 from gpuwatch.assistant.commands import Commands
-from gpuwatch.assistant.machine import Machine
+from gpuwatch.assistant.kept_collector import Machine
 from gpuwatch.assistant.tools import BY_NAME, INSTRUCTIONS, TOOLS, Tool, Tools
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.text import printable

@@ -27,8 +27,8 @@ from gpuwatch.assistant.arguments import (
     parsed,
 )
 from gpuwatch.assistant.commands import Commands
+from gpuwatch.assistant.kept_collector import Machine
 from gpuwatch.assistant.log_files import open_document, open_log
-from gpuwatch.assistant.machine import Machine
 from gpuwatch.diagnosis.cause_pages import near, page
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.masking import masked

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpuwatch.cluster.frames import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame
 from gpuwatch.cluster.launchers import Job, Launcher
 from gpuwatch.cluster.node_agent import GREETING
+from gpuwatch.cluster.node_lines import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten

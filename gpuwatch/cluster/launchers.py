@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuwatch.cluster.frames import NOT_THERE
+from gpuwatch.cluster.node_lines import NOT_THERE
 from gpuwatch.cluster.ssh import EXIT_SSH, ssh_command, ssh_failure, ssh_hosts
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.suggest import did_you_mean

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from gpuwatch import __version__
-from gpuwatch.cluster.frames import Kind, encoded
+from gpuwatch.cluster.node_lines import Kind, encoded
 from gpuwatch.model.codec import MOST_BYTES
 
 GREETING = b"gpuwatch\n"

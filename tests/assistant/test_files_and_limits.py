@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from gpuwatch.assistant import arguments as kinds
 from gpuwatch.assistant.answer import MOST_BYTES, bounded, output_schema, plain
 from gpuwatch.assistant.commands import Commands
+from gpuwatch.assistant.kept_collector import Machine
 from gpuwatch.assistant.log_files import open_document, open_log
-from gpuwatch.assistant.machine import Machine
 from gpuwatch.assistant.tools import BY_NAME, TOOLS, Tools
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.model.comparison import Comparison

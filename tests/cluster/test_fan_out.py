@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cluster.fan_out import fan_out
-from gpuwatch.cluster.frames import encoded
+from gpuwatch.cluster.node_lines import encoded
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.codec import MOST_BYTES
 from tests.cluster.nodes import Nodes, agent, await_none, one, running, shell

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.assistant import machine as kept
+from gpuwatch.assistant import kept_collector as kept
 from gpuwatch.model.snapshot import Snapshot
 from tests.ui import machines
 
