@@ -55,6 +55,24 @@ def test_environment(machine: SimMachine) -> None:
     assert SimMachine.from_environment({}) is None
 
 
+@pytest.mark.parametrize(
+    ("own", "seen"),
+    [
+        (None, "glibc.malloc.hugetlb=1"),
+        ("glibc.malloc.check=1", "glibc.malloc.check=1:glibc.malloc.hugetlb=1"),
+        ("glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=0"),
+    ],
+)
+def test_tables_of_pools_are_in_huge_pages_unless_asked_otherwise(
+    machine: SimMachine, own: str | None, seen: str
+) -> None:
+    base = {} if own is None else {"GLIBC_TUNABLES": own}
+    env = machine.environment(base)
+    assert env["GLIBC_TUNABLES"] == seen
+    assert machine.environment(env) == env
+    assert machine.stripped(env) == base
+
+
 def test_a_library_can_be_missing(machine: SimMachine) -> None:
     env = machine.environment(os.environ, without=["libcudnn.so.9", "libcudnn.so.8"])
     folder = Path(env["LD_LIBRARY_PATH"].split(":")[0])
