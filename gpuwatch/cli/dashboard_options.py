@@ -63,7 +63,9 @@ _OPTIONS = (
         shell_complete=names("graphs", several=True),
         help="Draw these graphs in cards, in this order.",
     ),
-    click.option("--sort", metavar="COLUMN", shell_complete=names("sort"), help="Sort processes by this column."),
+    click.option(
+        "--sort", metavar="COLUMN", shell_complete=names("sort"), help="Sort processes, or hosts, by this column."
+    ),
     click.option(
         "--descending/--no-descending",
         default=None,
@@ -76,7 +78,8 @@ _OPTIONS = (
         "filter_",
         metavar="WORDS",
         shell_complete=names("filter"),
-        help="Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not).",
+        help="Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not). In a list of hosts: "
+        "hosts that match, as host~dgx, free, 'mem>20GiB free', wrong.",
     ),
 )
 

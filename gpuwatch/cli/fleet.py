@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuwatch.fleet.watch import FleetSource
     from gpuwatch.monitor.feed import Feed
     from gpuwatch.ui.settings.settings_file import Loaded
+    from gpuwatch.ui.tables.fleet_filter import FleetFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -188,7 +189,32 @@ def _server(
     return Prometheus(url, password=password, headers=named, token_file=token_file, ca_file=ca_file)
 
 
-def run(settings: Loaded, interval: float | None, asked: Asked) -> int:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Which hosts of the list are shown first, and in which order."""
+
+    filter: FleetFilter | None = None
+    sort: str = "host"
+    reverse: bool = False
+
+
+def asked_list(filter_: str | None, sort: str | None, *, descending: bool | None) -> Listed:
+    """What ``--filter``, ``--sort`` and ``--descending`` say of hosts; :class:`UsageError` if they make no sense."""
+    from gpuwatch.ui.tables.filter_language import FilterError
+    from gpuwatch.ui.tables.fleet_columns import BY_ID
+    from gpuwatch.ui.tables.fleet_filter import EXAMPLES, parse
+
+    try:
+        wanted = parse(filter_ or "")
+    except FilterError as error:
+        raise UsageError(f"--filter is invalid: {error}", hint=f"hosts are filtered by {EXAMPLES}") from None
+    column = BY_ID.get(sort or "host")
+    if column is None:
+        raise UsageError(f"--sort has the unknown column {sort!r}", hint=f"hosts have {', '.join(BY_ID)}")
+    return Listed(wanted, column.id, reverse=descending is not None and descending != column.descending)
+
+
+def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) -> int:
     """Shows the list of hosts until the user leaves; the exit code of the program."""
     from gpuwatch.cli.dashboard import need_terminal
 
@@ -220,6 +246,7 @@ def run(settings: Loaded, interval: float | None, asked: Asked) -> int:
         few_colors=has_few_colors(os.environ),
         command=asked.arguments,
     )
+    app.fleet_screen.begin_with(listed.filter, listed.sort, reverse=listed.reverse)
     try:
         return run_fleet(app)
     finally:

@@ -115,8 +115,9 @@ def cli(
     elif (asked := asked_fleet(**{name: given.pop(name) for name in FLEET_OPTIONS})) is not None:
         from gpuwatch.cli import fleet
 
-        interval = given["interval"]
-        ctx.exit(fleet.run(preferred(config_file, given), interval, asked))
+        # In a list of hosts these are of hosts; the processes of an opened one are as in the settings file.
+        listed = fleet.asked_list(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
+        ctx.exit(fleet.run(preferred(config_file, given), given["interval"], asked, listed))
     else:
         settings = preferred(config_file, {**given, "gpm": asked_gpm(ctx)})
         from gpuwatch.cli.dashboard import run

@@ -80,7 +80,7 @@ def measure(command: list[str], environment: dict[str, str], seconds: float) -> 
             while (left := rested - time.monotonic()) > 0:
                 terminal.drain(left)
             sent, length = time.monotonic(), len(terminal.output)
-            terminal.keys("j" if number % 2 else "k")
+            terminal.keys("k" if number % 2 else "j")  # each one moves the cursor
             while len(terminal.output) == length and time.monotonic() - sent < 2:
                 terminal.drain(0.5, lambda output: True)
             times.append(1000 * (time.monotonic() - sent))

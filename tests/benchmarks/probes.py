@@ -50,7 +50,9 @@ def fresh_and_forked(environment: dict[str, str], rounds: int) -> None:
         count = len(json.loads(done.stdout)["runs"])
     best = {fresh: min(taken) for fresh, taken in seconds.items()}
     pairs = sorted(slow / fast for slow, fast in zip(seconds[True], seconds[False], strict=True))
-    print(f"{count} probes: fresh {best[True]:.1f} s / forked {best[False]:.1f} s = {best[True] / best[False]:.1f} times")
+    print(
+        f"{count} probes: fresh {best[True]:.1f} s / forked {best[False]:.1f} s = {best[True] / best[False]:.1f} times"
+    )
     print(f"    the pairs: {' '.join(f'{ratio:.1f}' for ratio in pairs)} (bar 4, aim 6)", flush=True)
 
 

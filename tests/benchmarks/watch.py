@@ -3,7 +3,9 @@
 The same program alone and watched, by turns (ABBA…), so that a machine on which others work gives a bound
 all the same: each ratio is of two neighbours, and the median of the ratios stands beside their quartiles.
 
-* ``step``: wall time of an epoch of a real Keras training in its steady state, as the training measures it
+* ``best``: wall time of the fastest epoch of a real Keras training, as the training measures it: what others do on
+  the machine does not reach it
+* ``step``: the median epoch in its steady state
 * ``step CPU``: processor seconds of the training's own process for it (its watching thread included)
 * ``wall``, ``CPU``: the whole program with start and end; CPU of every process, gpuwatch's own included
 
@@ -72,7 +74,12 @@ def measure(command: list[str], environment: dict[str, str], result: Path | None
     costs = {"wall": wall, "CPU": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
     if result is not None:
         steps, cpu, rss = json.loads(result.read_text())
-        costs |= {"step": statistics.median(steps), "step CPU": statistics.median(cpu), "host memory": rss / 1024}
+        costs |= {
+            "best": min(steps),
+            "step": statistics.median(steps),
+            "step CPU": statistics.median(cpu),
+            "host memory": rss / 1024,
+        }
     return costs
 
 
@@ -102,7 +109,7 @@ def by_turns(
     print(f"{name}: {rounds} pairs")
     for what, values in ratios.items():
         low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
-        note = "  (bar 1.02)" if what == "step" and not memory else ""
+        note = "  (bar 1.02)" if what in {"best", "step"} and not memory else ""
         base = statistics.median(alone[what])
         unit = "MiB" if what == "host memory" else "s"
         print(

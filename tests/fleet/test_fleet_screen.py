@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from textual.pilot import Pilot
 
+from gpuwatch.cli.fleet import asked_list
+from gpuwatch.errors import UsageError
 from gpuwatch.fleet.prometheus_api import Prometheus
 from gpuwatch.fleet.prometheus_feed import PrometheusFeed
 from gpuwatch.fleet.prometheus_source import PrometheusSource
@@ -145,6 +147,35 @@ async def test_sorting(many: FakePrometheus) -> None:
         assert [host.free for host in table._hosts] == free[::-1]
         table.sort_by("state")
         assert not table._hosts[0].view.answered
+
+
+async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(many: FakePrometheus) -> None:
+    app = app_of(many)
+    listed = asked_list("mem>20GiB free", "free", descending=False)
+    app.fleet_screen.begin_with(listed.filter, listed.sort, reverse=listed.reverse)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        shown = app.fleet_screen.hosts._hosts
+        assert 0 < len(shown) < app.fleet_screen.hosts.counts[1]
+        free = [host.free for host in shown]
+        assert free == sorted(free)
+        assert free[0] > 0
+        begun = ["--filter", "mem>20GiB free", "--sort", "free", "--no-descending"]
+        assert app.fleet_screen.command()[-5:] == begun
+        await pilot.press("escape", "S")
+        assert app.fleet_screen.command()[-2:] == ["--sort", "free"]
+
+
+@pytest.mark.parametrize(
+    ("words", "column", "said"),
+    [
+        ("hots:a", None, "--filter is invalid: .*did you mean host"),
+        (None, "pid", "--sort has the unknown column 'pid'"),
+    ],
+)
+def test_a_wrong_filter_or_order_of_hosts_is_refused(words: str | None, column: str | None, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        asked_list(words, column, descending=None)
 
 
 async def test_keys_of_a_machine_do_nothing_here(many: FakePrometheus) -> None:

@@ -17,7 +17,7 @@ from gpuwatch.ui.panes.fleet_lines import fleet_top_line, free_line, used_line, 
 from gpuwatch.ui.screens.filterable import FilterBarScreen
 from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
 from gpuwatch.ui.tables.filter_language import FilterError
-from gpuwatch.ui.tables.fleet_columns import COLUMNS
+from gpuwatch.ui.tables.fleet_columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.fleet_filter import EXAMPLES, FleetFilter, parse
 from gpuwatch.ui.widgets.host_table import HostTable
 from gpuwatch.ui.widgets.paint import Painted
@@ -79,6 +79,11 @@ class FleetScreen(FilterBarScreen):
         self.hosts.framed = False
         self.filter: FleetFilter | None = None
         self.panes = (self.free, self.used, self.wrong, self.hosts)
+
+    def begin_with(self, wanted: FleetFilter | None, sort: str, *, reverse: bool) -> None:
+        """Filters and sorts before the list is first shown."""
+        self.filter = wanted
+        self.hosts.sort, self.hosts.reverse = sort, reverse
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -214,4 +219,9 @@ class FleetScreen(FilterBarScreen):
 
     def command(self) -> list[str]:
         """The arguments of ``gpuwatch`` that show this."""
-        return [*self.gpuwatch.where, "--interval", f"{self.fleet.fleet_interval:g}"]
+        hosts = self.hosts
+        shown = ["--filter", self.filter_text] if self.filter_text else []
+        if hosts.sort != "host" or hosts.reverse:
+            down = BY_ID[hosts.sort].descending != hosts.reverse
+            shown += ["--sort", hosts.sort, *(["--descending" if down else "--no-descending"] if hosts.reverse else [])]
+        return [*self.gpuwatch.where, "--interval", f"{self.fleet.fleet_interval:g}", *shown]
