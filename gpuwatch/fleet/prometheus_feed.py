@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 
 from gpuwatch.fleet.exporter_names import REPORTED, names
+from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
-from gpuwatch.fleet.prometheus_source import Collected, PrometheusSource, of_one_gpu
+from gpuwatch.fleet.prometheus_queries import of_one_gpu
+from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.model.fleet import HostView
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus

@@ -2,481 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
-import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from gpuwatch.fleet.exporter_names import LISTED, NVIDIA_SMI, REPORTED, names, value
+from gpuwatch.fleet import prometheus_queries as queries
+from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
-from gpuwatch.formatting import openmetrics as series
-from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.fleet import Fleet, Holder, HostView
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
+from gpuwatch.fleet.series_labels import host_of, own_label, place_of, target_of
+from gpuwatch.model.fleet import Fleet, HostView
 
 _KNOWN_EVERY = 60.0
 """Seconds between queries for what hardly changes: names of GPUs, and hosts that are silent now."""
-_KNOWN_FOR = "1h"
-"""A host without data for so long is no longer listed."""
-_OLD = 30.0
-"""Seconds from which a snapshot behind an exporter is old: its driver does not answer."""
-_MOST = 1e18
-_OLDEST = 366 * 86_400.0
-"""Seconds to which the age of data is cut, for a date to come out of it."""
-_MOST_HOLDERS = 64
-"""Processes of one GPU that are kept."""
-
-_ONE_OF_EACH = ("gpuwatch_gpu_memory_used_bytes", "DCGM_FI_DEV_FB_USED", "nvidia_smi_memory_used_bytes")
-"""A metric that every GPU has, by exporter."""
-_HOSTS = ("host", "hostname", "Hostname")
-_PLACES = ("instance", "job")
-_OWNERS = ("hpc_job", "namespace", "pod")
-_INFO = (series.INFO.sample, series.MIG_INFO.sample, "nvidia_smi_mig_info", series.DRIVER.sample, "nvidia_smi_gpu_info")
-_PROGRAM = (series.PROCESS_INFO.sample, "nvidia_smi_compute_app_info")
-_PROCESS_READINGS = {
-    series.PROCESS_MEMORY.sample: ("gpu_memory_bytes", 1.0),
-    series.PROCESS_SM.sample: ("sm_percent", 100.0),
-    series.PROCESS_CPU.sample: ("cpu_percent", 100.0),
-    series.PROCESS_HOST_MEMORY.sample: ("host_memory_bytes", 1.0),
-    "nvidia_smi_compute_app_used_memory_bytes": ("gpu_memory_bytes", 1.0),
-}
-_OF_OWNERS = (series.OWNER_PROCESSES.sample, series.OWNER_MEMORY.sample)
-_OF_HOST = tuple(one.sample for one in (series.HOST_CPU, series.HOST_MEMORY_USED, series.HOST_MEMORY_TOTAL))
-_BESIDE = (
-    *(one.sample for one in (series.FINDING, series.SNAPSHOT_AGE, series.ANSWERING, series.STATE)),
-    *(one.sample for one in (series.FREE, series.MIG_FREE)),
-    *_OF_HOST,
-    *_OF_OWNERS,
-    *_PROGRAM,
-    *_PROCESS_READINGS,
-)
-NOT_REPORTED = {
-    spec.id: Missing("not_supported", detail="the exporter of this host does not report it, or Prometheus drops it")
-    for spec in METRICS
-}
-
-
-_LONG_DOMAIN = re.compile(r"^0000(?=[0-9a-f]{4}:)")
-"""NVML writes eight digits of a PCI domain, all others four."""
-
-
-def with_exported(labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels, also as Prometheus calls them where the target has a label of the same name."""
-    return tuple(part for label in labels for part in (label, f"exported_{label}"))
-
-
-_INSTANCE = ("GPU_I_ID", "GPU_I_PROFILE", "mig_instance", "gpu_instance_id")
-_KEYS = ("__name__", "uuid", "UUID", "gpu", *_INSTANCE, *with_exported(_HOSTS), *_PLACES)
-_SEEN = (*with_exported(_HOSTS), *_PLACES)
-
-
-def selector(metrics: Iterable[str], more: str = "") -> str:
-    """All series of these metrics; ``more``: further matchers."""
-    return f'{{__name__=~"{"|".join(metrics)}"{more}}}'
-
-
-def by(labels: Iterable[str], what: str, how: str = "max") -> str:
-    """One series for each combination of the labels; the others make answers several times as long."""
-    return f"{how} by ({','.join(labels)}) ({what})"
-
-
-def of_one_gpu(metrics: Iterable[str], uuids: Iterable[str]) -> str:
-    """All series of these metrics that are of one of these GPUs."""
-    listed = sorted({f"{kind}{uuid.removeprefix('GPU-')}" for uuid in uuids for kind in ("GPU-", "")})
-    wanted = "|".join(re.sub(r"[^A-Za-z0-9_-]", ".", uuid) for uuid in listed)
-    metrics = tuple(metrics)
-    either = " or ".join(selector(metrics, f', {label}=~"{wanted}"') for label in ("uuid", "UUID"))
-    return by(_KEYS, either)
-
-
-_VALUES = by(_KEYS, selector(names(*LISTED)))
-_BESIDE_QUERY = selector(_BESIDE)
-_OWNED = by(
-    ("UUID", "GPU_I_ID", *with_exported(_OWNERS)),
-    'DCGM_FI_DEV_FB_USED{pod!=""} or DCGM_FI_DEV_FB_USED{exported_pod!=""} or DCGM_FI_DEV_FB_USED{hpc_job!=""}',
-    "group",
-)
-_IDENTITY = by(
-    ("UUID", "gpu", "modelName", "pci_bus_id", "DCGM_FI_DRIVER_VERSION", *with_exported(_HOSTS), *_PLACES),
-    "DCGM_FI_DEV_FB_USED",
-    "group",
-)
-_EXPORTERS = by(("namespace", "pod"), 'up{pod!=""} and on (instance, job) DCGM_FI_DEV_FB_USED', "group")
-"""Pods of the exporters themselves, where Prometheus found them in Kubernetes."""
-_KNOWN = by(_SEEN, f"last_over_time({selector(_ONE_OF_EACH)}[{_KNOWN_FOR}])", "count")
-_DOWN = "up == 0"
-
-
-def own_label(labels: Mapping[str, str], name: str) -> str:
-    """A label that the exporter set: Prometheus renames it where the target has one of this name."""
-    return labels.get(f"exported_{name}") or labels.get(name, "")
-
-
-def uuid_of(labels: Mapping[str, str]) -> str:
-    """The UUID of a GPU as NVML writes it; empty without one."""
-    uuid = labels.get("uuid") or labels.get("UUID") or ""
-    return uuid if not uuid or uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-
-
-def host_of(labels: Mapping[str, str]) -> tuple[int, str]:
-    """The name of the host that a series is of, and how good it is: 0 is best."""
-    for name in _HOSTS:
-        if found := own_label(labels, name):
-            return 0, found
-    return 1, place_of(labels)
-
-
-def place_of(labels: Mapping[str, str]) -> str:
-    """The target's address without its port."""
-    place = labels.get("instance", "")
-    host, colon, port = place.rpartition(":")
-    return host.strip("[]") if colon and port.isdecimal() else place
-
-
-def finite(text: str) -> float | None:
-    """A value from 0 to 1e18; None for any other: counts, ages and sizes are."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if 0 <= number < _MOST else None
-
-
-def instance_of(labels: Mapping[str, str]) -> str:
-    """The MIG instance that a series is of, ``1/0``, or ``1`` if only its GPU instance is known; empty without one."""
-    return labels.get("mig_instance") or labels.get("gpu_instance_id") or labels.get("GPU_I_ID") or ""
-
-
-def target_of(labels: Mapping[str, str]) -> str:
-    """What Prometheus scraped a series from."""
-    return f"{labels.get('job', '')} {labels.get('instance', '')}"
-
-
-@dataclass(slots=True)
-class _Instance:
-    """What was collected of one MIG instance."""
-
-    uuid: str | None = None
-    profile: str | None = None
-    readings: dict[str, Value] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Gpu:
-    """What was collected of one GPU."""
-
-    uuid: str
-    index: int | None = None
-    name: str = ""
-    pci: str = ""
-    driver: str = ""
-    host: tuple[int, str] = (2, "")
-    ranks: dict[str, int] = field(default_factory=dict)
-    readings: dict[str, Value] = field(default_factory=dict)
-    state: str = "ok"
-    simulated: bool = False
-    targets: set[str] = field(default_factory=set)
-    """What Prometheus scraped it from."""
-    instances: dict[str, _Instance] = field(default_factory=dict)
-    """Its MIG instances by id."""
-
-    def put(self, metric: str, reading: Value, rank: int) -> None:
-        """A reading; that of the exporter with the lowest rank stays."""
-        if rank <= self.ranks.get(metric, NVIDIA_SMI):
-            self.ranks[metric] = rank
-            self.readings[metric] = reading
-
-    def named(self, labels: Mapping[str, str]) -> None:
-        """Takes over what labels tell of its identity."""
-        self.host = min(self.host, host_of(labels))
-        self.targets.add(target_of(labels))
-        self.simulated = self.simulated or labels.get("simulated") == "true"
-        index = labels.get("gpu") or labels.get("index") or ""
-        if self.index is None and index.isascii() and index.isdecimal() and len(index) < 6:
-            self.index = int(index)
-        self.name = self.name or own_label(labels, "name") or labels.get("modelName", "")
-        self.pci = self.pci or labels.get("pci_bus_id", "")
-        self.driver = self.driver or labels.get("DCGM_FI_DRIVER_VERSION") or labels.get("driver_version", "")
-
-    def device(self) -> Device:
-        return Device(
-            index=-1 if self.index is None else self.index,
-            uuid=self.uuid,
-            name=self.name or "GPU",
-            pci_bus_id=_LONG_DOMAIN.sub("", self.pci.lower()),
-            state=self.state,
-            readings=with_total(self.readings),
-            missing=NOT_REPORTED,
-            mig_instances=tuple(
-                _mig(number, name, one) for number, (name, one) in enumerate(sorted(self.instances.items()))
-            ),
-        )
-
-
-def _mig(number: int, name: str, one: _Instance) -> MigInstance:
-    first, _, second = name.partition("/")
-    return MigInstance(
-        id=name,
-        index=number,
-        uuid=one.uuid,
-        gpu_instance=int(first) if first.isdecimal() else None,
-        compute_instance=int(second) if second.isdecimal() else None,
-        profile=one.profile,
-        readings=with_total(one.readings),
-        missing={reading: NOT_REPORTED[reading] for reading in MIG_READINGS},
-    )
-
-
-def with_total(readings: dict[str, Value]) -> dict[str, Value]:
-    """With the total memory as the sum of its parts, which is how dcgm-exporter reports it."""
-    used, free = readings.get("memory.used_bytes"), readings.get("memory.free_bytes")
-    if "memory.total_bytes" in readings or not isinstance(used, int) or not isinstance(free, int):
-        return dict(readings)
-    reserved = readings.get("memory.reserved_bytes", 0)
-    return {**readings, "memory.total_bytes": used + free + (reserved if isinstance(reserved, int) else 0)}
-
-
-_Owner = tuple[str | None, str | None]
-"""User and job."""
-
-
-class Collected:
-    """Series of one moment, sorted by host and GPU."""
-
-    def __init__(self) -> None:
-        self.gpus: dict[str, _Gpu] = {}
-        self.targets: set[str] = set()
-        """The targets that have data."""
-        self.drivers: dict[str, str] = {}
-        self.ages: dict[str, float] = {}
-        self.silent: set[str] = set()
-        """Targets that say that the driver does not answer."""
-        self.machines: dict[tuple[str, str], float] = {}
-        """Readings of the host, by target and name."""
-        self.findings: dict[str, list[Finding]] = {}
-        self.rows: dict[str, dict[int, Process]] = {}
-        self.owners: dict[str, dict[_Owner, Holder]] = {}
-        self.free: dict[str, bool] = {}
-        self.states: dict[str, str] = {}
-
-    def gpu(self, labels: Mapping[str, str]) -> _Gpu | None:
-        """The GPU that a series is of; None without a UUID."""
-        uuid = uuid_of(labels)
-        if not uuid or uuid.startswith("MIG-"):
-            return None
-        found = self.gpus.get(uuid)
-        if found is None:
-            found = self.gpus[uuid] = _Gpu(uuid)
-        return found
-
-    def value(self, sample: Sample) -> None:
-        """A reading."""
-        reported = REPORTED.get(sample.metric.get("__name__", ""))
-        gpu = self.gpu(sample.metric) if reported is not None else None
-        if reported is None or gpu is None:
-            return
-        gpu.named(sample.metric)
-        self.targets.add(target_of(sample.metric))
-        reading = value(reported, sample.value[1])
-        part = instance_of(sample.metric)
-        if part:
-            found = gpu.instances.setdefault(part, _Instance())
-            found.profile = found.profile or sample.metric.get("GPU_I_PROFILE")
-            if reading is not None and reported.metric in MIG_READINGS:
-                found.readings[reported.metric] = reading
-                return
-        # dcgm-exporter also gives what is of the whole GPU, such as its temperature, with each instance.
-        if reading is not None:
-            gpu.put(reported.metric, reading, reported.rank)
-
-    def identity(self, labels: Mapping[str, str]) -> None:
-        """What labels tell of a GPU or a host."""
-        if labels.get("__name__") == series.DRIVER.sample:
-            self.drivers[target_of(labels)] = labels.get("version", "")
-        elif (found := self.gpus.get(uuid_of(labels))) is not None:
-            found.named(labels)
-            part = instance_of(labels)
-            if part in found.instances:
-                known = found.instances[part]
-                known.uuid = known.uuid or labels.get("mig_uuid")
-                known.profile = known.profile or labels.get("profile")
-
-    def beside(self, sample: Sample) -> None:
-        """What is no reading of a GPU: a finding, an owner, a process, the age of the data."""
-        labels, name = sample.metric, sample.metric.get("__name__", "")
-        number = finite(sample.value[1])
-        if number is None:
-            return
-        if name == series.FINDING.sample:
-            if number == 1:
-                self._finding(labels)
-        elif name == series.SNAPSHOT_AGE.sample:
-            self.ages[target_of(labels)] = min(number, _OLDEST)
-        elif name == series.ANSWERING.sample:
-            if number == 0:
-                self.silent.add(target_of(labels))
-        elif name == series.FREE.sample:
-            self.free[uuid_of(labels)] = number == 1
-        elif name == series.MIG_FREE.sample:
-            self.free[f"{uuid_of(labels)} {labels.get('mig_instance', '')}"] = number == 1
-        elif name in _OF_HOST:
-            self.machines[target_of(labels), name] = number
-        elif name == series.STATE.sample:
-            gpu = self.gpu(labels) if number == 1 else None
-            if gpu is not None:
-                gpu.named(labels)
-                gpu.state = labels.get("state", "ok")
-        elif name in _OF_OWNERS:
-            self._owner(labels, name, number)
-        else:
-            self._process(labels, _PROCESS_READINGS.get(name), number)
-
-    def _finding(self, labels: Mapping[str, str]) -> None:
-        cause, severity = labels.get("cause", ""), labels.get("severity", "")
-        if cause not in CAUSES or severity not in ("error", "warning"):
-            return
-        self.findings.setdefault(target_of(labels), []).append(
-            Finding(
-                id=cause,
-                severity="error" if severity == "error" else "warning",
-                certainty="fact" if labels.get("certainty") == "fact" else "likely",
-                title=CAUSES[cause],
-                device_uuid=uuid_of(labels) or None,
-                action="gpuwatch on this host shows the evidence.",
-            )
-        )
-
-    def _owner(self, labels: Mapping[str, str], name: str, number: float) -> None:
-        uuid = uuid_of(labels)
-        job = own_label(labels, "slurm_job")
-        pod, container = own_label(labels, "pod"), own_label(labels, "container")
-        owner = (own_label(labels, "user") or None, f"job {job}" if job else pod or container or None)
-        held = self.owners.setdefault(uuid, {})
-        if owner not in held and len(held) >= _MOST_HOLDERS:
-            return
-        before = held.get(owner) or Holder(user=owner[0], job=owner[1])
-        change = {"processes": round(number)} if name == series.OWNER_PROCESSES.sample else {"memory_bytes": number}
-        held[owner] = replace(before, **change)
-
-    def given(self, labels: Mapping[str, str]) -> None:
-        """The pod or job that a scheduler gave a GPU to."""
-        job, pod = own_label(labels, "hpc_job"), own_label(labels, "pod")
-        name = f"job {job}" if job else f"{own_label(labels, 'namespace')}/{pod}".lstrip("/") if pod else ""
-        if name:
-            self.owners.setdefault(uuid_of(labels), {}).setdefault((None, name), Holder(job=name))
-
-    def _process(self, labels: Mapping[str, str], reading: tuple[str, float] | None, number: float) -> None:
-        uuid, pid = uuid_of(labels), labels.get("pid", "")
-        if not (pid.isascii() and pid.isdecimal() and len(pid) < 10):
-            return
-        rows = self.rows.setdefault(uuid, {})
-        row = rows.get(int(pid))
-        if row is None:
-            if len(rows) >= _MOST_HOLDERS:
-                return
-            row = Process(
-                pid=int(pid), create_time=None, user=None, command=None, type="C", device_uuid=uuid, readings={}
-            )
-        program = own_label(labels, "name") or labels.get("process_name")
-        rows[row.pid] = replace(
-            row,
-            user=row.user or own_label(labels, "user") or None,
-            name=row.name or (program.rpartition("/")[2] if program else None),
-            command=row.command or labels.get("command"),
-            framework=row.framework or labels.get("framework"),
-            container=row.container or own_label(labels, "pod") or own_label(labels, "container") or None,
-            readings={**row.readings, **_of_process(reading, number)},
-        )
-
-    def hosts(self, at: float) -> dict[str, HostView]:
-        """The hosts that have data, by name."""
-        by_host: dict[str, list[_Gpu]] = {}
-        for gpu in self.gpus.values():
-            if gpu.readings or gpu.instances or gpu.state != "ok":
-                by_host.setdefault(gpu.host[1], []).append(gpu)
-        for name, gpus in list(by_host.items()):
-            numbers = [gpu.index for gpu in gpus if gpu.index is not None]
-            if len(set(numbers)) < len(numbers):  # machines that call themselves the same
-                del by_host[name]
-                for gpu in gpus:
-                    where = min(gpu.targets).partition(" ")[2]
-                    by_host.setdefault(f"{name} ({where})" if where else name, []).append(gpu)
-        return {name: self._host(name, gpus, at) for name, gpus in by_host.items()}
-
-    def _host(self, name: str, gpus: list[_Gpu], at: float) -> HostView:
-        for gpu in gpus:
-            if not self.rows.get(gpu.uuid):  # without processes this would say that there are none
-                gpu.readings.pop("memory.unexplained_bytes", None)
-        devices = sorted((gpu.device() for gpu in gpus), key=lambda one: (one.index, one.uuid))
-        targets = sorted(set[str]().union(*(gpu.targets for gpu in gpus)))
-        age = self.age(targets)
-        version = self._first(self.drivers, targets) or next((gpu.driver for gpu in gpus if gpu.driver), None)
-        snapshot = Snapshot(
-            taken_at=datetime.datetime.fromtimestamp(at - (age or 0.0), datetime.UTC),
-            took_seconds=0.0,
-            simulated=any(gpu.simulated for gpu in gpus),
-            driver=Driver(version=version, cuda_version=None, nvml_version=None),
-            devices=tuple(devices),
-            processes=tuple(
-                replace(row, device_index=one.index) for one in devices for row in self.rows.get(one.uuid, {}).values()
-            ),
-            host=self._machine(name, targets),
-            findings=tuple(one for target in targets for one in self.findings.get(target, ())),
-        )
-        return HostView(
-            name=name,
-            snapshot=snapshot,
-            holders={one.uuid: tuple(self.owners[one.uuid].values()) for one in devices if one.uuid in self.owners},
-            free={key: self.free[key] for one in devices for key in _keys(one) if key in self.free},
-            age_seconds=age,
-            reason=self.late(targets),
-        )
-
-    def _machine(self, name: str, targets: Collection[str]) -> Host:
-        known = {family: number for (target, family), number in self.machines.items() if target in targets}
-        used, total = known.get(series.HOST_MEMORY_USED.sample), known.get(series.HOST_MEMORY_TOTAL.sample)
-        busy = known.get(series.HOST_CPU.sample)
-        return Host(
-            hostname=name,
-            cpu_percent=None if busy is None else busy * 100,
-            cpu_count=None,
-            memory_used_bytes=None if used is None else round(used),
-            memory_total_bytes=None if total is None else round(total),
-        )
-
-    def age(self, targets: Iterable[str]) -> float | None:
-        """How old the data behind the exporters are; None if none says so."""
-        return max((self.ages[target] for target in targets if target in self.ages), default=None)
-
-    def late(self, targets: Collection[str]) -> str:
-        """That the driver behind an exporter does not answer; empty if it does."""
-        age = self.age(targets)
-        if self.silent.isdisjoint(targets) and (age is None or age <= _OLD):
-            return ""
-        return "no answer from the driver" + (f" for {age:.0f} s" if age is not None and age >= 1 else "")
-
-    @staticmethod
-    def _first(values: Mapping[str, str], targets: Iterable[str]) -> str | None:
-        return next((values[target] for target in targets if values.get(target)), None)
-
-
-def _keys(device: Device) -> Iterator[str]:
-    """The keys of a GPU and of its MIG instances in :attr:`HostView.free`."""
-    yield device.uuid
-    for instance in device.mig_instances:
-        yield f"{device.uuid} {instance.id}"
-
-
-def _of_process(reading: tuple[str, float] | None, number: float) -> dict[str, Value]:
-    if reading is None:
-        return {}
-    name, scale = reading
-    return {name: round(number) if name.endswith("_bytes") else number * scale}
 
 
 class PrometheusSource:
@@ -519,9 +57,9 @@ class PrometheusSource:
             self._ask_known()
             self._asked = at
         collected = Collected()
-        for sample in self.server.query(_VALUES):
+        for sample in self.server.query(queries.VALUES):
             collected.value(sample)
-        for sample in self.server.query(_BESIDE_QUERY):
+        for sample in self.server.query(queries.BESIDE):
             collected.beside(sample)
         self.name_all(collected)
         for labels in self._owned:
@@ -534,7 +72,7 @@ class PrometheusSource:
             if name not in hosts and self._known.get(name) not in collected.targets
         ]
         if silent:
-            down = {target_of(sample.metric) for sample in self.server.query(_DOWN)}
+            down = {target_of(sample.metric) for sample in self.server.query(queries.DOWN)}
             for name in silent:
                 before = self._last.get(name)
                 known = self._known.get(name)
@@ -574,18 +112,18 @@ class PrometheusSource:
         return [sample.metric for sample in self.server.query(query)]
 
     def _ask_known(self) -> None:
-        self._identity = [*self._labels(_IDENTITY), *self._labels(selector(_INFO))]
-        own = {(labels.get("namespace"), labels.get("pod")) for labels in self._labels(_EXPORTERS)}
+        self._identity = [*self._labels(queries.IDENTITY), *self._labels(queries.INFO)]
+        own = {(labels.get("namespace"), labels.get("pod")) for labels in self._labels(queries.EXPORTERS)}
         self._owned = [
             labels
-            for labels in self._labels(_OWNED)
+            for labels in self._labels(queries.OWNED)
             if labels.get("exported_pod")
             or own_label(labels, "hpc_job")
             or (labels.get("namespace"), labels.get("pod")) not in own
         ]
         self._known = {}
         places = {place_of(labels): host_of(labels) for labels in self._identity}
-        for sample in self.server.query(_KNOWN):
+        for sample in self.server.query(queries.LISTED_HOSTS):
             rank, name = host_of(sample.metric)
             if rank and (better := places.get(name)) is not None:
                 name = better[1]

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from gpuwatch.fleet.exporter_names import REPORTED, names, value
+from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
-from gpuwatch.fleet.prometheus_source import Collected, PrometheusSource
+from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.fleet.summary import HostSummary, Summaries, summary
 from gpuwatch.model.fleet import Fleet, HostView
 from gpuwatch.model.reading import Missing
