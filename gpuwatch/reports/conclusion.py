@@ -36,6 +36,8 @@ class _Better:
     best: str
     reference: int
     against: str
+    alike: tuple[int, ...]
+    """The runs of the same configuration as the reference with the same number."""
 
 
 def failed(run: Run) -> bool:
@@ -85,15 +87,15 @@ def _failures(runs: Sequence[Run], names: Sequence[str], bad: Sequence[int]) -> 
     if not bad:
         return ""
     why = {_why(runs[index]) for index in bad}
-    return f"{_listed(names[index] for index in bad)} failed{f' ({why.pop()})' if len(why) == 1 else ''}"
+    return f"{_who(runs, names, bad)} failed{f' ({why.pop()})' if len(why) == 1 else ''}"
 
 
 def _reasons(runs: Sequence[Run], names: Sequence[str], bad: Sequence[int]) -> str:
     """``a and b (out of memory); c (stopped at the deadline)``."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, list[int]] = {}
     for index in bad:
-        reasons.setdefault(_why(runs[index]), []).append(names[index])
-    shown = [f"{_listed(who)} ({why})" for why, who in list(reasons.items())[:_REASONS]]
+        reasons.setdefault(_why(runs[index]), []).append(index)
+    shown = [f"{_who(runs, names, who)} ({why})" for why, who in list(reasons.items())[:_REASONS]]
     rest = sum(len(who) for who in list(reasons.values())[_REASONS:])
     return "; ".join([*shown, *([f"{rest} more"] if rest else [])])
 
@@ -119,6 +121,25 @@ def _small(sentence: str) -> str:
     return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]
 
 
+def _who(runs: Sequence[Run], names: Sequence[str], indices: Iterable[int]) -> str:
+    """Names of runs: ``growth and limit``. A configuration that every node of a cluster ran is named once."""
+    chosen = list(indices)
+    only_one = len({run.config for run in runs}) == 1
+    parts: list[str] = []
+    for config in dict.fromkeys(runs[index].config for index in chosen):
+        mine = [index for index in chosen if runs[index].config == config]
+        nodes = [run.node for run in runs if run.config == config]
+        if len(nodes) < 2 or None in nodes or len(set(nodes)) < len(nodes):
+            parts += [names[index] for index in mine]
+        elif len(mine) == len(nodes):
+            parts.append(f"{clean(config)} on all {len(nodes)} nodes" if only_one else clean(config))
+        elif len(mine) > _NAMES:
+            parts.append(f"{clean(config)} on {len(mine)} of {len(nodes)} nodes")
+        else:
+            parts.append(f"{clean(config)} on {_listed(clean(runs[index].node) for index in mine)}")
+    return _listed(parts)
+
+
 def _listed(names: Iterable[str]) -> str:
     """``a``, ``a and b``, ``a, b, c, d and 3 more``."""
     known = list(names)
@@ -142,13 +163,15 @@ def _completed(document: Comparison, names: Sequence[str]) -> str:
         return _alone(runs[ended[0]], names[ended[0]]) + alone
     if ended:
         return _not_comparable(runs, names, ended)
-    rest: dict[str, list[str]] = {}
+    rest: dict[str, list[int]] = {}
     for index, run in enumerate(runs):
         if not failed(run):
-            rest.setdefault("oom" if as_shown(run) else run.verdict, []).append(names[index])
-    return "; ".join(
-        f"{_listed(who)} {_ENDS[what].format(be='was' if len(who) == 1 else 'were')}" for what, who in rest.items()
-    )
+            rest.setdefault("oom" if as_shown(run) else run.verdict, []).append(index)
+    ends = []
+    for what, indices in rest.items():
+        who = _who(runs, names, indices)
+        ends.append(f"{who} {_ENDS[what].format(be='were' if ' and ' in who else 'was')}")
+    return "; ".join(ends)
 
 
 def _alone(run: Run, name: str) -> str:
@@ -167,19 +190,19 @@ def _not_comparable(runs: Sequence[Run], names: Sequence[str], ended: Sequence[i
     if not timed:
         held = [f"{names[index]} held {size(_held(runs[index]))}" for index in ended if _held(runs[index])]
         return "; ".join([*([", ".join(held[:_NAMES])] if held else []), "not compared, as no speed was measured"])
-    kinds: dict[str, list[str]] = {}
-    work: dict[str, list[str]] = {}
+    kinds: dict[str, list[int]] = {}
+    work: dict[str, list[int]] = {}
     for index in timed:
-        kinds.setdefault(comparable.kind(runs[index]), []).append(names[index])
-        work.setdefault(comparable.workload(runs[index]), []).append(names[index])
+        kinds.setdefault(comparable.kind(runs[index]), []).append(index)
+        work.setdefault(comparable.workload(runs[index]), []).append(index)
     if len(kinds) > 1:
-        why = _listed(f"{kind} ({_listed(who)})" for kind, who in kinds.items())
+        why = _listed(f"{kind} ({_who(runs, names, who)})" for kind, who in kinds.items())
         return f"Speeds not comparable: measured on {why}"
     if len(work) > 1:
-        why = ", ".join(f"{_listed(who)} computed {what}" for what, who in list(work.items())[:_REASONS])
+        why = ", ".join(f"{_who(runs, names, who)} computed {what}" for what, who in list(work.items())[:_REASONS])
         return f"Not comparable: {why}"
     if len(timed) == 1:
-        rest = _listed(names[index] for index in ended if index not in timed)
+        rest = _who(runs, names, [index for index in ended if index not in timed])
         return f"{_alone(runs[timed[0]], names[timed[0]])}; not compared: no speed of {rest}"
     return "Not comparable: simulated on different computers"
 
@@ -196,26 +219,26 @@ def _compared(runs: Sequence[Run], names: Sequence[str], group: Sequence[int]) -
     if less is not None and fast is not None and set(less.winners) == set(fast.winners):
         same = less.reference == fast.reference
         return (
-            f"{_listed(names[i] for i in less.winners)}: {fast.best} instead of {fast.against} steps/s"
-            f"{_of(names, fast, several and not same)},"
-            f" in {less.best} instead of {less.against}{_of(names, less, several)}"
+            f"{_who(runs, names, less.winners)}: {fast.best} instead of {fast.against} steps/s"
+            f"{_of(runs, names, fast, several and not same)},"
+            f" in {less.best} instead of {less.against}{_of(runs, names, less, several)}"
         )
     if less is not None:
         shown = (
-            f"{_listed(names[i] for i in less.winners)}: the same work in {less.best} instead of {less.against}"
-            f"{_of(names, less, several)}{_speed_of(runs, less)}"
+            f"{_who(runs, names, less.winners)}: the same work in {less.best} instead of {less.against}"
+            f"{_of(runs, names, less, several)}{_speed_of(runs, less)}"
         )
         # If the run measured against is the fastest, its speed has been named.
         if fast is not None and not set(fast.winners) & {*less.winners, less.reference}:
-            shown += f"; fastest is {_listed(names[i] for i in fast.winners)}: {fast.best} steps/s"
+            shown += f"; fastest is {_who(runs, names, fast.winners)}: {fast.best} steps/s"
         return shown
     memory = _same_memory(runs, group)
     if fast is not None:
         return (
-            f"{_listed(names[i] for i in fast.winners)}: {fast.best} instead of {fast.against} steps/s"
-            f"{_of(names, fast, several)}{f', in the same memory ({memory})' if memory else ''}"
+            f"{_who(runs, names, fast.winners)}: {fast.best} instead of {fast.against} steps/s"
+            f"{_of(runs, names, fast, several)}{f', in the same memory ({memory})' if memory else ''}"
         )
-    who = _listed(names[index] for index in group)
+    who = _who(runs, names, group)
     reasons = _unproven(runs, group)
     if any(runs[index].simulated for index in group):
         held = f"the same memory ({memory}); " if memory else ""
@@ -224,8 +247,8 @@ def _compared(runs: Sequence[Run], names: Sequence[str], group: Sequence[int]) -
     return f"{who} cannot be told apart: {held}{reasons}"
 
 
-def _of(names: Sequence[str], better: _Better, shown: bool) -> str:
-    return f" ({names[better.reference]})" if shown else ""
+def _of(runs: Sequence[Run], names: Sequence[str], better: _Better, shown: bool) -> str:
+    return f" ({_who(runs, names, better.alike)})" if shown else ""
 
 
 def _least_memory(runs: Sequence[Run], group: Sequence[int]) -> _Better | None:
@@ -240,7 +263,9 @@ def _least_memory(runs: Sequence[Run], group: Sequence[int]) -> _Better | None:
         return None
     reference = _reference(runs, others, max(others, key=lambda index: held[index]))
     best = dict.fromkeys(size(held[index]) for index in sorted(winners, key=lambda index: held[index]))
-    return _Better(winners, _range(list(best)), reference, size(held[reference]))
+    against = size(held[reference])
+    alike = _alike(runs, reference, [index for index in others if size(held[index]) == against])
+    return _Better(winners, _range(list(best)), reference, against, alike)
 
 
 def _fastest(runs: Sequence[Run], group: Sequence[int]) -> _Better | None:
@@ -256,7 +281,16 @@ def _fastest(runs: Sequence[Run], group: Sequence[int]) -> _Better | None:
     reference = _reference(runs, slower, min(slower, key=lambda index: speeds[index]))
     winners = [i for i in steady if i not in slower and not _noise(runs[i], runs[reference])]
     best = dict.fromkeys(per_second(speeds[index]) for index in sorted(winners, key=lambda index: speeds[index]))
-    return _Better(tuple(winners), _range(list(best)), reference, per_second(speeds[reference]))
+    against = per_second(speeds[reference])
+    alike = _alike(runs, reference, [index for index in slower if per_second(speeds[index]) == against])
+    return _Better(tuple(winners), _range(list(best)), reference, against, alike)
+
+
+def _alike(runs: Sequence[Run], reference: int, same: Sequence[int]) -> tuple[int, ...]:
+    """The reference, with the runs of its configuration on other nodes that have the same number."""
+    if runs[reference].node is None:
+        return (reference,)
+    return tuple(index for index in same if runs[index].config == runs[reference].config)
 
 
 def _reference(runs: Sequence[Run], worse: Sequence[int], worst: int) -> int:

@@ -177,3 +177,28 @@ def test_a_speed_is_claimed_only_beyond_noise(one: Any, other: Any) -> None:
 def test_documents_of_versions_without_the_group_are_concluded_too() -> None:
     document = compare([timed("default", held=22 * GIB), timed("growth", held=326 * MIB)])
     assert conclusion(msgspec.structs.replace(document, comparable=())) == conclusion(document)
+
+
+def on_nodes(count: int, *runs: Any) -> list[Any]:
+    return [msgspec.structs.replace(run, node=f"n{number}") for number in range(1, count + 1) for run in runs]
+
+
+def test_a_setting_that_every_node_ran_is_named_once() -> None:
+    pair = [timed("default", held=22 * GIB, **SIMULATED), timed("growth", held=326 * MIB, **SIMULATED)]
+    told = "growth: the same work in 326 MiB instead of 22.0 GiB (default)"
+    assert shown(*on_nodes(64, *pair)) == told
+    # Where a node differs, it is named.
+    runs = on_nodes(3, *pair)
+    runs[2] = msgspec.structs.replace(runs[2], verdict="error")
+    here = told.replace("default", "default on n1 and n3")
+    assert shown(*runs) == f"{here}; default on n2 failed (InvalidArgumentError)"
+    runs = on_nodes(64, *pair)
+    runs[1:100:2] = [msgspec.structs.replace(run, verdict="error") for run in runs[1:100:2]]
+    assert shown(*runs).endswith("; growth on 50 of 64 nodes failed (InvalidArgumentError)")
+
+
+def test_one_setting_on_all_nodes() -> None:
+    told = shown(*on_nodes(8, timed("growth", **SIMULATED)))
+    assert told == "growth on all 8 nodes: the same memory (10.0 GiB); no speeds to compare on simulated GPUs"
+    told = shown(*on_nodes(8, timed("growth", verdict="skipped")))
+    assert told == "growth on all 8 nodes was skipped"
