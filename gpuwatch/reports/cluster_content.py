@@ -22,6 +22,7 @@ _STATES = {
     "interrupted": ("interrupted", "interrupted"),
 }
 _NAMES = 3
+_EVERY = {1: "The node", 2: "Both nodes"}
 
 
 def is_cluster(document: Comparison) -> bool:
@@ -50,7 +51,7 @@ def cluster_sentence(document: Comparison) -> str:
         return "; ".join(parts)
     count = len(document.nodes)
     judged = "" if document.odd_notes or count < 2 else ", none is odd"
-    return f"{'The node' if count == 1 else f'All {count} nodes'} answered{judged}" if count else ""
+    return f"{_EVERY.get(count, f'All {count} nodes')} answered{judged}" if count else ""
 
 
 def _difference(facts: Sequence[OddFact]) -> str:

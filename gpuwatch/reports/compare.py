@@ -119,6 +119,29 @@ def labels(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def named_once(runs: Sequence[Run], names: Sequence[str], indices: Iterable[int]) -> list[str]:
+    """The names of some of ``runs``; a configuration that each node of a cluster ran is named once, with the nodes.
+
+    ``growth`` (on all nodes, beside others), ``growth on all 8 nodes`` (alone), ``growth on 5 of 8 nodes``,
+    ``growth on n1, n4``.
+    """
+    chosen = list(indices)
+    only_one = len({run.config for run in runs}) == 1
+    found: list[str] = []
+    for config in dict.fromkeys(runs[index].config for index in chosen):
+        mine = [index for index in chosen if runs[index].config == config]
+        nodes = [run.node for run in runs if run.config == config]
+        if len(nodes) < 2 or None in nodes or len(set(nodes)) < len(nodes):
+            found += [names[index] for index in mine]
+        elif len(mine) == len(nodes):
+            found.append(f"{clean(config)} on all {len(nodes)} nodes" if only_one else clean(config))
+        elif len(mine) > _NAMED:
+            found.append(f"{clean(config)} on {len(mine)} of {len(nodes)} nodes")
+        else:
+            found.append(f"{clean(config)} on {', '.join(clean(runs[index].node) for index in mine)}")
+    return found
+
+
 def times(runs: Sequence[Run]) -> tuple[str, ...]:
     """When each run started, UTC; without the date if that is the same for all."""
     moments = [run.started_at.astimezone(datetime.UTC) for run in runs]

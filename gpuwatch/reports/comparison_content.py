@@ -21,7 +21,7 @@ from gpuwatch.reports.cluster_content import (
     simulated_machines,
 )
 from gpuwatch.reports.comparable import gpus
-from gpuwatch.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, times
+from gpuwatch.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, named_once, times
 from gpuwatch.reports.conclusion import conclusion, failed
 from gpuwatch.reports.content import GLYPHS, Content, Table, clean
 from gpuwatch.reports.run_content import as_shown, on_gpu, run_content, simulated_note
@@ -252,15 +252,21 @@ def _differences(document: Comparison) -> Table:
 
 
 def _findings(document: Comparison) -> Table:
-    configs: dict[tuple[int, str, str, str], list[str]] = {}
-    for run, name in zip(document.runs, labels(document.runs), strict=True):
+    runs, called = document.runs, labels(document.runs)
+    who: dict[tuple[int, str, str, str], list[int]] = {}
+    for index, run in enumerate(runs):
         for found in run.findings:
             if found.id != "healthy":
                 key = (SEVERITY_ORDER[found.severity], found.id, found.title, found.action)
-                configs.setdefault(key, []).append(name)
+                who.setdefault(key, []).append(index)
     names = list(SEVERITY_ORDER)
     rows = [
-        (clean(tuple(dict.fromkeys(who))), f"{GLYPHS[names[level]]}\u00a0{clean(cause)}", clean(title), clean(action))
-        for (level, cause, title, action), who in sorted(configs.items(), key=lambda item: item[0][0])
+        (
+            clean(tuple(named_once(runs, called, dict.fromkeys(theirs)))),
+            f"{GLYPHS[names[level]]}\u00a0{clean(cause)}",
+            clean(title),
+            clean(action),
+        )
+        for (level, cause, title, action), theirs in sorted(who.items(), key=lambda item: item[0][0])
     ]
     return Table("Findings of the runs", ("Config", "Cause", "What", "What to do"), tuple(rows), below=3)

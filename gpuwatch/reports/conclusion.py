@@ -10,7 +10,7 @@ from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Run
 from gpuwatch.reports import comparable
-from gpuwatch.reports.compare import labels
+from gpuwatch.reports.compare import labels, named_once
 from gpuwatch.reports.content import clean
 from gpuwatch.reports.differences import SAME_MEMORY
 from gpuwatch.reports.run_content import as_shown
@@ -122,22 +122,7 @@ def _small(sentence: str) -> str:
 
 
 def _who(runs: Sequence[Run], names: Sequence[str], indices: Iterable[int]) -> str:
-    """Names of runs: ``growth and limit``. A configuration that every node of a cluster ran is named once."""
-    chosen = list(indices)
-    only_one = len({run.config for run in runs}) == 1
-    parts: list[str] = []
-    for config in dict.fromkeys(runs[index].config for index in chosen):
-        mine = [index for index in chosen if runs[index].config == config]
-        nodes = [run.node for run in runs if run.config == config]
-        if len(nodes) < 2 or None in nodes or len(set(nodes)) < len(nodes):
-            parts += [names[index] for index in mine]
-        elif len(mine) == len(nodes):
-            parts.append(f"{clean(config)} on all {len(nodes)} nodes" if only_one else clean(config))
-        elif len(mine) > _NAMES:
-            parts.append(f"{clean(config)} on {len(mine)} of {len(nodes)} nodes")
-        else:
-            parts.append(f"{clean(config)} on {_listed(clean(runs[index].node) for index in mine)}")
-    return _listed(parts)
+    return _listed(named_once(runs, names, indices))
 
 
 def _listed(names: Iterable[str]) -> str:

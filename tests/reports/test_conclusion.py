@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Framework, Oom
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.conclusion import conclusion
@@ -190,7 +191,7 @@ def test_a_setting_that_every_node_ran_is_named_once() -> None:
     # Where a node differs, it is named.
     runs = on_nodes(3, *pair)
     runs[2] = msgspec.structs.replace(runs[2], verdict="error")
-    here = told.replace("default", "default on n1 and n3")
+    here = told.replace("default", "default on n1, n3")
     assert shown(*runs) == f"{here}; default on n2 failed (InvalidArgumentError)"
     runs = on_nodes(64, *pair)
     runs[1:100:2] = [msgspec.structs.replace(run, verdict="error") for run in runs[1:100:2]]
@@ -202,3 +203,11 @@ def test_one_setting_on_all_nodes() -> None:
     assert told == "growth on all 8 nodes: the same memory (10.0 GiB); no speeds to compare on simulated GPUs"
     told = shown(*on_nodes(8, timed("growth", verdict="skipped")))
     assert told == "growth on all 8 nodes was skipped"
+
+
+def test_findings_that_every_node_has_name_the_setting_once() -> None:
+    found = Finding(id="idle.memory-held", severity="info", certainty="likely", title="Idle", action="Hide it.")
+    pair = [timed("default", findings=(found,), **SIMULATED), timed("growth", **SIMULATED)]
+    text = render(compare(on_nodes(12, *pair)), "markdown")
+    (row,) = [line for line in text.splitlines() if "idle.memory-held" in line and line.startswith("|")]
+    assert row.split("|")[1].strip() == "default"
