@@ -27,9 +27,11 @@ _ENVELOPES = (
     re.compile(r"(?:[\w.-]+ )?[\w./-]+\[\d+\]:(?: |$)"),
     # [1,0]<stderr>:   [1,mpirank:0,algo-1]<stdout>:
     re.compile(r"\[\d+,[\w:,. -]*\]<std\w+>:"),
+    # ERROR 11-20 07:00:01 [core.py:700]
     # - trainer - ERROR -   | ERROR | module:function:12 -   ERROR:root:   ERROR Executor:   {subprocess.py:93} INFO -
     re.compile(
-        rf"(?:(?:- )?[\w.]+ - {_LEVEL} -|(?:\| )?{_LEVEL}\s+\| \S+ -|{_LEVEL}:[\w.]+:|{_LEVEL} [\w.]+:(?= |$)"
+        rf"(?:{_LEVEL} \d\d-\d\d \d\d:\d\d:\d\d(?= \[)"
+        rf"|(?:- )?[\w.]+ - {_LEVEL} -|(?:\| )?{_LEVEL}\s+\| \S+ -|{_LEVEL}:[\w.]+:|{_LEVEL} [\w.]+:(?= |$)"
         rf"|\{{[\w.]+:\d+\}} {_LEVEL} -|{_LEVEL}(?: -|:)?(?= |$))"
     ),
     # trainer-1  | …
@@ -102,7 +104,9 @@ def unwrapped(line: str) -> str:
     return line
 
 
-_TEXT_KEYS = ("log", "msg", "message", "MESSAGE", "textPayload", "line", "text")
+_TEXT_KEYS = ("log", "msg", "message", "MESSAGE", "textPayload", "line", "text", "event")
+_ERROR_KEYS = ("exception", "exc_info", "exc_text", "stack_trace", "traceback")
+"""Where loggers for Python put the traceback of an error, beside its text."""
 _NESTING_KEYS = ("jsonPayload", "record", "fields", "data")
 
 
@@ -118,7 +122,10 @@ def json_text(line: str) -> str | None:
         for key in _TEXT_KEYS:
             text = found.get(key)
             if isinstance(text, str):
-                return text
+                if "exc" not in line and "trace" not in line:
+                    return text
+                raised = (found.get(name) for name in _ERROR_KEYS)
+                return "\n".join((text, *(error for error in raised if isinstance(error, str))))
         found = next((found[key] for key in _NESTING_KEYS if key in found), None)
     return None
 

@@ -86,8 +86,8 @@ _CODES = {
 }
 """CUresult (cuda.h) by name."""
 
-_OPTIONAL_LIBRARIES = ("libnvinfer", "nvinfer")
-"""TensorRT: GPUs work without it."""
+_OPTIONAL_LIBRARIES = ("libnvinfer", "nvinfer", "libnccl-")
+"""TensorRT, and plug-ins of NCCL (libnccl-net.so, libnccl-tuner.so): GPUs work without them."""
 
 
 def mapping(message: str) -> DeviceMapping | None:

@@ -128,6 +128,10 @@ class LogFacts(msgspec.Struct, kw_only=True):
     last_error_in: str = ""
     """``thread`` or ``task`` if Python said that the last exception was in one."""
     last_error_has_traceback: bool = False
+    last_error_went_on: bool = False
+    """Whether the program's logger shows that it worked on after the last exception."""
+    oom_survived: bool = False
+    """The same of all errors out of memory, by many more steps: one rank may end while others work on for a few."""
     last_frame_line: int | None = None
     """Line of the last frame of a traceback; if it follows the last exception, its own exception is still to come."""
     open_traceback_line: int | None = None

@@ -18,6 +18,7 @@ from gpuwatch.logs.placement import PlacementCounter
 from gpuwatch.logs.placer_runs import PlacerRuns
 from gpuwatch.logs.reported_ends import ReportedEnds
 from gpuwatch.logs.tracebacks import FrameFinder
+from gpuwatch.logs.work_after_error import MANY_STEPS, WorkAfterError
 from gpuwatch.model.run import DeviceMapping, Oom, Placement
 
 _MAX_LINE = 20_000
@@ -84,6 +85,8 @@ class LogParser:
         self._ends = ReportedEnds()
         self._exceptions = ExceptionFinder(self._facts)
         self._placement_failed = False
+        self._work = WorkAfterError()
+        self._ooms_seen = self._ooms_survived = 0
 
     def keep_placer_runs(self) -> None:
         """From now on, keep the placer's lines by run; see :meth:`placer_runs`."""
@@ -105,6 +108,8 @@ class LogParser:
         self._facts.copies = self._placements.copies()
         self._facts.ooms = self._ooms.result()
         self._facts.frame = self._frames.frame
+        self._facts.last_error_went_on = self._work.went_on
+        self._facts.oom_survived = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
         self._facts.reported_end = self._ends.topic
         self._facts.reported_end_line = in_words(self._ends.line[:400])
         self._facts.reported_end_at = self._ends.at
@@ -121,8 +126,11 @@ class LogParser:
         facts.lines += 1
         if line.startswith('{"') and self._enveloped(line):
             return
+        if self._work.open:
+            self._after_error(line)
         if self._exceptions.open:
             self._exceptions.follow(line)
+            self._error_here(line)
         if self._frames.open:
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
         if ", line " in line and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE]))):
@@ -180,6 +188,20 @@ class LogParser:
             return
         self._plain_line(line)
 
+    def _error_here(self, raw: str) -> None:
+        """Begins to look for work after the exception, if this line is one."""
+        if self._facts.last_error_line == self._facts.lines:
+            self._work.begin(raw)
+
+    def _after_error(self, line: str) -> None:
+        ooms = self._facts.topics.get("memory.oom", 0)
+        if ooms != self._ooms_seen:
+            self._ooms_seen = ooms
+            self._work.again()
+        self._work.take(line)
+        if self._work.steps >= MANY_STEPS:
+            self._ooms_survived = ooms
+
     def _again(self, message: str) -> bool:
         """Handles a C++ message of a known kind; False if its kind is not known yet."""
         if message.startswith("Executing op ") and "\r" not in message.rstrip("\r\n"):
@@ -221,6 +243,10 @@ class LogParser:
             self._plain_line(line)
             return
         source, message = found
+        if ".cc:" not in (text := unwrapped(line)).partition(": ")[0] and is_error(text):
+            # An exception that quotes a source: "RuntimeError: [gloo/transport/tcp/pair.cc:598] Connection closed".
+            self._plain_line(line)
+            return
         if "tensorflow" in line or "local_xla" in line or source in _TENSORFLOW_SOURCES:
             self._framework("tensorflow")
         self._units.end()
@@ -290,7 +316,9 @@ class LogParser:
             return True
         known = self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
         known |= self._meaning("", line, line)
-        return self._python_error(line) or known
+        known |= self._python_error(line)
+        self._error_here(raw)
+        return known
 
     def _enveloped(self, line: str) -> bool:
         """Takes a line of a container's JSON log, whose text is the program's; False for other lines."""

@@ -21,6 +21,9 @@ CANCELLED = "ended.cancelled"
 FATAL = "ended.fatal"
 KERNEL_DIED = "ended.notebook"
 NOT_STARTED = "ended.not-started"
+NO_COMPILER = "ended.no-compiler"
+NO_CUDA_COMPILER = "ended.no-cuda-compiler"
+NOT_COMPILED = "ended.not-compiled"
 FAILED = "ended.in-a-process"
 """A process exited with an exit code of its own: why stands in its own output."""
 
@@ -63,6 +66,14 @@ _NOT_STARTED = re.compile(
     r"^(?:\S{0,200}python[\d.]*: (?:can't open file|No module named|symbol lookup error|error while loading shared)"
     r"|\S{1,200}: (?:line \d{1,9}: )?\S{1,200}: command not found$|\S{1,200}\.py: error: )"
 )
+# setuptools and pip, which name the compiler that they did not find or that failed.
+_BUILD = re.compile(
+    r"^error: (?:\[Errno 2\] No such file or directory: '(?P<missing>[^']{1,300})'"
+    r"|(?P<windows>Microsoft Visual C\+\+ \d)|command '(?P<command>[^']{1,300})' failed(?P<absent>: No such file)?)"
+)
+_COMPILER = re.compile(
+    r"(?:^|[/\\-])(?:(?P<cuda>nvcc)|(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|hipcc|ninja|cl)(?:-\d{1,3})?)(?:\.exe)?$"
+)
 _CANCELLED = re.compile(r"^slurmstepd(?:-\S{1,80})?: error: \*\*\* (?:JOB|STEP) .{1,200}CANCELLED\b(?P<why>.{0,120})")
 _TEXTS: tuple[tuple[str, str], ...] = (
     ("TERM_MEMLIMIT", HOST_MEMORY),
@@ -94,8 +105,26 @@ _OF_SIGNAL = {
 }
 _OF_WORD = {"killed": KILLED, "terminated": TERMINATED}
 _CHILD = re.compile(r"non-zero exit status (?P<code>\d{1,3})\b|died with <Signals\.\w{2,10}: (?P<signal>\d{1,2})>")
-_CHILD_TYPES = frozenset({"CalledProcessError", "ChildFailedError", "ProcessExitedException", "ProcessRaisedException"})
-"""Exceptions of launchers about a program that they started."""
+_CHILD_TYPES = frozenset(
+    {
+        "CalledProcessError",
+        "ChildFailedError",
+        "ProcessExitedException",
+        "ProcessRaisedException",
+        "EngineDeadError",
+        "ActorDiedError",
+        "RayActorError",
+        "BrokenProcessPool",
+    }
+)
+"""Exceptions about a process that the program started: torchrun's, vLLM's, Ray's, ``concurrent.futures``'."""
+_CHILD_TEXTS = (
+    "Engine core initialization failed",
+    "initialization failed due to an exception in a background process",
+    "Initialization failed. Please see the error messages above",
+)
+"""The same of vLLM and SGLang, whose type is a RuntimeError or an Exception."""
+_COMMAND = re.compile(r"Command '\[?'?(?P<file>[^' ,\]]{1,300})")
 
 
 def reported_end(line: str) -> str | None:
@@ -114,14 +143,34 @@ def reported_end(line: str) -> str | None:
         return CRASH
     if _PANIC.search(line):
         return FATAL
+    if (found := _BUILD.search(line)) is not None:
+        return _of_build(found)
     if _NOT_STARTED.search(line):
         return NOT_STARTED
     return next((topic for text, topic in _TEXTS if text in line), None)
 
 
-def of_a_child(error_type: str) -> bool:
-    """Whether an exception is a launcher's, about a program that it started: the program's own error stands before."""
-    return error_type in _CHILD_TYPES
+def _of_build(found: re.Match[str]) -> str | None:
+    if found["windows"]:
+        return NO_COMPILER
+    compiler = _COMPILER.search(found["missing"] or found["command"])
+    if compiler is None:
+        return None
+    if found["command"] and not found["absent"]:
+        return NOT_COMPILED
+    return NO_CUDA_COMPILER if compiler["cuda"] else NO_COMPILER
+
+
+def of_a_child(error_type: str, message: str = "") -> bool:
+    """Whether an exception is about another process, which the program started: its own error stands before."""
+    known = error_type in _CHILD_TYPES or any(text in message for text in _CHILD_TEXTS)
+    return known and not of_a_compiler(message)
+
+
+def of_a_compiler(message: str) -> bool:
+    """Whether the command in such an exception is a compiler's."""
+    command = _COMMAND.search(message)
+    return command is not None and _COMPILER.search(command["file"]) is not None
 
 
 def child_end(message: str) -> str:

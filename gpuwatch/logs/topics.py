@@ -75,6 +75,7 @@ def hinted(line: bytes) -> bool:
         or "abort" in text
         or "illegal" in text
         or "corrupt" in text
+        or " peer" in text
         or "(): " in text  # glibc: "free(): invalid pointer"
         or "***" in text
         or "panicked" in text
@@ -250,15 +251,26 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("operation timeout: WorkNCCL", "ended.nccl-timeout"),
     ("NCCL operations have failed or timed out", "ended.nccl-timeout"),
     ("Error invoking NCCL", "ended.nccl"),
-    ("NCCL error in", "ended.nccl"),
-    (("NCCL error", ": unhandled "), "ended.nccl"),
-    (("NCCL error", ": internal error"), "ended.nccl"),
-    (("NCCL error", ": invalid "), "ended.nccl"),
+    (("NCCL error", " unhandled "), "ended.nccl"),
+    (("NCCL error", " invalid "), "ended.nccl"),
+    (("NCCL error", ": internal error"), "ended.nccl-internal"),
+    ("NCCL error in", "ended.nccl-internal"),
     ("ncclInvalidUsage", "ended.nccl"),
     ("ncclSystemError", "ended.nccl"),
-    ("ncclInternalError", "ended.nccl"),
+    ("ncclInternalError", "ended.nccl-internal"),
     ("ncclUnhandledCudaError", "ended.nccl"),
-    ("ncclRemoteError", "ended.nccl"),
+    ("ncclRemoteError", "ended.peer"),
+    (("NCCL error", "remote process exited"), "ended.peer"),
+    ("Connection closed by remote peer", "ended.peer"),
+    (("Call to recv from", " failed : "), "ended.peer"),
+    (("Call to send to", " failed : "), "ended.peer"),
+    (("gloo/transport", "Connection closed by peer"), "ended.peer"),
+    (("gloo/transport", "Connection reset by peer"), "ended.peer"),
+    (("gloo/transport", "Broken pipe"), "ended.peer"),
+    (("gloo/transport", "Timed out waiting"), "ended.nccl-timeout"),
+    (("retrieving ncclUniqueId from", "but store->get"), "ended.peer"),
+    (("Connection was likely closed", "remote server shutdown"), "ended.peer"),
+    ("DistNetworkError: failed to recv, got 0 bytes", "ended.peer"),
     ("Cannot re-initialize CUDA in forked subprocess", "ended.fork"),
     ("oom-kill event", "ended.host-memory"),
     ("oom_kill event", "ended.host-memory"),

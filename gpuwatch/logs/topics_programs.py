@@ -227,6 +227,8 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("unable to initialize backend 'gpu'", "ended.jax-backend"),
     ("backend 'cuda' failed to initialize", "ended.jax-backend"),
     ("cuda backend failed to initialize", "ended.jax-backend"),
+    (("fatal error: ", "no such file or directory"), "compiler.message"),
+    ("cannot find -l", "compiler.message"),
     # Lines whose number matters: LogParser skips lines that mean nothing without their digits
     ("num gpus available", "devices.counted"),
     ("winerror", "windows.error"),

@@ -30,6 +30,24 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
         (_TRACE + "OSError: [Errno 28] No space left on device: '/dev/shm/x'", "shared memory", "--shm-size"),
         (_TRACE + "OSError: [Errno 122] Disk quota exceeded: '/home/u/.cache'", "quota", "quota -s"),
         (_TRACE + "OSError: [Errno 24] Too many open files: 'a.png'", "too many files open", "ulimit -n"),
+        (_TRACE + "OSError: [Errno 28] Aucun espace disponible sur le p\u00e9riph\u00e9rique", "disk is full", "df -h"),
+        (_TRACE + "OSError: [Errno 28] Auf dem Ger\u00e4t ist kein Platz: '/dev/shm/x'", "shared memory", "--shm-size"),
+        (_TRACE + "OSError: [Errno 24] Zu viele offene Dateien: 'a.png'", "too many files open", "ulimit -n"),
+        (_TRACE + "OSError: [Errno 12] No se pudo asignar memoria", "host's memory (RAM)", "less data"),
+        (_TRACE + "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler. Please specify via CC"
+         " environment variable", "compiler is missing", "build-essential"),
+        (_TRACE + "torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found in"
+         " torch._inductor.config.cpp.cxx: (None, 'g++')", "compiler is missing", "build-essential"),
+        (_TRACE + "FileNotFoundError: [Errno 2] No such file or directory: 'g++'", "compiler is missing", "CXX"),
+        (_TRACE + "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
+         "nvcc", "CUDA_HOME"),
+        (_TRACE + "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
+         "ninja is missing", "pip install ninja"),
+        (_TRACE + "RuntimeError: Error compiling objects for extension", "compiler failed", "Python.h"),
+        ("error: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'", "nvcc", "prebuilt wheel"),
+        ("error: Microsoft Visual C++ 14.0 or greater is required.", "compiler is missing", "Build Tools"),
+        ("error: command '/usr/bin/gcc' failed with exit code 1", "compiler failed", "Python.h"),
+        ("error: command 'x86_64-linux-gnu-g++' failed: No such file or directory", "compiler is missing", "CXX"),
         (_TRACE + "AssertionError", "ended in AssertionError", "end of the log"),
     ],
 )  # fmt: skip
@@ -38,14 +56,90 @@ def test_what_ended_it(text: str, title: str, action: str) -> None:
     assert [(found.id, found.severity) for found in explained.findings] == [("unknown", "error")]
     assert title in explained.findings[0].title
     assert action in explained.findings[0].action
-    assert text.split("\n")[-1].removeprefix("tensorflow.python.framework.errors_impl.") in (
-        explained.findings[0].evidence
-    )
+    last = text.split("\n")[-1]
+    for module in ("tensorflow.python.framework.errors_impl.", "torch._inductor.exc."):
+        last = last.removeprefix(module)
+    assert last in explained.findings[0].evidence
 
 
 def test_a_full_disk_that_was_handled_is_not_what_ended_it() -> None:
     text = "OSError: [Errno 28] No space left on device: '/ckpt/1.pt'\nsaved elsewhere\n" + _TRACE + "ValueError: bad"
     assert explain(text.split("\n")).findings[0].title.startswith("It ended in ValueError")
+
+
+def test_a_compiler_that_was_missed_and_done_without() -> None:
+    missed = ["RuntimeError: Failed to find C compiler. Please specify via CC environment variable."]
+    steps = [f"step {i}: loss {i / 7:.4f}" for i in range(40)]
+    assert [one.severity for one in explain([*missed, *steps]).findings] == ["info"]
+    found = explain([*missed, *steps, *_TRACE.split("\n"), "ValueError: bad"]).findings[0]
+    assert found.title.startswith("It ended in ValueError")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/acc'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'gcc.txt'",
+        "error: [Errno 2] No such file or directory: 'README.md'",
+        "error: command 'cmake' failed with exit code 1",
+    ],
+)
+def test_a_file_that_is_no_compiler(line: str) -> None:
+    assert "compiler" not in explain([*_TRACE.split("\n")[:3], line]).findings[0].title
+
+
+def test_the_compilers_own_message_is_evidence() -> None:
+    said = "/tmp/a/main.c:3:10: fatal error: Python.h: No such file or directory"
+    call = "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/a/main.c']' returned non-zero exit status 1."
+    found = explain([said, *_TRACE.split("\n")[:3], call]).findings[0]
+    assert "compiler failed" in found.title
+    assert any("Python.h" in line for line in found.evidence)
+    other = explain([*_TRACE.split("\n")[:3], call.replace("/usr/bin/gcc", "/usr/bin/python")]).findings[0]
+    assert "process of the job failed" in other.title
+
+
+_GLOO = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.7]:28048"
+_NCCL = "torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1275, "
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _TRACE + _GLOO,
+        _TRACE + _GLOO.replace("closed by peer [10.0.0.7]:28048", "reset by peer"),
+        "\n".join(f"[rank0]: {line}" for line in (_TRACE + _GLOO).split("\n")),
+        _TRACE + _NCCL + "internal error, NCCL version 2.14.3\nncclInternalError: Internal check failed.\nLast error:\n"
+        "Net : Connection closed by remote peer node7<50260>",
+        _TRACE + _NCCL + "remote process exited or there was a network error, NCCL version 2.27.3\n"
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+        _TRACE + "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId"
+        " from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer",
+    ],
+)  # fmt: skip
+def test_a_rank_that_lost_another(text: str) -> None:
+    found = explain(text.split("\n")).findings[0]
+    assert (found.id, found.severity) == ("unknown", "error")
+    assert "connection to another rank was lost" in found.title
+    assert "other rank's own log" in found.action
+    own = explain([*_TRACE.split("\n"), "ValueError: bad", *text.split("\n")]).findings[0]
+    assert (own.certainty, own.evidence[0]) == ("likely", "ValueError: bad")
+    assert "Another rank failed first" in own.title
+    killed = explain([*text.split("\n"), "srun: error: n7: task 3: Killed"]).findings[0]
+    assert "SIGKILL" in killed.title
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (_TRACE + _NCCL + "internal error, NCCL version 2.14.3", "NCCL failed"),
+        (_TRACE + _NCCL + "unhandled system error, NCCL version 2.14.3\n" + _GLOO, "NCCL failed"),
+        (_TRACE + "ConnectionResetError: [Errno 104] Connection reset by peer", "It ended in ConnectionResetError"),
+        (_TRACE + _GLOO.replace("pair.cc:598] Connection closed by peer [10.0.0.7]:28048", "unbound_buffer.cc:81] Timed"
+                                " out waiting 1800000ms for recv operation to complete"), "Ranks of a job waited"),
+    ],
+)  # fmt: skip
+def test_what_is_no_lost_rank(text: str, title: str) -> None:
+    assert explain(text.split("\n")).findings[0].title.startswith(title)
 
 
 @pytest.mark.parametrize("text", ["Killed workers so far: 0", "I Killed it", _TRACE + "KeyboardInterrupt"])

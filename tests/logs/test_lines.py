@@ -424,3 +424,27 @@ def test_what_the_driver_refuses_beside_free_memory_is_not_fragmentation(free: s
         " reserved by PyTorch but unallocated."
     ).ooms
     assert judge(oom, OomFacts()).cause == cause
+
+
+def test_an_exception_that_quotes_a_source_is_an_exception() -> None:
+    line = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.7]:28"
+    for prefix in ("", "[rank0]: ", "2026-11-20T07:00:01.5Z stderr F "):
+        facts = parse(f"{prefix}{line}\n{prefix}{line}")
+        assert [error.type for error in facts.errors] == ["RuntimeError"]
+        assert facts.last_error_line == 2
+    tensorflow = "2026-05-04 10:11:12.1: E tensorflow/core/x.cc:12] InternalError: no"
+    assert parse(tensorflow).errors == []
+
+
+@pytest.mark.parametrize("key", ["exception", "exc_info", "stack_trace"])
+def test_the_traceback_beside_the_text_of_a_json_line(key: str) -> None:
+    trace = 'Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\n    x()\\nKeyError: 3'
+    facts = parse(f'{{"event": "failed", "level": "error", "{key}": "{trace}"}}')
+    assert [error.type for error in facts.errors] == ["KeyError"]
+    assert facts.lines == 1
+
+
+def test_plugins_of_nccl_are_optional() -> None:
+    line = "n1:77:99 [0] NCCL INFO NET/Plugin: Could not find: {}. Using internal network plugin."
+    assert parse(line.format("libnccl-net.so")).missing_libraries == []
+    assert parse("ImportError: libnccl.so.2: cannot open shared object file").missing_libraries == ["libnccl.so.2"]

@@ -149,6 +149,34 @@ def test_the_programs_own_error_is_told_not_the_launchers() -> None:
         assert "ValueError: 3 != 4" in found.evidence
 
 
+_ENGINE = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        _ENGINE,
+        "Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace",
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above)",
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
+    ],
+)
+@pytest.mark.parametrize(
+    "prefix", ["(EngineCore_0 pid=7) ERROR 09-01 10:11:12 [core.py:700] ", "(EngineCore_DP0 pid=7) "]
+)
+def test_an_error_that_refers_to_another_process(end: str, prefix: str) -> None:
+    own = ["Traceback (most recent call last):", '  File "core.py", line 3, in run', "    load()", "ValueError: 3 != 4"]
+    api = [f"(APIServer pid=3) {line}" for line in (*own[:3], end)]
+    found = explain([*(prefix + line for line in own), *api]).findings[0]
+    assert "the last error before is ValueError" in found.title
+    assert "ValueError: 3 != 4" in found.evidence
+    without = explain(api).findings[0]
+    assert without.id == "unknown"
+    assert "its own error is not in this log" in without.title
+    driver = f"{prefix}RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."
+    assert explain([driver, *api]).primary == "driver.too-old"
+
+
 def test_a_cause_that_the_log_names_stays_the_cause() -> None:
     full = (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.6 GiB"

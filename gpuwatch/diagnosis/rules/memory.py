@@ -79,7 +79,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         if cause == "unknown" and len(by_cause) > 1 and all(one.title == WHO_HELD_IT for _, one in failures):
             continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
-        severity: Severity = "info" if expected else "error"
+        survived = evidence.run is None and evidence.log is not None and evidence.log.oom_survived
+        severity: Severity = "info" if expected else "warning" if survived else "error"
         certain = all(judgement.certain for _, judgement in failures)
         lines = [line for _, judgement in failures[:5] for line in judgement.lines]
         if cause in ("memory.other-process", "memory.context-failed"):
@@ -110,6 +111,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             lines += filter(None, [_recorded(evidence, failures[0][0])])
         if evidence.log is not None:
             lines += _in_log(evidence.log.lines_of("memory.oom"), numbers=failures[0][0].limit_bytes is not None)
+        if survived:
+            lines.insert(0, "the program went on after it")
         if any(on_host(oom) for oom, _ in failures):
             title = "Out of host memory (a CPU allocator), not of GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.framework_advice import framework_of, gpu_build
 from gpuwatch.diagnosis.rule_registry import finding, rule
+from gpuwatch.diagnosis.rules import last_errors
 from gpuwatch.diagnosis.rules.build import NO_NCCL
 from gpuwatch.diagnosis.rules.simulated_driver import unreached
 from gpuwatch.diagnosis.rules.simulation import lacks_compiler
@@ -39,10 +40,19 @@ _ENOUGH = frozenset(
 )
 """Topics that are not causes themselves, but from which rules infer one."""
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+_PEER = "ended.peer"
+_NCCL_INTERNAL = "ended.nccl-internal"
+"""NCCL's "internal error", as it also calls a connection that another rank closed."""
+_OF_A_PEER = frozenset({_PEER, _NCCL_INTERNAL})
+_COMPILER_SAYS = "compiler.message"
 NOT_KNOWN = "which gpuwatch does not know"
 _CUT = "The log ends within a Python traceback, before the error itself"
 
 HOST_MEMORY = "ended.host-memory"
+_NCCL = (
+    "NCCL failed while GPUs exchanged data",
+    "Set NCCL_DEBUG=WARN and read its first line; start a container with --ipc=host or a larger --shm-size.",
+)
 ENDINGS = {
     "ended.assert": (
         "A kernel stopped at an assertion: an index or a label is out of range",
@@ -50,27 +60,18 @@ ENDINGS = {
         " same step on the CPU, shows the line.",
     ),
     "ended.nccl-timeout": (
-        "Ranks of a job waited for one that never arrived, until NCCL timed out",
+        "Ranks of a job waited for one that never arrived, until the wait timed out",
         "Look for the rank that stopped first: its own log shows why (an exception, out of memory, fewer batches).",
     ),
-    "ended.nccl": (
-        "NCCL failed while GPUs exchanged data",
-        "Set NCCL_DEBUG=WARN and read its first line; start a container with --ipc=host or a larger --shm-size.",
-    ),
+    "ended.nccl": _NCCL,
+    _NCCL_INTERNAL: _NCCL,
     "ended.torch-kernel": (
         "PyTorch has no CUDA kernel for this operator",
         "Move the tensors of this operator to the CPU (.cpu()), or install a build of the package with that operator"
         " that has CUDA.",
     ),
-    "ended.shared-memory": (
-        "Workers of the DataLoader ran out of shared memory",
-        "Start the container with --ipc=host or a larger --shm-size, or use fewer workers.",
-    ),
-    HOST_MEMORY: (
-        "The host's memory (RAM) was used up, not the GPU's",
-        "Keep less data in memory (read it in batches), use fewer workers, or give the job more memory (--mem, limits"
-        " of a container).",
-    ),
+    "ended.shared-memory": last_errors.SHARED_MEMORY,
+    HOST_MEMORY: last_errors.HOST_MEMORY,
     "ended.killed": (
         "The program was killed by SIGKILL, usually by the kernel because the host's memory (RAM) was used up",
         "Look in dmesg for 'Out of memory: Killed process'. Then keep less data in memory, use fewer workers, or give"
@@ -179,41 +180,13 @@ ENDINGS = {
         "Find who sent it (sacct -j JOB, timeout, systemd); in a job of several ranks, look for the one that failed"
         " first.",
     ),
+    **last_errors.ENDS,
     "ended.worker": (
         "A worker of the DataLoader was killed, usually for lack of host memory",
         "Use fewer workers or less data in memory, and check dmesg for the kernel's OOM killer.",
     ),
 }
 """Topic to title and action, for failures with a log line of their own."""
-
-_SHM = ENDINGS["ended.shared-memory"]
-_DISK_FULL = (
-    'The disk is full: the "device" without space is a disk, not the GPU',
-    "Look at df -h and df -i for the folder in that line (checkpoints, caches, /tmp); make room or write elsewhere.",
-)
-LAST_ERRORS: tuple[tuple[str, tuple[str, str]], ...] = (
-    ("unable to write to file </torch_", _SHM),
-    ("no space left on device: '/dev/shm", _SHM),
-    ("no space left on device", _DISK_FULL),
-    (
-        "disk quota exceeded",
-        (
-            "The disk quota is used up",
-            "Look at quota -s for the folder in that line; move caches (HF_HOME, TORCH_HOME, KERAS_HOME) elsewhere.",
-        ),
-    ),
-    (
-        "too many open files",
-        (
-            "The process has too many files open",
-            "Raise the limit (ulimit -n), or use fewer workers; PyTorch:"
-            " torch.multiprocessing.set_sharing_strategy('file_system').",
-        ),
-    ),
-)
-"""Texts in lower case of what the operating system refused, to title and action. They say something only of the error
-that ended the program: earlier ones were handled."""
-
 
 _FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."
 SIGNALS = {
@@ -380,6 +353,9 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     certainty: Certainty = "fact"
     number = ended_by(evidence.run) if evidence.run is not None else None
     known = next((topic for topic in ENDINGS if log is not None and topic in log.topics), None)
+    peer = log is not None and evidence.run is None and _PEER in log.topics and known in (None, _NCCL_INTERNAL)
+    if peer:
+        known = None  # NCCL's "internal error" may be the lost connection itself
     reported, of_a_child = _reported(log) if known is None and log is not None else ("", "")
     if reported in ENDINGS:
         known = reported
@@ -388,6 +364,9 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run is not None and number is not None and known in (None, HOST_MEMORY, "ended.killed", "ended.crash"):
         title, action, certainty = _of_signal(evidence.run, number)
         lines = [*lines, *_host_evidence(evidence.run)]
+    elif peer and log is not None and known in (None, reported_ends.CRASH, reported_ends.TERMINATED):
+        title, action, certainty = _other_rank(log)
+        lines = list(dict.fromkeys((*_own_lines(log), *log.lines_of(_PEER))))
     elif known is not None:
         title, action = _crash(lines) if known == reported_ends.CRASH else ENDINGS[known]
         lines = list(dict.fromkeys((*(log.lines_of(known) if log is not None else ()), *lines)))
@@ -396,6 +375,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         lines = list(dict.fromkeys((of_a_child, *lines)))
     elif refused := _refused(lines):
         title, action = refused
+        lines = [*lines, *(log.lines_of(_COMPILER_SAYS) if log is not None else ())]
     elif lines == [_CUT]:
         title, action = _CUT, "Look at the whole log: the last line of a traceback names the error."
         lines = []
@@ -416,10 +396,11 @@ def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
     return "It ended in"
 
 
-def _refused(lines: list[str]) -> tuple[str, str] | None:
-    """What the operating system refused: said by the last error, before a line that only tells the exit code."""
-    last = "\n".join(lines[-2:]).lower()
-    return next((words for text, words in LAST_ERRORS if text in last), None)
+def _refused(lines: list[str]) -> last_errors.Words | None:
+    """What the operating system or a compiler refused: said by the last error, before a line that only tells the exit
+    code."""
+    last = "\n".join(lines[-2:])
+    return last_errors.refused(last) or (last_errors.not_compiled() if reported_ends.of_a_compiler(last) else None)
 
 
 def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
@@ -482,7 +463,7 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     last = log.last_error_line
     if last is not None and log.lines - last <= _TAIL:
         error = log.errors[-1]
-        return [] if error.type in _ON_PURPOSE else [_line(error)]
+        return [] if error.type in _ON_PURPOSE or log.last_error_went_on else [_line(error)]
     frame, head = log.last_frame_line, log.open_traceback_line
     if frame is not None and log.lines - frame <= _TAIL and (last or 0) < frame:
         return [_CUT]
@@ -495,15 +476,38 @@ def _reported(log: LogFacts) -> tuple[str, str]:
         return log.reported_end, log.reported_end_line
     last = log.errors[-1] if log.errors else None
     at_end = log.last_error_line is not None and log.lines - log.last_error_line <= _TAIL
-    if last is not None and at_end and reported_ends.of_a_child(last.type):
+    if last is not None and at_end and reported_ends.of_a_child(last.type, last.message):
         return reported_ends.child_end(last.message), _line(last)
     return "", ""
 
 
 def _own_error(log: LogFacts) -> RunError | None:
-    """The last exception that is not a launcher's."""
-    own = (one for one in reversed(log.errors) if not reported_ends.of_a_child(one.type))
-    return next((one for one in own if one.type not in _ON_PURPOSE), None)
+    """The last exception that is not about another process."""
+    own = (one for one in reversed(log.errors) if not reported_ends.of_a_child(one.type, one.message))
+    return next((one for one in own if one.type not in _ON_PURPOSE and not _OF_A_PEER & {*topics_of(_line(one))}), None)
+
+
+def _own_lines(log: LogFacts) -> list[str]:
+    own = _own_error(log)
+    return [_line(own)] if own is not None else []
+
+
+def _other_rank(log: LogFacts) -> tuple[str, str, Certainty]:
+    """Title, action and certainty for a connection to another rank that was lost."""
+    own = _own_lines(log)
+    if own:
+        return (
+            f"Another rank failed first; the other error in this log is {own[0].partition(':')[0]}",
+            "Read that error. If it is not the other rank's, that rank's own log says why it ended (torchrun --log-dir"
+            " DIR --tee 3; srun -o %t.log).",
+            "likely",
+        )
+    return (
+        "The connection to another rank was lost: that rank failed first, or the network did",
+        "Read the other rank's own log: its last lines say why it ended (torchrun --log-dir DIR --tee 3; srun -o"
+        " %t.log). If every rank lost its connection, check the network and dmesg for killed processes.",
+        "fact",
+    )
 
 
 def _in_a_process(log: LogFacts) -> tuple[str, str]:
@@ -512,7 +516,8 @@ def _in_a_process(log: LogFacts) -> tuple[str, str]:
     if own is None:
         return (
             "A process of the job failed, and its own error is not in this log",
-            "Read that process's own output: its last lines say why (torchrun --log-dir DIR --tee 3; srun -o %t.log).",
+            "Read that process's own output: its last lines say why (torchrun --log-dir DIR --tee 3; srun -o %t.log;"
+            " vLLM: the lines above that begin with (EngineCore or (Worker).",
         )
     return (
         f"A process of the job failed; the last error before is {own.type}",
@@ -522,7 +527,10 @@ def _in_a_process(log: LogFacts) -> tuple[str, str]:
 
 def _explains(log: LogFacts | None) -> bool:
     """Whether a log names a cause that can end the program."""
-    return log is not None and (bool(log.ooms) or any(topic in CAUSES or topic in _ENOUGH for topic in log.topics))
+    if log is None:
+        return False
+    ran_out = bool(log.ooms) and not log.oom_survived
+    return ran_out or any(topic in CAUSES or topic in _ENOUGH for topic in log.topics)
 
 
 def _known(message: str) -> bool:

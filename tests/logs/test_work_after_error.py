@@ -1,0 +1,97 @@
+"""Whether a program went on after an error that it logged, or ended with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+
+_HEAD = "2026-05-04 10:11:10,000 INFO train: using device: cuda:0"
+_LOGGED = [
+    "2026-05-04 10:11:12,345 ERROR train: upload failed",
+    "Traceback (most recent call last):",
+    '  File "/home/u/train.py", line 12, in upload',
+    "    client.post(url)",
+    "requests.exceptions.ConnectionError: too many retries",
+]
+_FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB"
+    " of which 512.06 MiB is free. Including non-PyTorch memory, this process has 23.12 GiB memory in use. Of the"
+    " allocated memory 22.11 GiB is allocated by PyTorch, and 390.50 MiB is reserved by PyTorch but unallocated."
+)
+_SURVIVED = [*_LOGGED[:4], _FULL]
+_KEY_ERROR = [*_LOGGED[1:4], "KeyError: 'label'"]
+
+
+def _steps(count: int, form: str = "2026-05-04 10:12:00,000 INFO train: step {} loss 0.4") -> list[str]:
+    return [form.format(500 + number) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        _steps(2),
+        _steps(5, "INFO:train:epoch {} loss 0.1"),
+        _steps(3, "2026-05-04 10:12:00.345 | INFO     | __main__:main:90 - iteration {}"),
+        _steps(3, "I0504 10:12:00.345678 140123 train.py:9] batch {}"),
+        _steps(3, '{{"level": "info", "event": "progress", "step": {}}}'),
+        ["INFO:train:epoch 9 loss 0.1", "INFO:train:Training finished"],
+        ['INFO:     127.0.0.1:4 - "POST /v1/completions HTTP/1.1" 200 OK'] * 2,
+    ],
+)
+def test_an_error_that_was_logged_and_survived(after: list[str]) -> None:
+    assert explain([_HEAD, *_LOGGED, *after]).primary == "healthy"
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [],
+        ["INFO:train:shutting down"],
+        ["INFO:train:saving checkpoint at step 500", "INFO:train:saved checkpoint of step 501"],
+        ["INFO:train:cleaning up", "INFO:train:exiting with code 1"],
+        ["INFO:train:step 500 loss 0.4"],
+        ["INFO:train:step 500 loss 0.4", "INFO:train:step 500 loss 0.4"],
+        ["INFO:     Application shutdown complete.", "INFO:     Finished server process [4700]"],
+        _steps(3, "step {} loss 0.4"),  # printed, perhaps before the error
+        _steps(3, "[rank1]: INFO:train:step {} loss 0.4"),  # by another process
+    ],
+)
+def test_an_error_that_may_have_ended_the_program(after: list[str]) -> None:
+    found = explain([_HEAD, *_LOGGED, *after]).findings[0]
+    assert (found.id, found.severity) == ("unknown", "error")
+    assert "ConnectionError: too many retries" in found.evidence
+
+
+def test_the_steps_of_the_rank_that_had_the_error() -> None:
+    logged = [f"[rank1]: {line}" for line in _LOGGED]
+    assert explain([_HEAD, *logged, *_steps(3, "[rank1]: INFO:train:step {}")]).primary == "healthy"
+    assert explain([_HEAD, *logged, *_steps(3, "[rank0]: INFO:train:step {}")]).primary == "unknown"
+
+
+def test_a_later_error_that_ended_it() -> None:
+    found = explain([_HEAD, *_LOGGED, *_steps(3), *_KEY_ERROR]).findings[0]
+    assert found.title.startswith("It ended in KeyError")
+
+
+def test_memory_that_ran_out_and_was_freed() -> None:
+    survived = explain([_HEAD, *_SURVIVED, *_steps(20)])
+    assert [(one.id, one.severity) for one in survived.findings] == [("memory.model-too-large", "warning")]
+    assert "the program went on after it" in survived.findings[0].evidence
+    ended = explain([_HEAD, *_SURVIVED, *_steps(20), *_KEY_ERROR])
+    assert ended.primary == "unknown"
+    assert ended.findings[0].title.startswith("It ended in KeyError")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [_HEAD, *_SURVIVED, *_steps(3), *_KEY_ERROR],  # another rank may have made these
+        [_HEAD, *_SURVIVED, *_steps(20), *_SURVIVED],
+        [_HEAD, *_SURVIVED, *_steps(20, "step {}")],
+    ],
+)
+def test_memory_that_ran_out_and_ended_it(log: list[str]) -> None:
+    found = explain(log)
+    assert found.primary == "memory.model-too-large"
+    assert found.findings[0].severity == "error"
