@@ -51,6 +51,9 @@ def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
         rest = {why: [name for name in names if name != failed[0].name] for why, names in _by_reason(failed).items()}
         sentence += "".join(f"; {listed(names)} failed ({why})" for why, names in rest.items() if names)
         return _answered(sentence, best, codes)
+    if len({tuple(one.trials[0].values.items()) for one in passed}) > 1:
+        tail = _held(trials, passed, None) + tail + _overridden(known)
+        return Answer(sentence=_each_value(passed, simulated=simulated) + tail)
     tail = _faster_otherwise(passed, simulated=simulated) + _held(trials, passed, rescuer) + tail + _overridden(known)
     if len(passed) == 1:
         return _answered(f"{_alone(base)}{tail or '; nothing to compare it with'}", None, codes)
@@ -130,6 +133,28 @@ def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
     return f"{best.name}: {work}, in the same memory ({size(mine[1])})"
 
 
+def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
+    """What each value took: with another value, such as a batch size, a step does other work."""
+    told = []
+    amounts = [one.memory[1] for one in passed if one.memory is not None]
+    same = len(amounts) == len(passed) and max(amounts) <= min(amounts) * (1 + SAME_MEMORY)
+    for one in passed[:_NAMES]:
+        facts = []
+        peak = one.allocator_peak
+        if one.memory is not None:
+            # TensorFlow takes all memory at its start: what the values need shows in its allocator alone.
+            held = size(one.memory[1])
+            facts.append(f"{size(peak)} in use of the {held} that it holds" if same and peak is not None else held)
+        if one.step_time is not None and not simulated:
+            facts.append(f"{step_time(one.step_time.median_seconds)} a step")
+        told.append(f"{one.name}: {', '.join(facts) or 'it ran'}")
+    rest = len(passed) - _NAMES
+    if rest > 0:
+        told.append(f"and {rest} more")
+    timed = not simulated and any(one.step_time is not None for one in passed)
+    return "; ".join([*told, *(["with another value a step may do other work"] if timed else [])])
+
+
 def _work(one: Summary, other: Summary) -> str:
     return "the same work" if one.same_work and other.same_work else "as long a run (no step could be counted)"
 
@@ -151,10 +176,6 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
     amounts = [one.memory for one in passed if one.memory is not None]
     same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (1 + SAME_MEMORY)
     held = f"the same memory ({size(amounts[0][1])})" if same else ""
-    peaks = [one.allocator_peak for one in passed if one.trials[0].values and one.allocator_peak is not None]
-    if same and len(peaks) == len(passed) and max(peaks) > min(peaks) * (1 + SAME_MEMORY):
-        # TensorFlow takes all memory at its start: what the values need shows in its allocator alone.
-        held = f"{', '.join(map(size, peaks[:_NAMES]))} in use of the {size(amounts[0][1])} that each holds"
     if simulated:
         return f"{names}: {held or 'no memory to compare'}; no speeds to compare on simulated GPUs"
     timed = [one.step_time for one in passed if one.step_time is not None]

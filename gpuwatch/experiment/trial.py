@@ -7,7 +7,7 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -215,7 +215,7 @@ def run_trial(
             Watch(program, lambda draft: draft.run, source=feed, before=before, look=feed.sample_now) as watch,
         ):
             measured = watch.measure(asked, line)
-    trial = _finished(configuration, number, measured, asked, setup, shlex.join(setup.command), output)
+    trial = _finished(configuration, number, measured, asked, setup, _told(setup.command, configuration.values), output)
     trial = msgspec.structs.replace(trial, copy=copy, recorded=record)
     if measured.interrupted is not None:
         raise Interrupted(measured.interrupted, trial)
@@ -235,6 +235,11 @@ def _variables(
         found["TMPDIR"] = f"{fresh}/tmp"
         found["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), str(Path.cwd()))))
     return found
+
+
+def _told(command: Sequence[str], values: Mapping[str, str]) -> str:
+    """The command with its values; ``{run}`` stays, as it does not tell runs apart."""
+    return shlex.join(filled_in(command, values, "{run}"))
 
 
 def _absolute(word: str) -> str:

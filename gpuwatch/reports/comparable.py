@@ -14,6 +14,11 @@ _WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", 
 _GPU = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
 
 
+def is_program(run: Run) -> bool:
+    """Whether it is the user's own program: of its work no more is known than the command."""
+    return run.workload == "program"
+
+
 def workload(run: Run, *, with_type: bool = True) -> str:
     """``matmul 512 float32, eagerly``: what one step computes, and how it was executed if known."""
     step = amount(run, with_type=with_type)
@@ -22,7 +27,9 @@ def workload(run: Run, *, with_type: bool = True) -> str:
 
 
 def amount(run: Run, *, with_type: bool = True) -> str:
-    """``matmul 512 float32``: what one step computes."""
+    """``matmul 512 float32``: what one step computes; of the user's program its command, ``python train.py``."""
+    if is_program(run):
+        return clean(run.title)
     parts = [clean(run.workload)]
     for name in _WORK:
         value = run.workload_parameters.get(name)
@@ -60,7 +67,7 @@ def _device(run: Run) -> tuple[str, str]:
 
 
 def same_work(run: Run, other: Run) -> bool:
-    """Whether the speeds of two runs can be compared."""
+    """Whether the speeds of two runs can be compared: another command may do another amount of work in a step."""
     return workload(run) == workload(other) and _device(run) == _device(other)
 
 

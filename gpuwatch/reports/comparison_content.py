@@ -7,6 +7,7 @@ import datetime
 from collections import Counter
 from collections.abc import Sequence
 
+from gpuwatch.formatting.text import shorten
 from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Run
@@ -20,7 +21,7 @@ from gpuwatch.reports.cluster_content import (
     odd_table,
     simulated_machines,
 )
-from gpuwatch.reports.comparable import gpus
+from gpuwatch.reports.comparable import gpus, is_program
 from gpuwatch.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, named_once, times
 from gpuwatch.reports.conclusion import conclusion, failed
 from gpuwatch.reports.content import GLYPHS, Content, Table, clean
@@ -47,6 +48,8 @@ _TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin ti
 _ELSEWHERE = (
     "On GPU below 100 % without a fallback: the other ops were placed on the CPU as asked, or have no GPU kernel."
 )
+_COMMAND = 60
+"""Characters of a command in the subtitle."""
 _WHOLE = ("config", "node", "started")
 """Columns that are never narrowed."""
 
@@ -225,7 +228,9 @@ def _subject(document: Comparison) -> str:
     frameworks = dict.fromkeys(
         f"{clean(run.framework.name)} {clean(run.framework.version)}" for run in document.runs if run.framework
     )
-    workloads = dict.fromkeys(clean(run.workload) for run in document.runs)
+    workloads = dict.fromkeys(
+        shorten(clean(run.title), _COMMAND) if is_program(run) else clean(run.workload) for run in document.runs
+    )
     # Nodes have a table.
     machines = dict.fromkeys(clean(run.host) for run in document.runs if run.host and run.node is None)
     cards = dict.fromkeys(gpus(run) for run in document.runs if run.gpus)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from gpuwatch.formatting.text import shorten
 from gpuwatch.formatting.units import UNKNOWN, per_second, size
 from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.findings import CAUSES
@@ -18,6 +19,8 @@ from gpuwatch.reports.speed import speed, unproven, wide
 
 _NAMES = 4
 _REASONS = 2
+_COMMAND = 60
+"""Characters of a command that are shown."""
 _ENDS = {"oom": "ran out of memory, as expected", "skipped": "{be} skipped", "interrupted": "{be} interrupted"}
 _VARY = "step times vary by more than 10 %"
 _TELLING_APART: tuple[Callable[[Run], str], ...] = (
@@ -184,7 +187,10 @@ def _not_comparable(runs: Sequence[Run], names: Sequence[str], ended: Sequence[i
         why = _listed(f"{kind} ({_who(runs, names, who)})" for kind, who in kinds.items())
         return f"Speeds not comparable: measured on {why}"
     if len(work) > 1:
-        why = ", ".join(f"{_who(runs, names, who)} computed {what}" for what, who in list(work.items())[:_REASONS])
+        ran = "ran" if all(comparable.is_program(runs[index]) for index in timed) else "computed"
+        why = ", ".join(
+            f"{_who(runs, names, who)} {ran} {shorten(what, _COMMAND)}" for what, who in list(work.items())[:_REASONS]
+        )
         return f"Not comparable: {why}"
     if len(timed) == 1:
         rest = _who(runs, names, [index for index in ended if index not in timed])
@@ -201,6 +207,8 @@ def _compared(runs: Sequence[Run], names: Sequence[str], group: Sequence[int]) -
     """The winners in memory and speed among runs of the same work on the same kind of device."""
     less, fast = _least_memory(runs, group), _fastest(runs, group)
     several = len(group) > 2
+    # A program may have been edited between two runs.
+    work = "command" if comparable.is_program(runs[group[0]]) else "work"
     if less is not None and fast is not None and set(less.winners) == set(fast.winners):
         same = less.reference == fast.reference
         return (
@@ -210,7 +218,7 @@ def _compared(runs: Sequence[Run], names: Sequence[str], group: Sequence[int]) -
         )
     if less is not None:
         shown = (
-            f"{_who(runs, names, less.winners)}: the same work in {less.best} instead of {less.against}"
+            f"{_who(runs, names, less.winners)}: the same {work} in {less.best} instead of {less.against}"
             f"{_of(runs, names, less, several)}{_speed_of(runs, less)}"
         )
         # If the run measured against is the fastest, its speed has been named.

@@ -107,7 +107,8 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
             yield f"does not ask for {_setting(name, theirs[name].asked)}"
     mine_computes, theirs_computes = comparable.workloads(run, other)
     if mine_computes != theirs_computes:
-        yield f"computes {mine_computes} instead of {theirs_computes}"
+        does = "runs" if comparable.is_program(run) and comparable.is_program(other) else "computes"
+        yield f"{does} {mine_computes} instead of {theirs_computes}"
 
 
 def _requests(run: Run) -> dict[str, Setting]:
@@ -155,7 +156,8 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
         if comparable.workload(run) != comparable.workload(other):
             ways = [clean(entry.execution) for entry in (one, two)]
             alike = comparable.amount(run) == comparable.amount(other)
-            why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else "another amount of work"
+            other_work = "another command" if comparable.is_program(run) else "another amount of work"
+            why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
         else:
             why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
         yield f"speeds not comparable ({why})"

@@ -140,6 +140,9 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
         else "",
         f"{_CHANGES} changes what the program computes." if any(one.changes_results for one in runs) else "",
         _CPU if simulated else "",
+        "With another value a step may do other work."
+        if not simulated and len({tuple(one.trials[0].values.items()) for one in runs if one.step_time}) > 1
+        else "",
         *_signals(document),
         *map(clean, document.notes),
     ]

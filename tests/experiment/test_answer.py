@@ -75,10 +75,23 @@ def test_values_that_hold_the_same_differ_in_what_the_allocator_handed_out() -> 
         return tried("default", values={"BATCH": str(batch)}, run=run)
 
     assert answer((of(32, SMALL), of(64, 2 * SMALL)), {}).sentence == (
-        "BATCH=32 and BATCH=64: 326 MiB, 652 MiB in use of the 22.0 GiB that each holds; no speeds to compare on"
-        " simulated GPUs"
+        "BATCH=32: 326 MiB in use of the 22.0 GiB that it holds; BATCH=64: 652 MiB in use of the 22.0 GiB that it holds"
     )
-    assert "the same memory (22.0 GiB)" in answer((of(32, SMALL), of(64, SMALL)), {}).sentence
+
+
+def test_values_do_other_work_in_a_step_so_none_is_called_faster() -> None:
+    runs = [
+        trial("default", held, step, values={"BATCH": batch})
+        for batch, held, step in (("32", GIB, 0.01), ("64", 2 * GIB, 0.015), ("128", 3 * GIB, 0.024))
+    ]
+    found = answer(runs, CODES)
+    assert found.sentence == (
+        "BATCH=32: 1.0 GiB, 10.0 ms a step; BATCH=64: 2.0 GiB, 15.0 ms a step; BATCH=128: 3.0 GiB, 24.0 ms a step; "
+        "with another value a step may do other work"
+    )
+    assert (found.best, found.code) == ("", ())
+    simulated = [msgspec.structs.replace(one, run=msgspec.structs.replace(one.run, simulated=True)) for one in runs]
+    assert answer(simulated, CODES).sentence == "BATCH=32: 1.0 GiB; BATCH=64: 2.0 GiB; BATCH=128: 3.0 GiB"
 
 
 def test_what_changes_results_is_never_the_answer() -> None:

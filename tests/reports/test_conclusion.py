@@ -211,3 +211,18 @@ def test_findings_that_every_node_has_name_the_setting_once() -> None:
     text = render(compare(on_nodes(12, *pair)), "markdown")
     (row,) = [line for line in text.splitlines() if "idle.memory-held" in line and line.startswith("|")]
     assert row.split("|")[1].strip() == "default"
+
+
+def test_of_programs_only_the_command_is_known_to_be_the_same() -> None:
+    def of(command: str, held: int) -> Any:
+        return timed("run", held=held, title=command, workload="program", workload_parameters={})
+
+    assert shown(of("python a.py", 22 * GIB), of("python a.py", 326 * MIB)).startswith(
+        "run #2: the same command in 326 MiB instead of 22.0 GiB"
+    )
+    other = compare([of("python a.py", 22 * GIB), of("python b.py --wide", 326 * MIB)])
+    assert conclusion(other) == "Not comparable: run #1 ran python a.py, run #2 ran python b.py --wide"
+    text = render(other, "text")
+    assert "runs python b.py --wide instead of python a.py" in " ".join(text.split())
+    assert "speeds not comparable (another command)" in " ".join(text.split())
+    assert not other.best
