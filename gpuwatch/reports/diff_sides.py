@@ -238,7 +238,7 @@ def _run(found: Facts, run: Run) -> None:
         "verdict": run.verdict,
         "framework": comparable.framework(run),
         "GPUs": comparable.gpus(run),
-        "workload": comparable.workload(run),
+        "command" if comparable.is_program(run) else "workload": comparable.workload(run),
         "device map": device_map(run),
         "memory granted": run_content.granted(run),
         "fell back to the CPU": run_content.fell_back(run),

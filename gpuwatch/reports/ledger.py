@@ -244,9 +244,9 @@ def results_table(run: Run) -> Table:
 
 
 def _title(name: str) -> str:
-    """``largest_batch`` as a heading: ``Largest batch``; the unit is in the value."""
+    """``largest_batch`` as a heading: ``Largest batch``; the unit is in the value. Devices, ``cuda:0``, stay."""
     text = clean(name.removesuffix("_bytes")).replace("_", " ")
-    return text[:1].upper() + text[1:]
+    return text if ":" in text else text[:1].upper() + text[1:]
 
 
 def _result(name: str, value: object) -> str:
