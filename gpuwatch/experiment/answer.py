@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import seconds, size
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Answer, Trial
@@ -147,12 +147,23 @@ def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
             facts.append(f"{size(peak)} in use of the {held} that it holds" if same and peak is not None else held)
         if one.step_time is not None and not simulated:
             facts.append(f"{step_time(one.step_time.median_seconds)} a step")
+        if not simulated and all(trial.ended_by == "the program" for trial in one.trials if trial.run):
+            facts += _took(one)
         told.append(f"{one.name}: {', '.join(facts) or 'it ran'}")
     rest = len(passed) - _NAMES
     if rest > 0:
         told.append(f"and {rest} more")
     timed = not simulated and any(one.step_time is not None for one in passed)
     return "; ".join([*told, *(["with another value a step may do other work"] if timed else [])])
+
+
+def _took(one: Summary) -> list[str]:
+    """``1.02 to 1.04 s from start to end``: start-up is part of it."""
+    times = [taken for run in one.runs if (taken := run.phases.total_seconds) is not None]
+    if not times:
+        return []
+    shown = list(dict.fromkeys(seconds(taken) for taken in (min(times), max(times))))
+    return [f"{' to '.join(shown)} from start to end"]
 
 
 def _work(one: Summary, other: Summary) -> str:

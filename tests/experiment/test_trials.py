@@ -298,6 +298,16 @@ def test_values_are_varied(tmp_path: Path) -> None:
     assert 4 <= float(took[1]) < float(took[2])
 
 
+def test_values_without_steps_take_as_long_as_their_runs(tmp_path: Path) -> None:
+    command = program(tmp_path, "time.sleep(float(sys.argv[1]))\n")
+    result = tried(
+        *("--vary", "S=0.2,1.5", "--rounds", "1", "--stop-after", "end", "--no-save", "-q", "--"), *(*command, "{S}")
+    )
+    took = re.fullmatch(r"S=0.2: (.*) from start to end; S=1.5: (.*) s from start to end\n", result.stdout)
+    assert took is not None, result.stdout
+    assert 1.5 <= float(took[2]) < 30
+
+
 def test_nothing_starts_on_a_gpu_that_others_use(tmp_path: Path) -> None:
     command = program(tmp_path, f"open('{tmp_path}/starts', 'a').write('x')\n{FOREVER}")
     name = f"try{os.getpid()}"
