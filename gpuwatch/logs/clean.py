@@ -124,7 +124,9 @@ def json_text(line: str) -> str | None:
             if isinstance(text, str):
                 if "exc" not in line and "trace" not in line:
                     return text
-                raised = (found.get(name) for name in _ERROR_KEYS)
+                inner = found.get("error")
+                raised = [found.get(name) for name in _ERROR_KEYS]
+                raised += [inner.get(name) for name in _ERROR_KEYS] if isinstance(inner, dict) else []
                 return "\n".join((text, *(error for error in raised if isinstance(error, str))))
         found = next((found[key] for key in _NESTING_KEYS if key in found), None)
     return None

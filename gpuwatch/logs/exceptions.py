@@ -28,6 +28,8 @@ _NOT_THE_END = re.compile(
 )
 _MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
 """What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
+_NUMBER = re.compile(r"\d+")
+_MOST_PREFIX = 200
 _IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
 _AFTER_FRAME = 4
 """Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
@@ -50,25 +52,32 @@ class ExceptionFinder:
         """Whether :meth:`follow` wants the next line: a traceback or the message of an exception may go on."""
         self._in_traceback = False
         self._in_message = False
+        self._prefix: re.Pattern[str] | None = None
+        """What stood before the head of the last traceback, of any logger or launcher, with any digits."""
         self._elsewhere = ("", 0)
         """Where the next exception happens, if it does not end the program, and the line that says so."""
 
-    def begin(self) -> None:
+    def begin(self, line: str) -> None:
         """A traceback begins: its next line that is neither indented nor a frame is its exception."""
         self.open = self._in_traceback = True
+        prefix = line[: line.find(TRACEBACK)]
+        known = not prefix.strip() or len(prefix) > _MOST_PREFIX
+        self._prefix = None if known else re.compile(_NUMBER.sub(r"\\d+", re.escape(prefix)))
 
     def follow(self, line: str) -> None:
         """Takes a line, as it is, after the head of a traceback or an exception."""
-        if _CONTINUES.match(line):
+        prefix = self._prefix.match(line) if self._prefix is not None else None
+        rest = line[prefix.end() :] if prefix is not None else line
+        if _CONTINUES.match(rest):
             if self._in_message:
                 self._facts.last_error_line = self._facts.lines
             return
         self._in_message = False
         if self._in_traceback and ", line " not in line:
             self._in_traceback = False
-            text = unwrapped(undecorated(line[:_MAX_LINE]))
+            text = unwrapped(undecorated(rest[:_MAX_LINE]))
             named = _NAMED_ERROR.match(text)
-            if named is not None and not is_error(text):
+            if named is not None and not is_error(unwrapped(undecorated(line[:_MAX_LINE]))):
                 self._keep(named[1], named[2] or "")
         self.open = self._in_traceback or self._in_message
 

@@ -130,6 +130,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     last_error_has_traceback: bool = False
     last_error_went_on: bool = False
     """Whether the program's logger shows that it worked on after the last exception."""
+    printed_after_error: int = 0
+    """Lines of steps after the last exception, printed or logged, that were surely not made before it."""
     oom_survived: bool = False
     """The same of all errors out of memory, by many more steps: one rank may end while others work on for a few."""
     last_frame_line: int | None = None

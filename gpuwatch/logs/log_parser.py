@@ -109,6 +109,7 @@ class LogParser:
         self._facts.ooms = self._ooms.result()
         self._facts.frame = self._frames.frame
         self._facts.last_error_went_on = self._work.went_on
+        self._facts.printed_after_error = self._work.printed
         self._facts.oom_survived = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
         self._facts.reported_end = self._ends.topic
         self._facts.reported_end_line = in_words(self._ends.line[:400])
@@ -128,6 +129,8 @@ class LogParser:
             return
         if self._work.open:
             self._after_error(line)
+        elif self._work.unused:
+            self._work.before(line)
         if self._exceptions.open:
             self._exceptions.follow(line)
             self._error_here(line)
@@ -136,7 +139,7 @@ class LogParser:
         if ", line " in line and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE]))):
             facts.last_frame_line = facts.lines
         elif TRACEBACK in line:
-            self._exceptions.begin()
+            self._exceptions.begin(line)
         at = line.find(".cc:")
         if at > 0:
             end = line.find("]", at, at + 12)

@@ -11,12 +11,23 @@ import re
 
 _LINES = 2000
 """Lines after an error that are looked at."""
+_HEAD = 3000
+"""Lines at the start of a log in which steps are looked for."""
+_CHARS = 300
+"""Of a line, as many characters are looked at."""
 MANY_STEPS = 10
 """Steps after which even the ranks of a job, which wait for each other, show that none of them failed."""
 _INFO = re.compile(r"^.{0,80}?(?:\b(?:INFO|SUCCESS)\b|\"info\"|level=info)|^(?:\S{1,40} )?I\d{4} [\d:.]+ ")
 _STEP = re.compile(
     r"\b(?:epoch|(?:global_?)?step|iter(?:ation)?|batch)\b[\s\"':=#\[(]{0,4}(?P<number>\d{1,9})\b", re.IGNORECASE
 )
+_PRINTED = re.compile(
+    r"\b(?:epoch|step|iter(?:ation)?|batch|loss|acc(?:uracy)?)\b.*\d|(?<![/\d])\d+/\d+(?![/\d])|\dit/s", re.IGNORECASE
+)
+_HINTS = ("step", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete")
+"""One of these is in each line that the patterns find."""
+_SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
+"""What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""
 _FINISHED = re.compile(r"\b(?:training|evaluation|run|job) (?:is |has )?(?:finished|completed?|done)\b", re.IGNORECASE)
 _ANSWERED = re.compile(r"HTTP/\d(?:\.\d)?\" 200\b")
 _AT_AN_END = re.compile(
@@ -38,10 +49,24 @@ class WorkAfterError:
         self.open = False
         """Whether :meth:`take` wants lines."""
         self.steps = 0
+        self.printed = 0
+        """Lines after the error that show a step, if the program printed steps before it, too. If it did not, and they
+        begin with the first step, they were printed before the error and written when the program ended."""
+        self.unused = True
+        """Whether :meth:`before` wants lines."""
+        self._stepped_before = False
+        self._head = _HEAD
         self._left = 0
         self._rank = ""
+        self._late = False
         self._latest = -1
         self._finished = False
+
+    def before(self, line: str) -> None:
+        """Takes a line before the first error."""
+        self._head -= 1
+        self._stepped_before = self._head == 0 or _STEP.search(line[:_CHARS]) is not None
+        self.unused = not self._stepped_before
 
     def begin(self, line: str) -> None:
         """``line``, as it is, is an error: what went on after earlier ones counts no more."""
@@ -50,15 +75,25 @@ class WorkAfterError:
 
     def again(self) -> None:
         """Another error of the same process: steps before it count no more."""
-        self.steps, self._latest, self._finished = 0, -1, False
+        self._stepped_before |= self.printed > 0
+        self.steps, self.printed, self._latest, self._finished = 0, 0, -1, False
+        self._late = False
 
     def take(self, line: str) -> None:
         """Takes a line after the error."""
         self._left -= 1
-        self.open = self._left > 0
-        if _INFO.search(line) is None or _rank(line) != self._rank:
+        self.open = self._left > 0 and self.steps < MANY_STEPS
+        line = line[:_CHARS]
+        lower = line.lower()
+        if not any(word in lower for word in _HINTS) or _rank(line) != self._rank:
             return
         step = _STEP.search(line)
+        if not self.printed and not self._stepped_before and step is not None and int(step["number"]) <= 1:
+            self._late = True
+        if not self._late and _PRINTED.search(line) and not _SUMMARY.search(line):
+            self.printed += 1
+        if _INFO.search(line) is None:
+            return
         if _FINISHED.search(line):
             self._finished = True
         elif step is not None and not _AT_AN_END.search(line):

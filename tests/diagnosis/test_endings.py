@@ -128,6 +128,24 @@ def test_a_rank_that_lost_another(text: str) -> None:
     assert "SIGKILL" in killed.title
 
 
+def test_the_rank_that_others_waited_for() -> None:
+    waited = "[rank0]:[E504 10:21:12.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout:"
+    waited += " WorkNCCL(SeqNum=812, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600017 milliseconds"
+    assert "never arrived" in explain([waited]).findings[0].title
+    own = [f"[rank2]: {line}" for line in (*_TRACE.split("\n")[:3], "ValueError: bad")]
+    found = explain([*own, waited]).findings[0]
+    assert "the other error in this log is ValueError" in found.title
+
+
+def test_libraries_that_fail_after_a_kernels_assertion() -> None:
+    failed = "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+    kernel = "Loss.cu:250: nll_loss: block: [0,0,0], thread: [7,0,0] Assertion `t >= 0 && t < n_classes` failed."
+    assert explain([*_TRACE.split("\n")[:3], failed]).primary == "memory.masked"
+    found = explain([kernel, *_TRACE.split("\n")[:3], failed]).findings
+    assert [(one.id, one.severity) for one in found] == [("unknown", "error")]
+    assert "stopped at an assertion" in found[0].title
+
+
 @pytest.mark.parametrize(
     ("text", "title"),
     [

@@ -95,3 +95,51 @@ def test_memory_that_ran_out_and_ended_it(log: list[str]) -> None:
     found = explain(log)
     assert found.primary == "memory.model-too-large"
     assert found.findings[0].severity == "error"
+
+
+_PRINTS = [f"epoch {number} loss {1 / number:.3f}" for number in range(1, 30)]
+_RAISED = _KEY_ERROR[:-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([], ["Using device: cuda", *_PRINTS]),  # Python writes prints late when they go to a file
+        (_PRINTS, ["wandb: Run summary:", *(f"wandb:   loss{number} 0.{number}" for number in range(20))]),
+        (_PRINTS, ["Exception raised from f at x.cpp:1:", *(f"frame #{n}: f + 0x1 (0x2 in x.so)" for n in range(20))]),
+        (_PRINTS, ["", "Arguments received by f:", *(f"  \u2022 x{n}=Tensor(shape=(None, 3))" for n in range(20))]),
+        (_PRINTS, ["loss 0.4:  12%|#  | 12/100 [00:04<00:25,  3.40it/s]"] * 20),
+    ],
+)
+def test_lines_after_a_traceback_that_do_not_show_that_the_program_went_on(before: list[str], after: list[str]) -> None:
+    found = explain([_HEAD, *before, *_RAISED, "KeyError: 'label'", *after]).findings[0]
+    assert (found.id, found.severity) == ("unknown", "error")
+    assert found.title.startswith("The last error is KeyError")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (_PRINTS[:9], _PRINTS[9:]),
+        (_PRINTS, _PRINTS),
+        ([], _PRINTS[9:]),
+        (_PRINTS, [f"{number}/100 loss" for number in range(20)]),
+        ([], ["a line of text"] * 600),
+    ],
+)
+def test_lines_after_a_traceback_that_show_that_the_program_went_on(before: list[str], after: list[str]) -> None:
+    assert explain([_HEAD, *before, *_RAISED, "KeyError: 'label'", *after]).primary == "healthy"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "gpu-01: ", "[trainer3]:", "node7: [rank3]: ", "[10:11:12] app.py:3 ", "2026-05-04T10:11:12.{:09d}Z "],
+)
+def test_a_traceback_behind_any_prefix(prefix: str) -> None:
+    message = [f"\tsize mismatch for layers.{number}.weight" for number in range(40)]
+    lines = [*_RAISED, "RuntimeError: Error(s) in loading state_dict:", *message]
+    found = explain([_HEAD, *(prefix.format(number * 7919) + line for number, line in enumerate(lines))]).findings[0]
+    assert found.title.startswith("It ended in RuntimeError")
+    named = [*_RAISED, "StopIteration"]
+    found = explain([_HEAD, *(prefix.format(number * 7919) + line for number, line in enumerate(named))]).findings[0]
+    assert found.title.startswith("It ended in StopIteration")

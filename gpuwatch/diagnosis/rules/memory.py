@@ -33,6 +33,7 @@ ACTIONS = {
 }
 
 _CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
+"""Topics after which every call of a CUDA library fails."""
 _ENOUGH_TO_START = 2 << 30
 """With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
 _GROWS = "GPU memory in use grew step by step until none was left: the program probably keeps tensors"
@@ -272,9 +273,8 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
     log = evidence.log
     if log is None or {"cuda.version-mismatch", "simulation.limit"} & set(log.topics):
         return
-    # What failed after its start may as well be the victim of a kernel that crashed.
-    failed = "memory.library-failed" in log.topics and not _CRASHES.intersection(log.topics)
-    if not failed and "memory.masked" not in log.topics:
+    # What failed may as well be the victim of a kernel that crashed.
+    if _CRASHES.intersection(log.topics) or not {"memory.library-failed", "memory.masked"}.intersection(log.topics):
         return
     lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
     free = log.library_free_bytes

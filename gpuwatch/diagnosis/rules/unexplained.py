@@ -23,6 +23,8 @@ _TAIL = 8
 """Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
 _EPILOGUE = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
+_LATE = 500
+"""Lines of prints and summaries that may follow the last traceback, if none shows that the program went on."""
 _ENOUGH = frozenset(
     {
         "build.gpu-jit",
@@ -41,9 +43,10 @@ _ENOUGH = frozenset(
 """Topics that are not causes themselves, but from which rules infer one."""
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 _PEER = "ended.peer"
+_WAITED = "ended.nccl-timeout"
 _NCCL_INTERNAL = "ended.nccl-internal"
 """NCCL's "internal error", as it also calls a connection that another rank closed."""
-_OF_A_PEER = frozenset({_PEER, _NCCL_INTERNAL})
+_OF_A_PEER = frozenset({_PEER, _NCCL_INTERNAL, _WAITED})
 _COMPILER_SAYS = "compiler.message"
 NOT_KNOWN = "which gpuwatch does not know"
 _CUT = "The log ends within a Python traceback, before the error itself"
@@ -354,6 +357,8 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     number = ended_by(evidence.run) if evidence.run is not None else None
     known = next((topic for topic in ENDINGS if log is not None and topic in log.topics), None)
     peer = log is not None and evidence.run is None and _PEER in log.topics and known in (None, _NCCL_INTERNAL)
+    if log is not None and evidence.run is None and known == _WAITED and _own_error(log) is not None:
+        peer = True
     if peer:
         known = None  # NCCL's "internal error" may be the lost connection itself
     reported, of_a_child = _reported(log) if known is None and log is not None else ("", "")
@@ -366,7 +371,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         lines = [*lines, *_host_evidence(evidence.run)]
     elif peer and log is not None and known in (None, reported_ends.CRASH, reported_ends.TERMINATED):
         title, action, certainty = _other_rank(log)
-        lines = list(dict.fromkeys((*_own_lines(log), *log.lines_of(_PEER))))
+        lines = list(dict.fromkeys((*_own_lines(log), *log.lines_of(_PEER, _WAITED))))
     elif known is not None:
         title, action = _crash(lines) if known == reported_ends.CRASH else ENDINGS[known]
         lines = list(dict.fromkeys((*(log.lines_of(known) if log is not None else ()), *lines)))
@@ -391,6 +396,8 @@ def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
         return "It ended in"
     if log.last_error_in:
         return f"A {log.last_error_in} of the program ended in"
+    if log.last_error_line is not None and log.lines - log.last_error_line > _TAIL:
+        return "The last error is"
     if not log.last_error_has_traceback and log.last_error_line is not None and log.last_error_line < log.lines:
         return "The last error is"
     return "It ended in"
@@ -464,10 +471,20 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if last is not None and log.lines - last <= _TAIL:
         error = log.errors[-1]
         return [] if error.type in _ON_PURPOSE or log.last_error_went_on else [_line(error)]
+    if last is not None and _nothing_after(log):
+        return [] if log.errors[-1].type in _ON_PURPOSE else [_line(log.errors[-1])]
     frame, head = log.last_frame_line, log.open_traceback_line
     if frame is not None and log.lines - frame <= _TAIL and (last or 0) < frame:
         return [_CUT]
     return [_CUT] if head is not None and (last or 0) < head else []
+
+
+def _nothing_after(log: LogFacts) -> bool:
+    """Whether no line after the last traceback shows that the program went on: not summaries, further lines of a
+    message, or prints that Python wrote when the program ended."""
+    raised = log.last_error_has_traceback and not log.last_error_in
+    near = log.last_error_line is not None and log.lines - log.last_error_line <= _LATE
+    return raised and near and not log.printed_after_error and not log.last_error_went_on
 
 
 def _reported(log: LogFacts) -> tuple[str, str]:
@@ -530,7 +547,8 @@ def _explains(log: LogFacts | None) -> bool:
     if log is None:
         return False
     ran_out = bool(log.ooms) and not log.oom_survived
-    return ran_out or any(topic in CAUSES or topic in _ENOUGH for topic in log.topics)
+    masked = {"memory.masked"} if "ended.assert" in log.topics else set()
+    return ran_out or any(topic in CAUSES or topic in _ENOUGH for topic in log.topics.keys() - masked)
 
 
 def _known(message: str) -> bool:
