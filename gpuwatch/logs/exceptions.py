@@ -54,6 +54,8 @@ class ExceptionFinder:
         self._in_message = False
         self._prefix: re.Pattern[str] | None = None
         """What stood before the head of the last traceback, of any logger or launcher, with any digits."""
+        self._untold = False
+        """Whether the message of the last exception begins on a later line."""
         self._elsewhere = ("", 0)
         """Where the next exception happens, if it does not end the program, and the line that says so."""
 
@@ -68,6 +70,12 @@ class ExceptionFinder:
         """Takes a line, as it is, after the head of a traceback or an exception."""
         prefix = self._prefix.match(line) if self._prefix is not None else None
         rest = line[prefix.end() :] if prefix is not None else line
+        if self._untold and (text := unwrapped(undecorated(rest[:_MAX_LINE]))):
+            self._untold = False
+            if not is_error(text):
+                self._facts.errors[-1] = RunError(type=self._facts.errors[-1].type, message=in_words(text[:2000]))
+                self._facts.last_error_line = self._facts.lines
+                return
         if _CONTINUES.match(rest):
             if self._in_message:
                 self._facts.last_error_line = self._facts.lines
@@ -86,7 +94,7 @@ class ExceptionFinder:
         match = _ERROR_LINE.match(line)
         if match is None or (_MEASURE.match(match[2] or "") and not self._after_frame()):
             return False
-        self._keep(match[1] or match[3], match[2] or "")
+        self._keep(match[1] or match[3], match[2] or "", colon=match[1] is not None)
         return True
 
     def other(self, line: str) -> bool:
@@ -98,7 +106,7 @@ class ExceptionFinder:
             self._facts.open_traceback_line = self._facts.lines
         return False
 
-    def _keep(self, name: str, message: str) -> None:
+    def _keep(self, name: str, message: str, *, colon: bool = False) -> None:
         facts = self._facts
         (where, said_at), self._elsewhere = self._elsewhere, ("", 0)
         if facts.lines - said_at > _TRACEBACK_LINES:
@@ -106,6 +114,7 @@ class ExceptionFinder:
         if where == "ignored":
             facts.last_frame_line = None
             return
+        self._untold = colon and not message
         error = RunError(type=name.rsplit(".", 1)[-1], message=in_words(message[:2000]))
         if error in facts.errors:
             facts.errors.remove(error)

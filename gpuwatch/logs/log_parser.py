@@ -86,6 +86,7 @@ class LogParser:
         self._exceptions = ExceptionFinder(self._facts)
         self._placement_failed = False
         self._work = WorkAfterError()
+        self._last = ""
         self._ooms_seen = self._ooms_survived = 0
 
     def keep_placer_runs(self) -> None:
@@ -125,6 +126,8 @@ class LogParser:
         """Takes one line, with or without its end."""
         facts = self._facts
         facts.lines += 1
+        if line and not line.isspace():
+            self._last = line
         if line.startswith('{"') and self._enveloped(line):
             return
         if self._work.open:
@@ -233,6 +236,7 @@ class LogParser:
     def close(self) -> None:
         """Ends the log, and all units of several lines."""
         self._units.end()
+        self._ends.close(unwrapped(undecorated(self._last[:_MAX_LINE])), self._facts.lines)
 
     # C++ lines
 

@@ -55,6 +55,11 @@ _WORD = re.compile(
     rf"|^(?:\S{{1,80}}: line \d{{1,9}}: +\d{{1,10}} )?(?P<alone>Terminated|{_CRASHES})(?: \(core dumped\))?"
     r"(?: {2,}|$)"
 )
+# The same in any language: "train.sh: Zeile 3:  4711 Get\u00f6tet                python train.py".
+_JOB = re.compile(
+    r"^\S{1,200} ?: (?:[^\W\d]{1,12} ?\d{1,9}|\u7b2c ?\d{1,9} ?\u884c) ?[:\uff1a] +\d{1,10} (?P<word>\S.{0,60}?)"
+    r"(?: \(.{1,60}\))? {2,}\S"
+)
 _CRASHED = re.compile(
     r"^(?:\*{0,3} ?(?:stack smashing detected|buffer overflow detected|Process received signal) \*\*\*"
     r"|double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |malloc_consolidate\(\): "
@@ -103,6 +108,31 @@ _OF_SIGNAL = {
     signal.SIGILL: CRASH,
     signal.SIGFPE: CRASH,
 }
+_FOREIGN = dict.fromkeys(
+    (
+        "get\u00f6tet",
+        "tu\u00e9",
+        "processus arr\u00eat\u00e9",
+        "ucciso",
+        "matado",
+        "\u5df2\u6740\u6b7b",
+        "\u5f37\u5236\u7d42\u4e86",
+        "\u0443\u0431\u0438\u0442\u043e",
+    ),
+    KILLED,
+) | dict.fromkeys(
+    (
+        "speicherzugriffsfehler",
+        "erreur de segmentation",
+        "violaci\u00f3n de segmento",
+        "falha de segmenta\u00e7\u00e3o",
+        "errore di segmentazione",
+        "\u6bb5\u9519\u8bef",
+        "\u0441\u0435\u0433\u043c\u0435\u043d\u0442\u0430\u0446\u0438\u0438",
+    ),
+    CRASH,
+)
+"""How shells name SIGKILL and SIGSEGV in other languages: said only by the last line of a log."""
 _OF_WORD = {"killed": KILLED, "terminated": TERMINATED}
 _CHILD = re.compile(r"non-zero exit status (?P<code>\d{1,3})\b|died with <Signals\.\w{2,10}: (?P<signal>\d{1,2})>")
 _CHILD_TYPES = frozenset(
@@ -161,6 +191,14 @@ def _of_build(found: re.Match[str]) -> str | None:
     return NO_CUDA_COMPILER if compiler["cuda"] else NO_COMPILER
 
 
+def last_line_end(line: str) -> str | None:
+    """The topic of a log's last line without prefixes, as a shell in any language reports a signal; None for others."""
+    job = _JOB.search(line)
+    word = job["word"] if job is not None else line.partition(" (")[0]
+    topic = _FOREIGN.get(word.strip().lower())
+    return topic or (FAILED if job is not None else None)
+
+
 def of_a_child(error_type: str, message: str = "") -> bool:
     """Whether an exception is about another process, which the program started: its own error stands before."""
     known = error_type in _CHILD_TYPES or any(text in message for text in _CHILD_TEXTS)
@@ -203,6 +241,11 @@ class ReportedEnds:
         self.at = 0
         """Number of the last line that reports an end."""
         self._root = False
+
+    def close(self, line: str, number: int) -> None:
+        """Takes the last line of the log without prefixes."""
+        if not self.topic and (topic := last_line_end(line)) is not None:
+            self.topic, self.line, self.at = topic, line, number
 
     def take(self, line: str, number: int) -> bool:
         """Takes a line without prefixes; False if it reports no end."""

@@ -251,6 +251,7 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("operation timeout: WorkNCCL", "ended.nccl-timeout"),
     ("NCCL operations have failed or timed out", "ended.nccl-timeout"),
     ("Error invoking NCCL", "ended.nccl"),
+    ("Duplicate GPU detected", "ended.same-gpu"),
     (("NCCL error", " unhandled "), "ended.nccl"),
     (("NCCL error", " invalid "), "ended.nccl"),
     (("NCCL error", ": internal error"), "ended.nccl-internal"),

@@ -118,8 +118,14 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ('name: "/device:gpu:', "device.used"),
     (("an nvidia gpu may be present", "cuda-enabled jaxlib"), "build.cpu-only"),
     (("available platform names are: interpreter", "could not find registered platform"), "build.cpu-only"),
-    (("has no attribute 'get_gpu_client'", "jaxlib"), "build.cpu-only"),
-    (("has no attribute 'gpuallocatorconfig'", "jaxlib"), "build.cpu-only"),
+    *(
+        (("unable to initialize backend 'cuda'", f"has no attribute '{name}'", "jaxlib"), "build.cpu-only")
+        for name in ("get_gpu_client", "gpuallocatorconfig")
+    ),
+    *(
+        (("unable to initialize backend 'gpu'", f"has no attribute '{name}'", "jaxlib"), "build.cpu-only")
+        for name in ("get_gpu_client", "gpuallocatorconfig")
+    ),
     (("could not run 'torchvision::", "from the 'cuda' backend"), "build.cpu-only"),
     (("could not run 'torchaudio::", "from the 'cuda' backend"), "build.cpu-only"),
     ("cudaexecutionprovider' is not in available provider names", "build.cpu-only"),
@@ -212,7 +218,20 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("winerror 126", "error loading"), "ended.loader"),
     (("winerror 127", "error loading"), "ended.loader"),
     (("] assertion `", "thread: ["), "ended.assert"),
-    ("'cuda_visible_devices", "ended.shell-variable"),
+    *(
+        (("cuda_visible_devices", words), "ended.shell-variable")
+        for words in (
+            "is not recognized as",
+            "n'est pas reconnu",
+            "ist entweder falsch geschrieben",
+            "no se reconoce como",
+            "nao e reconhecido",
+            "n\u00e3o \u00e9 reconhecido",
+            "non \u00e8 riconosciuto",
+            "\u043d\u0435 \u044f\u0432\u043b\u044f\u0435\u0442\u0441\u044f",
+            "\u4e0d\u662f\u5185\u90e8\u6216\u5916\u90e8\u547d\u4ee4",
+        )
+    ),
     ("cuda_visible_devices: command not found", "ended.shell-variable"),
     (("cuda_visible_devices=", "command not found"), "ended.shell-variable"),
     ("out of resource: shared memory", "ended.launch"),

@@ -43,6 +43,12 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
          "nvcc", "CUDA_HOME"),
         (_TRACE + "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
          "ninja is missing", "pip install ninja"),
+        (_TRACE + "RuntimeError: The server socket has failed to listen on any local network address. The server socket"
+         " has failed to bind to [::]:29500 (errno: 98 - Address already in use).", "port is taken", "--master-port"),
+        (_TRACE + "OSError: [Errno 98] Die Adresse wird bereits verwendet", "port is taken", "ss -ltnp"),
+        ("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected :"
+         " rank 1 and rank 0 both on CUDA device 1000", "same GPU", "LOCAL_RANK"),
+        ("'CUDA_VISIBLE_DEVICES' n'est pas reconnu en tant que commande interne", "The shell treated", "Windows"),
         (_TRACE + "RuntimeError: Error compiling objects for extension", "compiler failed", "Python.h"),
         ("error: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'", "nvcc", "prebuilt wheel"),
         ("error: Microsoft Visual C++ 14.0 or greater is required.", "compiler is missing", "Build Tools"),
@@ -174,3 +180,41 @@ def test_a_reason_that_was_reported_comes_before_one_that_is_inferred() -> None:
         "tensorflow.python.framework.errors_impl.UnimplementedError: DNN library is not found."
     )
     assert explain(text.split("\n")).primary == "cuda.version-mismatch"
+
+
+def test_a_message_that_begins_on_a_later_line() -> None:
+    found = explain([*_TRACE.split("\n")[:3], "RuntimeError: ", "", "  the weights are of another model", ""])
+    assert found.findings[0].evidence == ("RuntimeError: the weights are of another model",)
+    bare = explain([*_TRACE.split("\n")[:3], "AssertionError", "bye"]).findings[0]
+    assert bare.evidence == ("AssertionError",)
+
+
+_OLD = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("KeyError: 'label'", True),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/a.csv'", True),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'nvidia-smi'", False),
+        ("KeyError: 'cuda:0'", False),
+        ("IndexError: list index out of range", False),
+    ],
+)
+def test_an_error_of_the_programs_data_beside_a_cause_of_the_gpu(error: str, told: bool) -> None:
+    found = explain([_OLD, "epoch 1 loss 0.3", *_TRACE.split("\n")[:3], error])
+    assert found.primary == "driver.too-old"
+    assert any(error in one.evidence for one in found.findings) is told
+
+
+def test_setting_a_variable_in_python_is_no_command() -> None:
+    found = explain(["os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", "epoch 1 loss 0.2"])
+    assert "shell" not in found.findings[0].title
+
+
+@pytest.mark.parametrize(("backend", "cause"), [("cuda", "build.cpu-only"), ("rocm", "healthy")])
+def test_a_backend_of_jax_that_is_not_the_gpus(backend: str, cause: str) -> None:
+    reason = "module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'"
+    lines = [f"INFO:jax._src.xla_bridge:Unable to initialize backend '{backend}': {reason}", "epoch 1 loss 0.2"]
+    assert explain(lines).primary == cause

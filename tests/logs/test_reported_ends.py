@@ -149,6 +149,29 @@ def test_the_programs_own_error_is_told_not_the_launchers() -> None:
         assert "ValueError: 3 != 4" in found.evidence
 
 
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("./train.sh: Zeile 3:  4711 Get\u00f6tet                python train.py", "SIGKILL"),
+        ("./train.sh : ligne 3 :  4711 Processus arr\u00eat\u00e9      python train.py", "SIGKILL"),
+        ("./train.sh: \u884c 3:  4711 \u5df2\u6740\u6b7b               python train.py", "SIGKILL"),
+        ("./train.sh: sor 3:  4711 Kil\u0151ve               python train.py", "process of the job failed"),
+        ("Speicherzugriffsfehler (Speicherabzug geschrieben)", "crashed with"),
+        ("Get\u00f6tet", "SIGKILL"),
+    ],
+)
+def test_a_shell_in_another_language(line: str, title: str) -> None:
+    found = explain([*_HEALTHY, line, ""])
+    assert (found.primary, found.findings[0].severity) == ("unknown", "error")
+    assert title in found.findings[0].title
+    assert explain([*_HEALTHY, line, "epoch 3 loss 0.1"]).primary == "healthy" or "core" in line
+
+
+@pytest.mark.parametrize("line", ["Terminado", "Beendet", "step 3: 4711 fertig", "Zeile 3: 4711 Werte  gelesen"])
+def test_words_that_end_no_program(line: str) -> None:
+    assert explain([*_HEALTHY, line]).primary == "healthy"
+
+
 _ENGINE = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
 
 

@@ -52,6 +52,11 @@ _COMPILE = (
     "Read the compiler's first line with 'error': a missing Python.h needs python3-dev, and 'cannot find -lcuda' needs"
     " the folder of libcuda.so in LIBRARY_PATH (it belongs to the driver).",
 )
+_PORT = (
+    "The port is taken: another job on this host, or what is left of one, listens on it",
+    "Choose another (torchrun --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has it: ss"
+    " -ltnp.",
+)
 ENDS: dict[str, Words] = {NO_COMPILER: _COMPILER, NO_CUDA_COMPILER: _CUDA_COMPILER, NOT_COMPILED: _COMPILE}
 """The same, as pip and setuptools report them, by topic."""
 _COMPILERS = ("gcc", "g++", "cc", "c++", "cl", "cl.exe", "clang", "clang++")
@@ -67,6 +72,8 @@ LAST_ERRORS: tuple[tuple[tuple[str, ...], Words], ...] = (
     (("too many open files",), _OPEN_FILES),
     (("oserror: [errno 24]",), _OPEN_FILES),
     (("oserror: [errno 12]",), HOST_MEMORY),
+    (("failed to listen on any local network address",), _PORT),
+    (("oserror: [errno 98]",), _PORT),
     (("failed to find c compiler",), _COMPILER),
     (("no working c++ compiler found",), _COMPILER),
     (("invalidcxxcompiler",), _COMPILER),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 
@@ -41,6 +42,15 @@ _ENOUGH = frozenset(
     }
 )
 """Topics that are not causes themselves, but from which rules infer one."""
+_OF_DATA = (
+    "KeyError",
+    "FileNotFoundError",
+    "IsADirectoryError",
+    "PermissionError",
+    "UnicodeDecodeError",
+    "JSONDecodeError",
+)
+_OF_A_GPU = re.compile(r"gpu|cuda|cudnn|nvidia|nvcc|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE)
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 _PEER = "ended.peer"
 _WAITED = "ended.nccl-timeout"
@@ -65,6 +75,11 @@ ENDINGS = {
     "ended.nccl-timeout": (
         "Ranks of a job waited for one that never arrived, until the wait timed out",
         "Look for the rank that stopped first: its own log shows why (an exception, out of memory, fewer batches).",
+    ),
+    "ended.same-gpu": (
+        "Two ranks of the job use the same GPU",
+        "Give each rank its own: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the process group is made,"
+        " and no more ranks on a host than it has GPUs (--nproc-per-node).",
     ),
     "ended.nccl": _NCCL,
     _NCCL_INTERNAL: _NCCL,
@@ -458,8 +473,10 @@ def _deadline(run: Run) -> Finding:
 
 def _log_ended(log: LogFacts | None) -> list[str]:
     """The failure at the end of a log that nothing else explains."""
-    if log is None or _explains(log):
+    if log is None:
         return []
+    if _explains(log):
+        return [_line(log.errors[-1])] if _of_the_programs_data(log) else []
     endings = [line for topic in ENDINGS for line in log.lines_of(topic)][:1]
     if endings:
         return endings
@@ -477,6 +494,15 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if frame is not None and log.lines - frame <= _TAIL and (last or 0) < frame:
         return [_CUT]
     return [_CUT] if head is not None and (last or 0) < head else []
+
+
+def _of_the_programs_data(log: LogFacts) -> bool:
+    """Whether the log ends in an exception about the program's own files or data, which follows from no GPU's state."""
+    at_end = log.last_error_line is not None and log.lines - log.last_error_line <= _TAIL
+    if not at_end or not log.last_error_has_traceback or log.last_error_in or log.last_error_went_on:
+        return False
+    error = log.errors[-1]
+    return error.type in _OF_DATA and not topics_of(_line(error)) and _OF_A_GPU.search(error.message) is None
 
 
 def _nothing_after(log: LogFacts) -> bool:
