@@ -11,6 +11,7 @@ from gpuwatch.diagnosis.oom_facts import judged
 from gpuwatch.diagnosis.predict import asked_of, predict
 from gpuwatch.diagnosis.user_program import is_watched, reason_of, relevant, verdict_of
 from gpuwatch.formatting.units import memory
+from gpuwatch.logs.exceptions import telling
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.logs.placement import op_name
@@ -197,7 +198,7 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
         unexpected = [error for error in run.errors if not error.expected]
         if unexpected:
             last = unexpected[-1]
-            return f"{last.type}: {last.message.splitlines()[0][:200] if last.message else 'no message'}"
+            return f"{last.type}: {telling(last.message)[:200] or 'no message'}"
         if run.outcome.signal is not None:
             return f"The probe was killed by signal {run.outcome.signal}."
         return f"The probe ended with exit code {run.outcome.exit_code}."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
-from gpuwatch.diagnosis.engine import NO_GPU
+from gpuwatch.diagnosis.engine import NO_GPU, in_order
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.oom_arithmetic import UNEXPLAINED
-from gpuwatch.diagnosis.rules.unexplained import ENDINGS, ended_by
+from gpuwatch.diagnosis.rules.unexplained import DESPITE_ERROR, ENDINGS, WENT_ON, ended_by
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import Run, Verdict
@@ -15,6 +17,7 @@ from gpuwatch.model.run import Run, Verdict
 GROUP = "run"
 DESPITE_OOM = "It exited with code 0, although memory ran out."
 """Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
+_OF_GPU = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
 _NO_REPLICA = "distribution.devices-missing"
 
 
@@ -26,7 +29,8 @@ def is_watched(run: Run) -> bool:
 def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings that concern this program.
 
-    A bare exit code is in the verdict and is not a cause. A program without a framework did not request a GPU, so a
+    A bare exit code is in the verdict and is not a cause. What ended a program comes before why it had no GPU, unless
+    that may have ended it. A program without a framework did not request a GPU, so a
     machine without one is not its problem.
     """
     asked = run.framework is not None or bool(log.frameworks) or bool(run.device_map)
@@ -34,13 +38,17 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     raised = raised or ended_by(run) is not None or any(topic in ENDINGS for topic in log.topics)
     ended_well = run.verdict in ("ok", "fallback")
     caught = _exited_well(run)
-    return tuple(
-        replace(found, severity="warning") if found.severity == "error" and _of_memory(found) and caught else found
+    elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
+    concerning = (
+        replace(found, severity="warning")
+        if found.severity == "error" and ((_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
+        else found
         for found in findings
         if not (found.id == "unknown" and not raised and not _of_memory(found))
         and not (found.id in NO_GPU and not asked)
         and not (found.id == "healthy" and not (ended_well and asked))
     )
+    return tuple(in_order(concerning))
 
 
 def verdict_of(run: Run, verdict: Verdict, evidence: Evidence, main: str | None) -> Verdict:
@@ -66,9 +74,20 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
         return DESPITE_OOM
     if verdict == "ok" and run.framework is None and not log.frameworks and not run.device_map:
         return "It succeeded; neither TensorFlow, PyTorch nor JAX was seen in it."
+    despite = next((found.title for found in findings if found.title.startswith((DESPITE_ERROR, WENT_ON))), "")
+    if verdict == "ok" and despite.startswith(DESPITE_ERROR):
+        return f"{despite}."
+    if verdict == "ok" and despite and all(found.severity == "info" for found in findings):
+        return "It succeeded."
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
         return "It succeeded without problems." if run.device_map else "It succeeded."
     return ""
+
+
+def _ended_otherwise(found: Finding) -> bool:
+    """Whether a finding is about an end that has nothing to do with a GPU, by its title and its error."""
+    said = " ".join((found.title, *found.evidence[:1]))
+    return found.id == "unknown" and found.severity == "error" and _OF_GPU.search(said) is None
 
 
 def _of_memory(found: Finding) -> bool:

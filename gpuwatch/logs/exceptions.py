@@ -6,6 +6,7 @@ import re
 
 from gpuwatch.logs.clean import in_words, undecorated, unwrapped
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.tracebacks import FrameFinder
 from gpuwatch.model.run import RunError
 
 MAX_ERRORS = 20
@@ -38,6 +39,19 @@ _TRACEBACK_LINES = 100
 _MAX_LINE = 20_000
 
 
+_HEADING = re.compile(
+    r"Graph execution error|Detected at node|<stack traces unavailable>|File \"|Node: '|\[\[|\d+ root error"
+    r"|Traceback \(most|Exception encountered when calling|Original stack trace"
+)
+_NODE = re.compile(r"^(?:\(\d+\) )?(?:\{\{function_node [^}]*\}\})? *")
+
+
+def telling(message: str) -> str:
+    """The line of a message that says what was wrong; TensorFlow and Keras write headings and stacks before it."""
+    lines = [text for line in message.splitlines() if (text := _NODE.sub("", line.strip()))]
+    return next((line for line in lines if _HEADING.match(line) is None), lines[0] if lines else "")
+
+
 def is_error(line: str) -> bool:
     """Whether a line without prefixes has the form of an exception."""
     return _ERROR_LINE.match(line) is not None
@@ -46,8 +60,9 @@ def is_error(line: str) -> bool:
 class ExceptionFinder:
     """Keeps the exceptions of a log in ``facts``: the last :data:`MAX_ERRORS`, and what is known of the very last."""
 
-    def __init__(self, facts: LogFacts) -> None:
+    def __init__(self, facts: LogFacts, frames: FrameFinder) -> None:
         self._facts = facts
+        self._frames = frames
         self.open = False
         """Whether :meth:`follow` wants the next line: a traceback or the message of an exception may go on."""
         self._in_traceback = False
@@ -119,7 +134,13 @@ class ExceptionFinder:
         if error in facts.errors:
             facts.errors.remove(error)
         facts.errors.append(error)
+        for gone in facts.errors[:-MAX_ERRORS]:
+            facts.error_frames.pop(f"{gone.type}: {gone.message}", None)
         del facts.errors[:-MAX_ERRORS]
+        ended_in = f"{error.type}: {error.message}"
+        frame = self._frames.ended(ended_in)
+        if frame is not None:
+            facts.error_frames[ended_in] = frame
         facts.last_error_in = where
         facts.last_error_has_traceback = self._after_frame()
         facts.last_error_line = facts.lines

@@ -145,6 +145,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Number of the last line that reports an end."""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
+    requested_at: Frame | None = None
+    """The user's own line in the latest traceback that may have ended in memory that ran out."""
     found_device_lines: int = 0
     seen_pci: list[str] = []
     """Devices in driver messages other than mappings, which prove that cuInit and PCI enumeration worked."""
@@ -153,6 +155,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     cudart_missing: bool = False
     """``Could not find cuda drivers``: libcudart could not be opened; the driver may be fine."""
     errors: list[RunError] = []
+    error_frames: dict[str, Frame] = {}
+    """The user's own line in the tracebacks of ``errors``, by ``Type: message``."""
     colocations: list[Colocation] = []
     refusals: Refusals = msgspec.field(default_factory=Refusals)
     topics: dict[str, int] = {}

@@ -83,7 +83,7 @@ class LogParser:
         self._units = OpenUnits(self._facts)
         self._frames = FrameFinder()
         self._ends = ReportedEnds()
-        self._exceptions = ExceptionFinder(self._facts)
+        self._exceptions = ExceptionFinder(self._facts, self._frames)
         self._placement_failed = False
         self._work = WorkAfterError()
         self._last = ""
@@ -112,6 +112,7 @@ class LogParser:
         self._facts.last_error_went_on = self._work.went_on
         self._facts.printed_after_error = self._work.printed
         self._facts.oom_survived = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
+        self._facts.requested_at = self._frames.requested_at
         self._facts.reported_end = self._ends.topic
         self._facts.reported_end_line = in_words(self._ends.line[:400])
         self._facts.reported_end_at = self._ends.at

@@ -368,6 +368,12 @@ def _exact(summed: int, reported: str) -> int | None:
     return summed if abs(summed - amount) <= amount * _ROUNDED else amount
 
 
+def tensor_size(line: str) -> int | None:
+    """Bytes of the tensor that a line "OOM when allocating tensor with shape" names; None for any other line."""
+    match = _TENSOR.search(line)
+    return tensor_bytes(match[1], match[2]) if match is not None else None
+
+
 def begins_dump(message: str) -> bool:
     """Whether only a dump has such a line."""
     return (

@@ -141,6 +141,8 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("no devices matching that specification", "placement.device-missing"),
     ("because no supported kernel for", "placement.no-kernel"),
     ("No OpKernel was registered to support Op", "placement.no-kernel"),
+    ("OpKernel for 'GPU' devices compatible with node", "placement.no-kernel"),
+    ("OpKernel for GPU devices compatible with node", "placement.no-kernel"),
     ("Could not find device for node", "placement.no-kernel"),
     ("node was colocated with a group of nodes that required incompatible device", "placement.no-kernel"),
     ("connects colocation groups with incompatible assigned devices", "placement.no-kernel"),

@@ -14,6 +14,10 @@ _FOREIGN = re.compile(
 )
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w{1,40})")
 _CODE = 200
+_OF_MEMORY = re.compile(
+    r"^\w*(?:ResourceExhausted|Memory|Internal|Unknown|Xla|Jax|Status)|emory|OOM |EXHAUSTED|Dst tensor|ALLOC"
+)
+"""An exception that may say that memory ran out; TensorFlow's and XLA's general ones say so in later lines."""
 _MARKS = frozenset("^~ ")
 
 
@@ -51,6 +55,13 @@ class FrameFinder:
 
     def __init__(self) -> None:
         self.frame: Frame | None = None
+        """The latest frame."""
+        self.requested_at: Frame | None = None
+        """The latest frame, unless its traceback ended in an exception that has nothing to do with memory."""
+        self._memory: tuple[str, Frame | None] = ("", None)
+        """The last exception about memory, and where the memory was requested."""
+        self._current: Frame | None = None
+        """The latest frame since the last exception."""
         self.open = False
         """Whether the next line may be a frame's source text."""
         self.packages: set[str] = set()
@@ -69,7 +80,7 @@ class FrameFinder:
         if (package := _PACKAGE.search(file)) is not None and package[1] in PACKAGES:
             self.packages.add(PACKAGES[package[1]])
         if not _FOREIGN.search(file):
-            self.frame = Frame(file=file, line=int(number), function=function)
+            self.frame = self.requested_at = self._current = Frame(file=file, line=int(number), function=function)
             self.open = True
         return True
 
@@ -78,4 +89,18 @@ class FrameFinder:
         self.open = False
         text = line.strip()
         if self.frame is not None and text and not _MARKS.issuperset(text) and _FRAME.search(line) is None:
-            self.frame = msgspec.structs.replace(self.frame, code=text[:_CODE])
+            self.frame = self.requested_at = self._current = msgspec.structs.replace(self.frame, code=text[:_CODE])
+
+    def ended(self, error: str) -> Frame | None:
+        """Takes the exception at the end of a traceback, as ``Type: message``; the user's frame that led to it.
+
+        A process pool raises the exception of its worker again in the parent: the first traceback has the place.
+        """
+        frame, self._current = self._current, None
+        if frame is None:
+            return None
+        if _OF_MEMORY.search(error) is not None and error != self._memory[0]:
+            # What the program raises itself is about an earlier failure, elsewhere.
+            self._memory = (error, None if frame.code.startswith("raise ") else frame)
+        self.requested_at = self._memory[1]
+        return frame

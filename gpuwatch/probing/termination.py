@@ -12,8 +12,12 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.logs.exceptions import telling
 from gpuwatch.model.run import HostMemory, Outcome, Run, Verdict
 from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
+
+_WORKER = "DataLoader worker (pid"
+"""PyTorch's words for a worker that was killed or exited."""
 
 
 class NotStarted(GpuwatchError):
@@ -46,7 +50,8 @@ def judged(run: Run, end: Termination) -> Run:
     kills = oom_kills()
     somebody = _oom_killed(end.kills, kills)
     killed = signal.SIGKILL in (outcome.signal, (outcome.exit_code or 0) - 128) and not end.asked
-    host = _host_memory(end, kills) if killed else None
+    worker = any(_WORKER in error.message for error in run.errors)
+    host = _host_memory(end, kills) if killed or worker else None
     starved = killed and (somebody or bool(host and host.kernel_line))
     verdict, reason = _verdict(run, end, took, starved)
     problems = list(run.problems)
@@ -135,8 +140,8 @@ def _exception(run: Run) -> str:
     error = next((error for error in reversed(run.errors) if not error.expected), None)
     if error is None:
         return ""
-    lines = error.message.strip().splitlines()
-    return f", in {error.type}" + (f": {lines[0][:200].rstrip('.')}" if lines else "")
+    said = telling(error.message)
+    return f", in {error.type}" + (f": {said[:200].rstrip('.')}" if said else "")
 
 
 def signal_name(number: int) -> str:

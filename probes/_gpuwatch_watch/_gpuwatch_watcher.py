@@ -30,6 +30,7 @@ _MARKS = 1000
 _MOST_FUNCTIONS = 200
 _MOST_SEARCHES = 5
 """Each search goes through all of the program's objects, which takes some ten milliseconds."""
+_LIBRARY_FRAME = re.compile(r'^\s*File "[^"\n]*(?:site|dist)-packages[^"\n]*", line \d+, in [^\n]*\n', re.MULTILINE)
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "JAX_", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
 _HISTORY = (
     "keras.src.callbacks.history",
@@ -284,7 +285,8 @@ class Watcher:
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None:
             text = str(error)
-            self.emit("error", type=type(error).__name__, message=text[:2000])
+            # Keras's stack of a node would leave no room for what was wrong.
+            self.emit("error", type=type(error).__name__, message=_LIBRARY_FRAME.sub("", text)[:2000])
             self.kernels(text)
             self.refused(text)
 

@@ -248,3 +248,186 @@ def test_a_program_that_catches_that_memory_ran_out_has_not_failed(code: int, ve
     assert (done.verdict_reason == "It exited with code 0, although memory ran out.") == (code == 0)
     assert {found.severity for found in done.findings if found.id.startswith(("memory.", "unknown"))} == {severity}
     assert done.ooms
+
+
+_KERNELS = """Graph execution error:
+
+Detected at node 'loss/Mul' defined at (most recent call last):
+    File "train.py", line 7, in <module>
+Node: 'loss/Mul'
+No registered 'Snapshot' OpKernel for 'GPU' devices compatible with node {{node loss/Mul}}
+\t.  Registered:  device='XLA_CPU_JIT'; T in [DT_FLOAT]
+  device='XLA_GPU_JIT'; T in [DT_FLOAT, DT_HALF]
+  device='CPU'; T in [DT_FLOAT]
+"""
+FAILED: dict[str, Any] = {"verdict": "error", "outcome": Outcome(exit_code=1, ended=True)}
+
+
+def test_a_list_of_kernels_does_not_mean_that_xla_was_requested() -> None:
+    """TensorFlow lists kernels for XLA, too, whatever op is without one."""
+    cuda = "  device='CUDA, not simulated'; T in [DT_FLOAT]\n  device='CUDA, not simulated'; T in [DT_HALF]\n"
+    for message, cause in ((_KERNELS + cuda, "simulation.limit"), (_KERNELS, "placement.no-kernel")):
+        error = RunError(type="NotFoundError", message=message)
+        run = program(devices=GPU_0, errors=(error,), simulation="plugin", **FAILED)
+        assert run.primary == cause
+        assert not [found for found in run.findings if "XLA" in found.title]
+        assert program(devices=GPU_0, errors=(error,), **FAILED).primary == "placement.no-kernel"
+    error = RunError(type="NotFoundError", message=_KERNELS + cuda)
+    (found, *_) = program(devices=GPU_0, errors=(error,), simulation="plugin", **FAILED).findings
+    assert "it has no kernel for Snapshot; TensorFlow has CUDA kernels for it in float, half" in found.title
+    xla = RunError(
+        type="NotFoundError", message="No registered 'Qr' OpKernel for XLA_GPU_JIT devices compatible with x"
+    )
+    (found, *_) = program(devices=GPU_0, errors=(xla,), simulation="plugin", **FAILED).findings
+    assert "XLA" in found.title
+
+
+def traceback(line: int, code: str, error: str) -> str:
+    return f'Traceback (most recent call last):\n  File "/home/u/train.py", line {line}, in f\n    {code}\n{error}\n'
+
+
+_FULL = "OOM when allocating tensor with shape[1024,1024] and type float on /device:GPU:0 by allocator GPU_0_bfc"
+_EXHAUSTED = f"tensorflow.python.framework.errors_impl.ResourceExhaustedError: {_FULL}"
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (traceback(5, "x = tf.zeros((1024, 1024))", _EXHAUSTED), 5),
+        # A process pool raises it again, in the parent.
+        (traceback(5, "x = tf.zeros(n)", _EXHAUSTED) + "\n" + traceback(8, "pool.map(f, sizes)", _EXHAUSTED), 5),
+        # While it is handled, something else fails.
+        (
+            traceback(5, "x = tf.zeros(n)", _EXHAUSTED) + traceback(9, "os.remove(p)", "PermissionError: [Errno 13] x"),
+            5,
+        ),
+        # The program raises an exception of its own about it.
+        (f"{_FULL}\n" + traceback(9, "raise RuntimeError(str(e))", f"RuntimeError: failed: {_FULL}"), None),
+        (f"{_FULL}\n" + traceback(9, "x = {}['loss']", "KeyError: 'loss'"), None),
+    ],
+)
+def test_memory_was_requested_where_its_own_traceback_says(log: str, line: int | None) -> None:
+    run = program(log, devices=GPU_0, **FAILED)
+    (entry,) = [found for found in run.findings if found.severity == "error"]
+    requested = [said for said in entry.evidence if said.startswith("requested at")]
+    assert [f"line {line}:" in said for said in requested] == ([] if line is None else [True])
+
+
+def test_a_line_about_one_failure_is_no_evidence_for_another() -> None:
+    def failure(asked: int, in_use: int, shape: str) -> str:
+        return (
+            f"W0000 00:00:1 1 bfc_allocator.cc:1] Allocator (GPU_0_bfc) ran out of memory trying to allocate {asked}B"
+            f" (rounded to {asked}) requested by op Fill\n"
+            f"I0000 00:00:1 1 bfc_allocator.cc:1] Sum Total of in-use chunks: {in_use}B\n"
+            "I0000 00:00:1 1 bfc_allocator.cc:1] Total size in pool: 4.00GiB memory_limit_: 4.00GiB available size: 0\n"
+            f"W0000 00:00:1 1 x.cc:1] OOM when allocating tensor with shape[{shape}] and type float on /device:GPU:0 by"
+            " allocator GPU_0_bfc\n"
+        )
+
+    log = failure(8 << 30, 0, "2,1024,1024,1024") + failure(2 << 30, 3 << 30, "512,1024,1024")
+    found = {entry.id: " ".join(entry.evidence) for entry in program(log, devices=GPU_0, **FAILED).findings}
+    assert "shape[2,1024,1024,1024]" in found["memory.request-too-large"]
+    assert "shape[512,1024,1024]" in found["memory.model-too-large"]
+    assert "shape[2,1024,1024,1024]" not in found["memory.model-too-large"]
+
+
+_DECODE = """Graph execution error:
+
+Detected at node EagerPyFunc defined at (most recent call last):
+<stack traces unavailable>
+2 root error(s) found.
+  (0) INVALID_ARGUMENT:  ValueError: cannot decode 1.jpg
+Traceback (most recent call last):
+"""
+
+
+def test_an_error_is_told_by_the_line_that_says_what_was_wrong_and_where() -> None:
+    log = traceback(6, "return decode(path)", "ValueError: cannot decode 1.jpg")
+    error = RunError(type="InvalidArgumentError", message=_DECODE)
+    (found, *_) = program(log, devices=GPU_0, errors=(error,), **FAILED).findings
+    assert found.evidence == (
+        "InvalidArgumentError: INVALID_ARGUMENT:  ValueError: cannot decode 1.jpg",
+        "raised at /home/u/train.py, line 6: return decode(path)",
+    )
+    # Another exception's place is not its own.
+    interrupted = program(log, devices=GPU_0, errors=(error,), verdict="interrupted")
+    assert interrupted.findings[0].title.startswith("Before it was interrupted, it raised InvalidArgumentError")
+    (found, *_) = program(traceback(2, "f()", "OSError: x"), devices=GPU_0, errors=(error,), **FAILED).findings
+    assert not [said for said in found.evidence if said.startswith("raised at")]
+
+
+def test_a_launcher_s_failure_has_the_error_of_the_process_that_failed() -> None:
+    child = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1."
+    log = traceback(7, "open(path)", "FileNotFoundError: [Errno 2] x") + traceback(4, "run(check=True)", child)
+    (found, *_) = program(log, devices=GPU_0, **FAILED).findings
+    assert found.title == "A process of the job failed; the last error before is FileNotFoundError"
+    assert found.evidence[:2] == (
+        "FileNotFoundError: [Errno 2] x",
+        "raised at /home/u/train.py, line 7: open(path)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "severity", "title"),
+    [
+        (traceback(3, "x @ y", "ValueError: shapes"), "warning", "its stderr ends in the traceback of ValueError"),
+        (
+            "Exception in thread Thread-1:\n" + traceback(3, "x[k]", "KeyError: 'k'") + "step\n" * 20,
+            "warning",
+            "a thread of it ended in KeyError",
+        ),
+        (traceback(3, "get()", "TimeoutError: s3") + "step\n" * 20, "info", "It went on after TimeoutError"),
+        ("ValueError: shapes\n", "", ""),
+        (traceback(3, "wait()", "KeyboardInterrupt"), "", ""),
+    ],
+)
+def test_an_exit_code_of_0_after_a_traceback_is_no_claim_that_all_went_well(
+    log: str, severity: str, title: str
+) -> None:
+    run = program(log, devices=GPU_0)
+    assert run.verdict == "ok"
+    found = [entry for entry in run.findings if entry.id == "unknown"]
+    assert [entry.severity for entry in found] == ([severity] if severity else [])
+    assert all(title in entry.title for entry in found)
+    assert (run.verdict_reason == "It succeeded.") == (severity in ("info", ""))
+    # Where the program failed, its own end is told.
+    failed = program(log, devices=GPU_0, **FAILED)
+    assert not [entry for entry in failed.findings if "exited with code 0" in entry.title]
+
+
+def test_what_ended_a_program_comes_before_why_it_had_no_gpu() -> None:
+    def without_driver(message: str) -> Run:
+        error = RunError(type="RuntimeError", message=message)
+        values: dict[str, Any] = {"group": "run", "framework": TENSORFLOW, "placements": (), "errors": (error,)}
+        return complete(draft("run", **values, **FAILED), parse(""), machine(gpus=0, driver=False))
+
+    run = without_driver("the list of labels is empty")
+    assert run.primary == "unknown"
+    assert {found.severity for found in run.findings if found.id == "driver.missing"} == {"warning"}
+    for message in ("cannot run on cuda", "Found no NVIDIA driver on your system."):
+        run = without_driver(message)
+        assert run.primary == "driver.missing"
+        assert run.findings[0].severity == "error"
+
+
+_WORKER = "RuntimeError: DataLoader worker (pid 7) is killed by signal: "
+
+
+@pytest.mark.parametrize(
+    ("message", "host", "title"),
+    [
+        (f"{_WORKER}Killed. ", None, "usually for lack of host memory"),
+        (f"{_WORKER}Killed. ", HostMemory(oom_kills=0), "not by the OOM killer: its counter did not change"),
+        (f"{_WORKER}Killed. ", HostMemory(oom_kills=1), "ran out of host memory"),
+        (f"{_WORKER}Killed. ", HostMemory(), "usually for lack of host memory"),
+        (f"{_WORKER}Segmentation fault. ", HostMemory(oom_kills=0), "ended with a signal: Segmentation fault"),
+        (f"{_WORKER}Bus error. ", HostMemory(oom_kills=0), "shared memory"),
+        ("RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly", None, "exited unexpectedly"),
+    ],
+)
+def test_a_worker_of_a_loader_that_died(message: str, host: HostMemory | None, title: str) -> None:
+    error = RunError(type="RuntimeError", message=message.partition(": ")[2])
+    run = program(message, errors=(error,), host_memory=host, **FAILED)
+    (entry,) = [found for found in run.findings if found.severity == "error"]
+    assert title in entry.title
+    assert ("host memory" in entry.title) == ("host memory" in title)

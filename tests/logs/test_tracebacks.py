@@ -69,3 +69,15 @@ def test_any_lines(lines: list[str]) -> None:
         finder.line(line)
         finder.code(line)
     assert finder.frame is None or finder.frame.line >= 0
+
+
+def test_memory_was_requested_by_the_latest_frame_that_no_other_exception_explains() -> None:
+    head, frame = "Traceback (most recent call last):", ('  File "a.py", line 1, in f', "    one()")
+    found = parse("\n".join((head, *frame, "KeyError: 'x'")))
+    assert (found.requested_at, found.error_frames) == (None, {"KeyError: 'x'": found.frame})
+    # As TensorFlow names the place of an op, after the exception.
+    later = parse("\n".join((head, *frame, "KeyError: 'x'", '  File "b.py", line 2, in g', "    two()")))
+    assert later.requested_at is not None
+    assert later.requested_at.file == "b.py"
+    cut = parse("\n".join((head, *frame, "InternalError: Graph execution error:")))
+    assert cut.requested_at is not None

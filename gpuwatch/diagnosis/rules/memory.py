@@ -13,10 +13,11 @@ from gpuwatch.diagnosis.oom_arithmetic import WHO_HELD_IT, Judgement, judge
 from gpuwatch.diagnosis.oom_facts import full_device, on_host, oom_facts, ooms_of
 from gpuwatch.diagnosis.others_memory import beside, entry_of, trifling
 from gpuwatch.diagnosis.rule_registry import finding, rule
-from gpuwatch.formatting.secrets import mask_text
+from gpuwatch.diagnosis.rules.phrasing import at
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import memory, size
 from gpuwatch.logs.clean import device as device_name
+from gpuwatch.logs.tensorflow_oom import tensor_size
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.run import Oom
 from gpuwatch.model.snapshot import Device, Process
@@ -111,7 +112,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
             lines += filter(None, [_recorded(evidence, failures[0][0])])
         if evidence.log is not None:
-            lines += _in_log(evidence.log.lines_of("memory.oom"), numbers=failures[0][0].limit_bytes is not None)
+            others = {oom.requested_bytes for known in by_cause.values() for oom, _ in known}
+            lines += _in_log(evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], others)
         if survived:
             lines.insert(0, "the program went on after it")
         if any(on_host(oom) for oom, _ in failures):
@@ -164,11 +166,10 @@ def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[st
 
 def _own_line(evidence: Evidence) -> list[str]:
     """The user's source line that requested the memory; none for probes."""
-    frame = evidence.log.frame if evidence.log is not None else None
+    frame = evidence.log.requested_at if evidence.log is not None else None
     if frame is None or (evidence.run is not None and evidence.run.group != "run"):
         return []
-    code = f": {shorten(mask_text(printable(frame.code)), 120)}" if frame.code else ""
-    return [f"requested at {printable(frame.file)}, line {frame.line}{code}"]
+    return [at("requested at", frame)]
 
 
 def _alike(failures: list[tuple[Oom, Judgement]]) -> list[str]:
@@ -187,7 +188,7 @@ def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[s
     run = evidence.run
     if run is None or run.workers:
         return []
-    full = {device_name(oom.device) for oom, _ in failures if oom.device}
+    full = {device_name(oom.device) for oom, _ in failures if oom.device and not on_host(oom)}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
     idle = [
         f"{name} ({size(entry.granted_bytes)} granted)"
@@ -200,9 +201,14 @@ def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[s
     return [f"not used by the program: {', '.join(idle)}"] if full and idle else []
 
 
-def _in_log(lines: tuple[str, ...], *, numbers: bool) -> list[str]:
-    """The framework's lines; if the numbers are shown already, only the line with the tensor's shape."""
-    if not numbers:
+def _in_log(lines: tuple[str, ...], failures: list[Oom], sizes: set[int | None]) -> list[str]:
+    """The framework's lines; if the numbers are shown already, only the line with the tensor's shape.
+
+    ``sizes``: what all failures requested; a line about one with another cause is left out.
+    """
+    elsewhere = sizes - {oom.requested_bytes for oom in failures}
+    lines = tuple(line for line in lines if (named := tensor_size(line)) is None or named not in elsewhere)
+    if failures[0].limit_bytes is None:
         return list(lines[:2])
     return [next((line for line in lines if "shape" in line), lines[0])] if lines else []
 

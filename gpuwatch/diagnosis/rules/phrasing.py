@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.logs.tracebacks import Frame
 from gpuwatch.model.snapshot import Device, Process
 
 IDLE = 1.0
@@ -41,6 +42,12 @@ def who(process: Process) -> str:
     user = f"{printable(process.user)}'s" if process.user else "unknown user's"
     name = (process.name or (process.command or "").partition(" ")[0].rpartition("/")[2]) or "process"
     return f"{user} {printable(name)} ({process.pid})"
+
+
+def at(what: str, frame: Frame) -> str:
+    """``requested at train.py, line 7: x = tf.zeros(shape)``, secrets masked."""
+    code = f": {shorten(mask_text(printable(frame.code)), 120)}" if frame.code else ""
+    return f"{what} {printable(frame.file)}, line {frame.line}{code}"
 
 
 def command(process: Process) -> str:

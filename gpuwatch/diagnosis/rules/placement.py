@@ -29,6 +29,8 @@ REPLICAS = "replicas"
 _KERNEL = re.compile(r"device='([^']*)'(?:; (\w+) in \[([^\]]*)\])?")
 _ATTRIBUTES = re.compile(r"^Op: (\w+)\s*\nNode attrs: ([^\n]*)", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"(\w+)=(DT_\w+)")
+_UNREGISTERED = re.compile(r"No registered '(\w+)' OpKernel for '?GPU'? devices")
+"""At the start of a session or function: the message lists the kernels, not the types of this node."""
 _EAGER_OP = re.compile(r"\[Op:(\w+)\]")
 _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
 
@@ -123,13 +125,28 @@ def _simulated_only(evidence: Evidence, *, moved: bool) -> str | None:
                 kind = " ".join([head[1], *types.values()][:2]).replace("DT_", "")
                 return f"TensorFlow has a CUDA kernel for {kind}"
         return None if cuda_build else f"{_no_kernel_here(head[1])} is not known"
+    if unregistered := _UNREGISTERED.search(message):
+        listed = [
+            kind.strip().replace("DT_", "").lower()
+            for where, _, kinds in _KERNEL.findall(message)
+            if where in (NOT_SIMULATED, "DEFAULT")
+            for kind in kinds.split(",")
+            if kind.strip()
+        ]
+        if listed:
+            return _has_kernels(unregistered[1], list(dict.fromkeys(listed)))
+        return None if cuda_build else f"{_no_kernel_here(unregistered[1])} is not known"
     result = run.results.get("kernels")
     op = _EAGER_OP.search(message)
     if op is None or not isinstance(result, dict) or result.get("op") != op[1] or result.get("cuda") is None:
         return f"{_no_kernel_here(op[1] if op is not None else 'the op')} is not known"
     if not result["cuda"]:
         return None
-    return f"it has no kernel for {op[1]}; TensorFlow has CUDA kernels for it in {', '.join(map(str, result['cuda']))}"
+    return _has_kernels(op[1], [str(kind) for kind in result["cuda"]])
+
+
+def _has_kernels(op: str, types: list[str]) -> str:
+    return f"it has no kernel for {op}; TensorFlow has CUDA kernels for it in {', '.join(types)}"
 
 
 def _no_kernel_here(op: str) -> str:

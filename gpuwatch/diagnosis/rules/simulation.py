@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
@@ -10,13 +11,15 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.sim.limits import NO_COMPILER, NOT_CARRIED, computes
 
 CAUSE = "simulation.limit"
-_NO_COMPILER = ("No JIT device registered", "no compiler registered", "XLA_GPU_JIT")
-"""TensorFlow's messages for a GPU without a compiler (``common_runtime`` and ``compiler/jit``)."""
+_NO_COMPILER = re.compile(r"No JIT device registered|no compiler registered|(?<!device=')XLA_GPU_JIT")
+"""TensorFlow's messages for a GPU without a compiler (``common_runtime`` and ``compiler/jit``).
+
+``device='XLA_GPU_JIT'`` is a row in the list of kernels, which TensorFlow prints for any op without a suitable one."""
 
 
 def lacks_compiler(message: str) -> bool:
     """Whether a message means that XLA has no compiler for a device."""
-    return any(sign in message for sign in _NO_COMPILER)
+    return _NO_COMPILER.search(message) is not None
 
 
 @rule(CAUSE)

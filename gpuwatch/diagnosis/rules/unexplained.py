@@ -11,14 +11,16 @@ from gpuwatch.diagnosis.framework_advice import framework_of, gpu_build
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules import last_errors
 from gpuwatch.diagnosis.rules.build import NO_NCCL
+from gpuwatch.diagnosis.rules.phrasing import at
 from gpuwatch.diagnosis.rules.simulated_driver import unreached
 from gpuwatch.diagnosis.rules.simulation import lacks_compiler
 from gpuwatch.formatting.units import size
 from gpuwatch.logs import reported_ends
+from gpuwatch.logs.exceptions import telling
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import CAUSES, Certainty, Finding
-from gpuwatch.model.run import Run, RunError
+from gpuwatch.model.run import HostMemory, Run, RunError
 
 _TAIL = 8
 """Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
@@ -59,6 +61,11 @@ _NCCL_INTERNAL = "ended.nccl-internal"
 _OF_A_PEER = frozenset({_PEER, _NCCL_INTERNAL, _WAITED})
 _COMPILER_SAYS = "compiler.message"
 NOT_KNOWN = "which gpuwatch does not know"
+DESPITE_ERROR = "It exited with code 0, although"
+WENT_ON = "It went on after"
+"""Beginnings of titles for a program that exited with 0 after an exception."""
+_TELLING = 8
+"""Characters from which a message is recognised within another."""
 _CUT = "The log ends within a Python traceback, before the error itself"
 
 HOST_MEMORY = "ended.host-memory"
@@ -66,6 +73,7 @@ _NCCL = (
     "NCCL failed while GPUs exchanged data",
     "Set NCCL_DEBUG=WARN and read its first line; start a container with --ipc=host or a larger --shm-size.",
 )
+_WORKER = "ended.worker"
 ENDINGS = {
     "ended.assert": (
         "A kernel stopped at an assertion: an index or a label is out of range",
@@ -199,7 +207,7 @@ ENDINGS = {
         " first.",
     ),
     **last_errors.ENDS,
-    "ended.worker": (
+    _WORKER: (
         "A worker of the DataLoader was killed, usually for lack of host memory",
         "Use fewer workers or less data in memory, and check dmesg for the kernel's OOM killer.",
     ),
@@ -261,6 +269,37 @@ def _of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
             "likely",
         )
     return title, action, "likely"
+
+
+_BY_SIGNAL = re.compile(r"killed by signal: ([A-Z][\w ]{1,40})")
+
+
+def _of_worker(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
+    """Title and action for a DataLoader's worker that died, by its signal; whether host memory matters.
+
+    SIGKILL is judged by the kernel's count of its OOM kills, where that is known.
+    """
+    match = _BY_SIGNAL.search(text)
+    if match is None:
+        return (
+            "A worker of the DataLoader exited unexpectedly",
+            "Run it with num_workers=0: then the error appears in the main process, with its traceback.",
+            False,
+        )
+    if match[1] == "Bus error":
+        return *ENDINGS["ended.shared-memory"], False
+    if match[1] != "Killed":
+        return f"A worker of the DataLoader ended with a signal: {match[1]}", f"{_FAULTS} Or use num_workers=0.", False
+    title, action = ENDINGS[_WORKER]
+    if host is not None and (host.kernel_line or host.oom_kills):
+        title = "A worker of the DataLoader was killed when the kernel ran out of host memory (RAM)"
+    elif host is not None and host.oom_kills == 0:
+        title = "A worker of the DataLoader was killed by SIGKILL, not by the OOM killer: its counter did not change"
+        action = (
+            "Find who sent it: the scheduler (sacct -j JOB), a supervisor, systemd-oomd (journalctl -u systemd-oomd),"
+            " or the program itself."
+        )
+    return title, action, host is not None
 
 
 _CRASH_WORDS = (
@@ -387,12 +426,20 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     elif peer and log is not None and known in (None, reported_ends.CRASH, reported_ends.TERMINATED):
         title, action, certainty = _other_rank(log)
         lines = list(dict.fromkeys((*_own_lines(log), *log.lines_of(_PEER, _WAITED))))
+    elif known == _WORKER:
+        lines = list(dict.fromkeys((*(log.lines_of(_WORKER) if log is not None else ()), *lines)))
+        host = evidence.run.host_memory if evidence.run is not None else None
+        title, action, shown = _of_worker(" ".join(lines), host)
+        if shown and evidence.run is not None:
+            lines = [*lines, *_host_evidence(evidence.run)]
     elif known is not None:
         title, action = _crash(lines) if known == reported_ends.CRASH else ENDINGS[known]
         lines = list(dict.fromkeys((*(log.lines_of(known) if log is not None else ()), *lines)))
     elif reported and log is not None:
         title, action = _in_a_process(log)
-        lines = list(dict.fromkeys((of_a_child, *lines)))
+        own = _own_error(log)
+        own_lines = [_line(own), *_raised_at(log, own)] if own is not None else []
+        lines = list(dict.fromkeys((*own_lines, of_a_child, *lines)))
     elif refused := _refused(lines):
         title, action = refused
         lines = [*lines, *(log.lines_of(_COMPILER_SAYS) if log is not None else ())]
@@ -402,11 +449,55 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         if log is not None:
             begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
             lines = [f"of {log.lines} lines, line {begun} is the last that shows where the error was"]
+    if evidence.run is not None and log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
+        lines = [lines[0], *_raised_at(log, log.errors[-1]), *lines[1:]]
     yield finding("unknown", "error", certainty, title=title, evidence=lines, action=action)
+
+
+def _raised_at(log: LogFacts, error: RunError) -> list[str]:
+    """The user's own line that led to an exception, if its traceback is in the log."""
+    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    return [at("raised at", frame)] if frame is not None else []
+
+
+def _is_about(line: str, error: RunError) -> bool:
+    """Whether a line names this exception, or TensorFlow's own that passes it on."""
+    said = telling(error.message)
+    return line.startswith(error.type) or (len(said) >= _TELLING and said in line)
+
+
+@rule("unknown")
+def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
+    """The program exited with 0, but its log shows an exception with its traceback: it need not have done its work."""
+    run, log = evidence.run, evidence.log
+    if run is None or log is None or run.group != "run" or run.verdict != "ok" or run.outcome.exit_code != 0:
+        return
+    if not log.errors or not log.last_error_has_traceback or run.ooms or log.last_error_line is None:
+        return
+    error = log.errors[-1]
+    if error.type in _ON_PURPOSE or _known(error.message):
+        return
+    at_end = log.lines - log.last_error_line <= _TAIL and not log.last_error_went_on
+    title = f"{WENT_ON} {error.type}, whose traceback is in its log"
+    if log.last_error_in:
+        title = f"{DESPITE_ERROR} a {log.last_error_in} of it ended in {error.type}"
+    elif at_end:
+        title = f"{DESPITE_ERROR} its stderr ends in the traceback of {error.type}"
+    yield finding(
+        "unknown",
+        "warning" if at_end or log.last_error_in else "info",
+        "fact",
+        title=title,
+        evidence=(_line(error), *_raised_at(log, error)),
+        action="If the program does not handle this error on purpose, let it exit with another code (sys.exit(1)), so"
+        " that scripts and schedulers notice.",
+    )
 
 
 def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
     """What is certain of the last exception: without a traceback it may have been handled and only printed."""
+    if evidence.run is not None and evidence.run.verdict == "interrupted":
+        return "Before it was interrupted, it raised"
     if evidence.run is not None or log is None:
         return "It ended in"
     if log.last_error_in:
@@ -582,4 +673,4 @@ def _known(message: str) -> bool:
 
 
 def _line(error: RunError) -> str:
-    return f"{error.type}: {error.message.splitlines()[0][:300] if error.message else ''}".rstrip(": ")
+    return f"{error.type}: {telling(error.message)[:300]}".rstrip(": ")
