@@ -193,7 +193,21 @@ def gpuwatch_forked(*arguments: str, environment: Mapping[str, str], timeout: fl
     """The command line in a fork, and so each Python that it starts: see forked_python.py, also for what differs."""
     # Read as TensorFlow is imported: probes and the doctor change them, and their log has to have every line.
     settings = LOG_ENVIRONMENT if arguments[0] in ("doctor", "probe", "report") else {}
-    with forked([GPUWATCH, *arguments], environment, imported_with={**environment, **settings}) as process:
+    return _ended(forked([GPUWATCH, *arguments], environment, imported_with={**environment, **settings}), timeout)
+
+
+def python_forked(
+    *arguments: str, environment: Mapping[str, str], imported_with: Mapping[str, str], timeout: float = 120
+) -> Result:
+    """``python ARGUMENTS`` in a fork that runs what Python runs as it starts: a sitecustomize sees TensorFlow imported.
+
+    ``imported_with`` has none of the PYTHONPATH that is meant for the program alone.
+    """
+    return _ended(forked([GPUWATCH, "--python", *arguments], environment, imported_with=imported_with), timeout)
+
+
+def _ended(started: Forked, timeout: float) -> Result:
+    with started as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:

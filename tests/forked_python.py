@@ -1,9 +1,9 @@
 """gpuwatch in a fork of an interpreter that has imported TensorFlow, and each Python that it starts in another fork.
 
-A script for :func:`tests.forked.forked`; its arguments are gpuwatch's. Where gpuwatch would start
-``sys.executable``, this process forks instead: parents, process groups, descriptors, signals, environment and
-arguments are as after a start, and modules are forgotten. What wants another environment for the import of TensorFlow
-is started, though, and so is another program. Whoever waits for the import of TensorFlow (gpuwatch's own
+A script for :func:`tests.forked.forked`; its arguments are gpuwatch's, or after ``--python`` those of Python. Where
+gpuwatch would start ``sys.executable``, this process forks instead: parents, process groups, descriptors, signals,
+environment and arguments are as after a start, and modules are forgotten. What wants another environment for the import
+of TensorFlow is started, though, and so is another program. Whoever waits for the import of TensorFlow (gpuwatch's own
 hook does) sees it happen, in a moment and with the same output. Only /proc shows the difference: command line and
 environment of such a process are those of the server.
 """
@@ -30,6 +30,8 @@ from typing import Any, NoReturn
 ENV_PLUGIN = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 SERVER = sys.modules["forked_server"]
 """What :mod:`tests.forked` has noted: its modules, its path, and what the import of TensorFlow wrote."""
+PYTHON = "--python"
+"""As the first argument: what follows is for Python itself, which is started as :func:`become` does it."""
 FRAMEWORKS = ("tensorflow", "keras")
 HOOKED = (
     "tensorflow.python.pywrap_tfe",
@@ -240,4 +242,5 @@ def _end(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    become([sys.executable, "-m", "gpuwatch", *sys.argv[1:]], os.environ)
+    arguments = sys.argv[1:]
+    become([sys.executable, *(arguments[1:] if arguments[0] == PYTHON else ["-m", "gpuwatch", *arguments])], os.environ)

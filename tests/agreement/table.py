@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from gpuwatch.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.sim.machine import SimMachine
 
 GIB = 1 << 30
@@ -112,14 +113,16 @@ class Row:
     cause: str
     fault: Fault = nothing
     program: str = MATMUL
-    shape: str = "1x24GiB"
-    """Empty: no simulated machine at all."""
+    shape: str = "1x4GiB"
+    """Small, because TensorFlow fills a table of 1/32 of each pool. Empty: no simulated machine at all."""
     variables: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     but: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Who says something else: what, and why."""
     check: str = ""
     """The doctor's check that shows it; a probe on such a machine names the same cause."""
+    long: bool = False
+    """Whether it runs with the long tests alone: another row shows the same through the same path."""
     title: str = ""
     """What ``run`` says of the cause, where it is more than the cause's own title."""
 
@@ -150,14 +153,14 @@ ROWS = (
         title="MatMul requested /GPU:0, it has only a CPU kernel for the types of its inputs",
     ),
     Row("too late", "config.too-late", program=TOO_LATE, but=NO_PROGRAM),
-    Row("inconsistent", "config.inconsistent", program=INCONSISTENT, shape="2x24GiB", but=NO_PROGRAM),
+    Row("inconsistent", "config.inconsistent", program=INCONSISTENT, shape="2x4GiB", but=NO_PROGRAM),
     Row("too large a request", "memory.request-too-large", program=TOO_LARGE_A_REQUEST, but=NO_PROGRAM),
     Row("too large a model", "memory.model-too-large", program=TOO_LARGE_A_MODEL, but=NO_PROGRAM),
     Row("limit too small", "memory.limit-too-small", program=LIMIT_TOO_SMALL, but=NO_PROGRAM),
     Row("fragmented", "memory.fragmented", program=FRAGMENTED, but=NO_PROGRAM),
     # Who is on the GPU
-    Row("another process", "memory.other-process", held(20), program=TOO_LARGE_A_MODEL),
-    Row("no room for a context", "memory.context-failed", held(23.7), check="devices.memory"),
+    Row("another process", "memory.other-process", held(20), program=TOO_LARGE_A_MODEL, shape="1x24GiB"),
+    Row("no room for a context", "memory.context-failed", held(3.7), check="devices.memory"),
     Row("exclusive and taken", "mode.exclusive", exclusive_and_held),
     Row("prohibited", "mode.exclusive", is_set("compute_mode", 2)),
     Row(
@@ -174,7 +177,7 @@ ROWS = (
         "no NVML, and TensorFlow names it",
         "driver.missing",
         without=("libnvidia-ml.so.1",),
-        variables={"TF_CPP_VMODULE": "dso_loader=1"},
+        variables=LOG_ENVIRONMENT,  # as the doctor sets it: both share an import
     ),
     Row("NVML: not loaded", "driver.missing", nvml_fails(9), but=NOT_SAID),
     Row("NVML: two versions", "driver.mismatch", nvml_fails(18), but=NOT_SAID, check="driver.nvml"),
@@ -193,12 +196,17 @@ ROWS = (
     Row("old card", "build.gpu-unsupported", is_set("compute_capability", 52)),
     Row("new card", "build.gpu-unsupported", is_set("compute_capability", 120)),
     # TensorFlow lists the second card as visible, and makes no device of it
-    Row("too old a card in front", "build.gpu-unsupported", is_set("compute_capability", 30), shape="2x24GiB"),
+    Row("too old a card in front", "build.gpu-unsupported", is_set("compute_capability", 30), shape="2x4GiB"),
     Row("a MIG instance that is not there", "mig.misuse", variables={"CUDA_VISIBLE_DEVICES": "MIG-aaaa"}),
-    Row("weak card beside", "build.gpu-unsupported", is_set("multiprocessors", 4, device=1), shape="2x24GiB"),
+    Row("weak card beside", "build.gpu-unsupported", is_set("multiprocessors", 4, device=1), shape="2x4GiB"),
     # The toolkit's libraries: one that is missing costs TensorFlow every GPU
     *(
-        Row(f"no {library.partition('.')[0]}", "cuda.libraries-missing", without=(library,))
+        Row(
+            f"no {library.partition('.')[0]}",
+            "cuda.libraries-missing",
+            without=(library,),
+            long=library.startswith(("libcublasLt", "libcufft", "libcusolver", "libcusparse")),
+        )
         for library in (
             "libcudart.so.12",
             "libcublas.so.12",

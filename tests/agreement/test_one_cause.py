@@ -147,7 +147,14 @@ def _has_row(item: pytest.Item) -> bool:
     return item.path == Path(__file__) and "row" in getattr(getattr(item, "callspec", None), "params", {})
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def explained(doctor: dict[str, Any]) -> str | None:
+    """What explain says of the doctor's own look at TensorFlow: an exception at its end included, it reads as a log."""
+    return explain([*doctor["log_tail"], *(test["error"] for test in doctor["tests"] if test["error"])]).primary
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=row.name, marks=pytest.mark.long if row.long else ()) for row in ROWS]
+)
 def test_one_cause(row: Row, said: dict[str, Future[Said]]) -> None:
     documents = said[row.name].result()
     assert {who: documents[who]["primary"] for who in WHO} == {who: row.expected(who) for who in WHO}
@@ -169,10 +176,20 @@ def test_one_cause(row: Row, said: dict[str, Future[Said]]) -> None:
         assert doctor["exit code"] == 3
         assert {check["id"]: check["state"] for check in doctor["checks"]}[row.check] in ("fail", "warn")
         assert documents["probe"]["primary"] == row.cause
+    if row.without:
+        doctor = documents["doctor"]
+        states = {check["id"]: check["state"] for check in doctor["checks"]}
+        assert doctor["exit code"] == 3
+        assert states["driver.start"] == ("skip" if "libcuda.so.1" in row.without else "pass")
+        if row.cause == "cuda.libraries-missing":
+            missing = [library["name"] for library in doctor["libraries"] if library["state"] == "missing"]
+            assert missing == list(row.without)
+            assert states["framework.libraries"] == "fail"
+            assert explained(doctor) == row.cause
+        elif "libnvidia-ml.so.1" in row.without:
+            assert "NVML is missing" in doctor["findings"][0]["title"]
     if row.name == "CUDA: two versions":
-        # The doctor's own look at TensorFlow, an exception at its end included, reads as a log does.
-        log = [*doctor["log_tail"], *(test["error"] for test in doctor["tests"] if test["error"])]
-        assert explain(log).primary == row.cause
+        assert explained(doctor) == row.cause
 
 
 def test_the_rows_are_of_known_causes_and_every_exception_has_its_reason() -> None:

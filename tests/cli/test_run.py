@@ -214,7 +214,7 @@ def test_an_unadapted_keras_training_runs_on_a_simulated_gpu(
 ) -> None:
     script, out = tmp_path / "train.py", tmp_path / "run.json"
     script.write_text(_KERAS + _PLACED)
-    environment = sim_machine("1x24GiB").environment(os.environ, tier="plugin")
+    environment = sim_machine("1x2GiB").environment(os.environ, tier="plugin")
     seen = watched("--placement", "-o", str(out), "--", sys.executable, str(script), env=environment)
     assert seen.returncode == 0, seen.stderr[-2000:]
     run = json.loads(out.read_text())
@@ -291,7 +291,7 @@ def test_settings_of_a_program_are_recorded_without_traces(
 ) -> None:
     script, out = tmp_path / "train.py", tmp_path / "run.json"
     script.write_text(_SETTINGS)
-    environment = sim_machine("2x24GiB").environment(os.environ, tier="plugin")
+    environment = sim_machine("2x2GiB").environment(os.environ, tier="plugin")
     environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
     command = [sys.executable, str(script)]
     alone = subprocess.run(command, capture_output=True, env=environment, check=True)
@@ -448,7 +448,7 @@ def test_ops_that_fell_back_are_named_with_their_reason(
         "with tf.device('/GPU:7'):\n"
         "    tf.random.uniform([4, 4]) + 1.0\n"
     )
-    environment = sim_machine("1x24GiB").environment(os.environ)
+    environment = sim_machine("1x4GiB").environment(os.environ)
     seen = watched("--placement", "-o", str(out), "--", sys.executable, "-c", code, env=environment)
     assert seen.returncode == 0, seen.stderr
     run = json.loads(out.read_text())
@@ -467,7 +467,7 @@ def test_what_it_held_on_the_gpu(sim_machine: Callable[[str], SimMachine], tmp_p
         "a = tf.random.uniform([256, 256])\n"
         "b = tf.matmul(a, a); print(b.device); time.sleep(0.8)"
     )
-    environment = sim_machine("1x24GiB").environment(os.environ)
+    environment = sim_machine("1x4GiB").environment(os.environ)
     # Nothing but the program's own doing makes gpuwatch look: the clock is far from it.
     options = ("--placement", "--interval", "60", "-o", str(out))
     seen = watched(*options, "--", sys.executable, "-c", code, env=environment)
@@ -475,6 +475,6 @@ def test_what_it_held_on_the_gpu(sim_machine: Callable[[str], SimMachine], tmp_p
     run = json.loads(out.read_text())
     (device,) = run["device_map"]
     assert device["uuid"].startswith("GPU-")
-    assert run["memory"]["nvml_peak_bytes"] > 16 * 2**30
+    assert run["memory"]["nvml_peak_bytes"] > 2 * 2**30
     assert 0 < run["memory"]["allocator_peak_bytes"] < 2**24
     assert any(p["op"] == "MatMul" and p["actual"].endswith("GPU:0") for p in run["placements"])

@@ -251,7 +251,7 @@ def test_tensorflow_grants_what_was_predicted(
     sim_machine: Callable[[str], SimMachine], sleeper: Callable[[], int]
 ) -> None:
     """To the MiB, on two simulated GPUs of which one is partly taken by somebody else."""
-    simulated = sim_machine("2x24GiB")
+    simulated = sim_machine("2x12GiB")
     simulated.attach(sleeper(), device=1, memory_bytes=5 * GIB + 12345)
     arguments = [part for name in (*EXACT, *PLUGIN) for part in ("--config", name)]
     environment = simulated.environment(os.environ)
@@ -264,7 +264,7 @@ def test_tensorflow_grants_what_was_predicted(
         assert expected == [(m["framework_device"], m["uuid"], m["granted_bytes"]) for m in run["device_map"]], config
         assert all(entry["tolerance_bytes"] == 0 for entry in run["predicted"]), config
     first, second = (entry["granted_bytes"] // MIB for entry in runs["default"]["device_map"])
-    assert (first, second) == (24576 - 256 - 320 - 1536, 24576 - 256 - 320 - 1536 - 5 * 1024 - 1)
+    assert (first, second) == (12288 - 256 - 320 - 1536, 12288 - 256 - 320 - 1536 - 5 * 1024 - 1)
     assert runs["towers"]["simulation"] == "plugin"
     assert mapped(runs["towers"]) == mapped(runs["default"])
     uuids = [device.uuid for device in simulated.devices()]

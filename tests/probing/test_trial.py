@@ -50,6 +50,7 @@ def run(tmp_path: Path) -> Callable[..., Tried]:
         *,
         tier: Tier = "plugin",
         watched: bool = True,
+        fork: bool = False,
         **more: object,
     ) -> Tried:
         script = tmp_path / "train.py"
@@ -58,7 +59,7 @@ def run(tmp_path: Path) -> Callable[..., Tried]:
         variables = chosen.variables if chosen is not None else {}
         trial = {"probe": chosen.probe, "options": chosen.options, **more} if chosen is not None else None
         environment = machine.environment(os.environ, tier=tier) if machine is not None else os.environ
-        return tried([str(script)], {**environment, **variables}, trial=trial, watched=watched)
+        return tried([str(script)], {**environment, **variables}, trial=trial, watched=watched, fork=fork)
 
     return start
 
@@ -73,7 +74,7 @@ def granted(found: Tried) -> list[int | None]:
 def test_a_limit_takes_effect_in_a_training_whose_steps_are_counted(
     sim_machine: Open, run: Callable[..., Tried]
 ) -> None:
-    found = run(sim_machine("2x2GiB"), KERAS, "limit=700MiB")
+    found = run(sim_machine("2x2GiB"), KERAS, "limit=700MiB", fork=True)
     assert (found.done.returncode, found.done.stdout) == (0, "trained\n"), found.done.stderr
     assert found.state.applied == Applied(name="limit", applied=True, effective={"memory_limit": 700})
     assert granted(found) == [700, 700]
@@ -269,7 +270,7 @@ def test_a_setting_takes_effect_as_its_probe_says(
     document = json.loads(result.out)
     runs = document["runs"] if len(settings) > 1 else [document]
     for name, probed in zip(settings, runs, strict=True):
-        found = run(machine, _HELD, name, tier="driver")
+        found = run(machine, _HELD, name, tier="driver", fork=True)
         assert found.done.returncode == 0, found.done.stderr[-2000:]
         assert granted(found) == [one["granted_bytes"] // MIB for one in probed["device_map"]], name
         held = [one["process_bytes"] // MIB for one in probed["memory"]["devices"]] if probed["device_map"] else [0]
@@ -358,7 +359,7 @@ except tf.errors.ResourceExhaustedError:
 @pytest.mark.tensorflow
 @pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here")
 def test_a_search_does_not_wait_for_memory(sim_machine: Open, run: Callable[..., Tried]) -> None:
-    found = run(sim_machine("1x2GiB"), _EAGER + _EXHAUSTED, "default", tier="driver", no_retry=True)
+    found = run(sim_machine("1x2GiB"), _EAGER + _EXHAUSTED, "default", tier="driver", fork=True, no_retry=True)
     assert found.done.stdout == "failed at once\n", found.done.stderr[-2000:]
 
 
@@ -424,7 +425,7 @@ for _ in range(400):
     train()
     time.sleep(0.005)
 """
-    found = run(sim_machine("1x2GiB"), _EAGER + code, "growth")
+    found = run(sim_machine("1x2GiB"), _EAGER + code, "growth", fork=True)
     steps = found.state.steps
     assert steps.counted == "calls of the tf.function train (train.py:7)"
     assert steps.count == 400

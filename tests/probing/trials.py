@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from gpuwatch.probing.event_state import EventState
 from gpuwatch.probing.probe_scripts import hooked
+from tests.forked import python_forked
 
 
 class Tried(NamedTuple):
@@ -34,10 +35,13 @@ def tried(
     *,
     trial: Mapping[str, Any] | None = None,
     watched: bool = True,
+    fork: bool = False,
     seconds: float = 200,
-    **keywords: Any,
 ) -> Tried:
-    """Runs ``python command`` to its end; ``trial``: the contents of GPUWATCH_TRIAL, None to watch it alone."""
+    """Runs ``python command`` to its end; ``trial``: the contents of GPUWATCH_TRIAL, None to watch it alone.
+
+    ``fork``: in a fork of an interpreter that has imported TensorFlow, see :mod:`tests.forked`.
+    """
     name = f"test-{os.getpid()}-{secrets.token_hex(4)}"
     states: list[EventState] = []
     threads: list[threading.Thread] = []
@@ -66,15 +70,19 @@ def tried(
         own = {"GPUWATCH_WATCH": name} if watched else {}
         if trial is not None:
             own["GPUWATCH_TRIAL"] = json.dumps(trial)
-        done = subprocess.run(
-            [sys.executable, *command],
-            env=hooked({**environment, **own}),
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-            **keywords,
-        )
+        around = hooked({**environment, **own})
+        if fork:
+            code, out, err = python_forked(*command, environment=around, imported_with=environment, timeout=seconds)
+            done = subprocess.CompletedProcess(command, code, out, err)
+        else:
+            done = subprocess.run(
+                [sys.executable, *command],
+                env=around,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
         for thread in threads:
             thread.join(10)
         listener.shutdown(socket.SHUT_RDWR)
