@@ -20,8 +20,11 @@ _ERROR_LINE = re.compile(
 )
 # After the frames of a traceback an exception may have any name (StopIteration, requests' ConnectTimeout).
 _NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w*)(?:: (.*))?$")
-# A line of a message after its first, or of a traceback; also in the output of one rank of a job.
-_CONTINUES = re.compile(r"(?:\[?rank:? ?\d+\]?: ?+|\[\d+,[\w:,. -]*\]<std\w+>: ?+)?(?:\s|[\u2502\u2570]|$)")
+# A line of a message after its first, or of a traceback; also in the output of one rank of a job. Not tqdm's bar, which
+# begins with spaces, too.
+_CONTINUES = re.compile(
+    r"(?!\s*\d{1,3}%\|)(?:\[?rank:? ?\d+\]?: ?+|\[\d+,[\w:,. -]*\]<std\w+>: ?+)?(?:\s|[\u2502\u2570]|$)"
+)
 # Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
 _NOT_THE_END = re.compile(
     r"(?P<ignored>Exception ignored (?:in|on|while|when))"

@@ -134,7 +134,10 @@ _FOREIGN = dict.fromkeys(
 )
 """How shells name SIGKILL and SIGSEGV in other languages: said only by the last line of a log."""
 _OF_WORD = {"killed": KILLED, "terminated": TERMINATED}
-_CHILD = re.compile(r"non-zero exit status (?P<code>\d{1,3})\b|died with <Signals\.\w{2,10}: (?P<signal>\d{1,2})>")
+_CHILD = re.compile(
+    r"(?:non-zero exit status |Failed core proc\(s\): \{'[^']{1,60}': )(?P<code>-?\d{1,3})\b"
+    r"|died with <Signals\.\w{2,10}: (?P<signal>\d{1,2})>"
+)
 _CHILD_TYPES = frozenset(
     {
         "CalledProcessError",

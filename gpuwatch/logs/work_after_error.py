@@ -17,21 +17,24 @@ _CHARS = 300
 """Of a line, as many characters are looked at."""
 MANY_STEPS = 10
 """Steps after which even the ranks of a job, which wait for each other, show that none of them failed."""
-_INFO = re.compile(r"^.{0,80}?(?:\b(?:INFO|SUCCESS)\b|\"info\"|level=info)|^(?:\S{1,40} )?I\d{4} [\d:.]+ ")
+_INFO = re.compile(r"^.{0,80}?(?:\b(?:INFO|SUCCESS)\b|\"info\"|level=info|\[I \d{4}-)|^(?:\S{1,40} )?I\d{4} [\d:.]+ ")
 _STEP = re.compile(
-    r"\b(?:epoch|(?:global_?)?step|iter(?:ation)?|batch)\b[\s\"':=#\[(]{0,4}(?P<number>\d{1,9})\b", re.IGNORECASE
+    r"\b(?:epoch|(?:global_?)?step|iter(?:ation)?|batch|trial)\b[\s\"':=#\[(]{0,4}(?P<number>\d{1,9})\b", re.IGNORECASE
 )
 _PRINTED = re.compile(
     r"\b(?:epoch|step|iter(?:ation)?|batch|loss|acc(?:uracy)?)\b.*\d|(?<![/\d])\d+/\d+(?![/\d])|\dit/s", re.IGNORECASE
 )
-_HINTS = ("step", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete")
+_HINTS = ("step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete")
 """One of these is in each line that the patterns find."""
 _SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
 """What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""
+_BAR = re.compile(r"\b(?P<number>\d{1,9})/\d{1,9} \[")
+_ADVANCES = 3
+"""States of a progress bar that show work: the bars of other ranks may advance once or twice."""
 _FINISHED = re.compile(r"\b(?:training|evaluation|run|job) (?:is |has )?(?:finished|completed?|done)\b", re.IGNORECASE)
 _ANSWERED = re.compile(r"HTTP/\d(?:\.\d)?\" 200\b")
 _AT_AN_END = re.compile(
-    r"\b(?:sav|writ|checkpoint|emergency|resum|restart|shut|exit|clean|stop|abort|kill|fail|error|clos|last|best)",
+    r"\b(?:sav|writ|checkpoint|emergency|resum|restart|shut|exit|clean|stop|abort|kill|fail|error|clos)",
     re.IGNORECASE,
 )
 """Lines with these words may name a step after which the program ended."""
@@ -59,7 +62,8 @@ class WorkAfterError:
         self._left = 0
         self._rank = ""
         self._late = False
-        self._latest = -1
+        self._latest = self._bar = -1
+        self._advances = 0
         self._finished = False
 
     def before(self, line: str) -> None:
@@ -78,6 +82,7 @@ class WorkAfterError:
         self._stepped_before |= self.printed > 0
         self.steps, self.printed, self._latest, self._finished = 0, 0, -1, False
         self._late = False
+        self._bar, self._advances = -1, 0
 
     def take(self, line: str) -> None:
         """Takes a line after the error."""
@@ -87,6 +92,11 @@ class WorkAfterError:
         lower = line.lower()
         if not any(word in lower for word in _HINTS) or _rank(line) != self._rank:
             return
+        if (bar := _BAR.search(line)) is not None:
+            # Bars are on stderr, as tracebacks are: in the order of time.
+            self._advances += 0 <= self._bar < int(bar["number"])
+            self._bar = int(bar["number"])
+            self.printed += self._advances == _ADVANCES
         step = _STEP.search(line)
         if not self.printed and not self._stepped_before and step is not None and int(step["number"]) <= 1:
             self._late = True

@@ -36,6 +36,7 @@ def _steps(count: int, form: str = "2026-05-04 10:12:00,000 INFO train: step {} 
         _steps(3, "I0504 10:12:00.345678 140123 train.py:9] batch {}"),
         _steps(3, '{{"level": "info", "event": "progress", "step": {}}}'),
         ["INFO:train:epoch 9 loss 0.1", "INFO:train:Training finished"],
+        _steps(3, "[I 2026-05-04 10:12:00,000] Trial {} finished with value: 0.3. Best is trial 1 with value: 0.1."),
         ['INFO:     127.0.0.1:4 - "POST /v1/completions HTTP/1.1" 200 OK'] * 2,
     ],
 )
@@ -108,6 +109,7 @@ _RAISED = _KEY_ERROR[:-1]
         (_PRINTS, ["wandb: Run summary:", *(f"wandb:   loss{number} 0.{number}" for number in range(20))]),
         (_PRINTS, ["Exception raised from f at x.cpp:1:", *(f"frame #{n}: f + 0x1 (0x2 in x.so)" for n in range(20))]),
         (_PRINTS, ["", "Arguments received by f:", *(f"  \u2022 x{n}=Tensor(shape=(None, 3))" for n in range(20))]),
+        (_PRINTS, [f" {n % 2 + 1}%|#  | {n % 2 + 1}/100 [00:04<00:25,  3.40it/s]" for n in range(4)] + ["text"] * 9),
         (_PRINTS, ["loss 0.4:  12%|#  | 12/100 [00:04<00:25,  3.40it/s]"] * 20),
     ],
 )
@@ -125,6 +127,7 @@ def test_lines_after_a_traceback_that_do_not_show_that_the_program_went_on(befor
         ([], _PRINTS[9:]),
         (_PRINTS, [f"{number}/100 loss" for number in range(20)]),
         ([], ["a line of text"] * 600),
+        (_PRINTS, [f" {number}%|#  | {number}/100 [00:04<00:25,  3.40it/s]" for number in range(20)]),
     ],
 )
 def test_lines_after_a_traceback_that_show_that_the_program_went_on(before: list[str], after: list[str]) -> None:
@@ -143,3 +146,10 @@ def test_a_traceback_behind_any_prefix(prefix: str) -> None:
     named = [*_RAISED, "StopIteration"]
     found = explain([_HEAD, *(prefix.format(number * 7919) + line for number, line in enumerate(named))]).findings[0]
     assert found.title.startswith("It ended in StopIteration")
+
+
+def test_a_part_that_a_library_does_without() -> None:
+    text = ["line of text"] * 20
+    for error, primary in (("ModuleNotFoundError: No module named 'triton'", "healthy"), ("KeyError: 3", "unknown")):
+        assert explain([_HEAD, *_RAISED, error, *text]).primary == primary
+    assert explain([_HEAD, *_RAISED, "ModuleNotFoundError: No module named 'triton'"]).primary == "unknown"

@@ -53,6 +53,8 @@ _OF_DATA = (
     "JSONDecodeError",
 )
 _OF_A_GPU = re.compile(r"gpu|cuda|cudnn|nvidia|nvcc|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE)
+_OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
+"""Libraries print such tracebacks of parts that they do without."""
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 _PEER = "ended.peer"
 _WAITED = "ended.nccl-timeout"
@@ -599,7 +601,8 @@ def _of_the_programs_data(log: LogFacts) -> bool:
 def _nothing_after(log: LogFacts) -> bool:
     """Whether no line after the last traceback shows that the program went on: not summaries, further lines of a
     message, or prints that Python wrote when the program ended."""
-    raised = log.last_error_has_traceback and not log.last_error_in
+    imported = log.errors[-1].type in _OF_IMPORTS if log.errors else False
+    raised = log.last_error_has_traceback and not log.last_error_in and not imported
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _LATE
     return raised and near and not log.printed_after_error and not log.last_error_went_on
 
