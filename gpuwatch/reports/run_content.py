@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
 from gpuwatch.logs.clean import device as device_name
-from gpuwatch.model.run import PEAK, DeviceMemory, Run, Setting, Throughput
+from gpuwatch.model.run import PEAK, DeviceMemory, Placement, Run, Setting, Throughput
 from gpuwatch.reports import charts
 from gpuwatch.reports.content import (
     SIMULATED_NOTE,
@@ -259,8 +259,12 @@ def _seen_on(entry: DeviceMemory) -> str:
 
 
 def _happened(run: Run) -> Iterator[str]:
-    shown = ((" ".join(clean(part) for part in (p.op, p.dtype) if part), p) for p in run.placements[:4])
-    ran = [f"{what} ×{p.count} on {short_device(p.actual)}" for what, p in shown]
+    first = sorted(run.placements, key=lambda placement: not _kept_off_the_gpu(run, placement))[:4]
+    shown = ((" ".join(clean(part) for part in (p.op, p.dtype) if part), p) for p in first)
+    ran = [
+        f"{what} ×{p.count} on {short_device(p.actual)}{' as requested' * _kept_off_the_gpu(run, p)}"
+        for what, p in shown
+    ]
     if len(run.placements) > 4:
         ran.append(f"{len(run.placements) - 4} more")
     if ran:
@@ -283,6 +287,12 @@ def _happened(run: Run) -> Iterator[str]:
         yield "stopped at the deadline"
     elif run.outcome.signal is not None:
         yield f"killed by signal {run.outcome.signal}"
+
+
+def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
+    """Whether a program with a GPU requested the CPU for an op that has a GPU kernel."""
+    asked = short_device(placement.requested or "")
+    return run.group == "run" and bool(run.device_map) and asked.startswith("CPU") and placement.gpu_kernel is True
 
 
 def _placements_not_asked(run: Run) -> bool:

@@ -289,6 +289,21 @@ class Watcher:
             self.emit("error", type=type(error).__name__, message=_LIBRARY_FRAME.sub("", text)[:2000])
             self.kernels(text)
             self.refused(text)
+            if isinstance(error, MemoryError):
+                self.address_space()
+
+    def address_space(self):
+        """Reports the limit of this process's address space (RLIMIT_AS) and its peak, in bytes, if it has a limit."""
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return
+        with open("/proc/self/status") as status:
+            peak = re.search(r"^VmPeak:\s+(\d+) kB", status.read(), re.MULTILINE)
+        if peak is not None:
+            self.emit("result", name="address_limit_bytes", value=limit)
+            self.emit("result", name="address_peak_bytes", value=int(peak.group(1)) * 1024)
 
     def refused(self, text):
         """Reports an eager op without a kernel on the requested device, under the names that probes use.

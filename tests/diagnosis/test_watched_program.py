@@ -10,7 +10,18 @@ from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.run import Devices, Framework, HostMemory, Outcome, Placement, Run, RunError, Setting
+from gpuwatch.model.run import (
+    Devices,
+    Framework,
+    HostMemory,
+    Memory,
+    Outcome,
+    Placement,
+    Run,
+    RunError,
+    RunProcess,
+    Setting,
+)
 from tests.diagnosis.cases import ON_CPU, draft, machine
 from tests.logs.wordings import ALL, HEALTHY, Wording
 
@@ -431,3 +442,43 @@ def test_a_worker_of_a_loader_that_died(message: str, host: HostMemory | None, t
     (entry,) = [found for found in run.findings if found.severity == "error"]
     assert title in entry.title
     assert ("host memory" in entry.title) == ("host memory" in title)
+
+
+@pytest.mark.parametrize(
+    ("results", "limited"),
+    [
+        ({"address_limit_bytes": 4 << 30, "address_peak_bytes": (4 << 30) - 1000}, True),
+        ({"address_limit_bytes": 4 << 30, "address_peak_bytes": 2 << 30}, False),
+        ({}, False),
+    ],
+)
+def test_host_memory_below_a_limit_of_the_address_space(results: dict[str, object], limited: bool) -> None:
+    message = "Unable to allocate 64.0 MiB for an array with shape (16, 1024, 1024) and data type float32"
+    error = RunError(type="MemoryError", message=message)
+    log = f"numpy._core._exceptions._ArrayMemoryError: {message}".replace("_Array", "")
+    run = program(log, devices=GPU_0, errors=(error,), results=results, **FAILED)
+    (entry,) = [found for found in run.findings if found.severity == "error"]
+    assert ("ulimit -v" in entry.title) == limited
+    assert ("its limit of 4.0 GiB" in " ".join(entry.evidence)) == limited
+    assert entry.title.startswith("Out of host memory")
+
+
+def test_failures_of_the_host_and_of_a_gpu_are_two_findings() -> None:
+    host = "MemoryError: Unable to allocate 64.0 MiB for an array with shape (16, 1024, 1024) and data type float32"
+    run = program(f"{_EXHAUSTED}\n{host}\n", devices=GPU_0, **FAILED)
+    titles = [found.title for found in run.findings if found.severity == "error"]
+    assert len(titles) == 2
+    assert sum(title.startswith("Out of host memory") for title in titles) == 1
+
+
+def test_memory_of_several_processes_is_not_compared_with_the_peak_of_one() -> None:
+    memory = Memory(
+        allocator_peak_bytes=1 << 20,
+        allocator_limit_bytes=1 << 30,
+        nvml_peak_bytes=3 << 30,
+        device_total_bytes=3 << 30,
+    )
+    one = RunProcess(pid=1)
+    for processes, found in (((one,), True), ((one, RunProcess(pid=2)), False)):
+        run = program(devices=GPU_0, memory=memory, processes=processes)
+        assert ("idle.memory-held" in [entry.id for entry in run.findings]) == found

@@ -364,6 +364,18 @@ def test_an_exception_is_told_and_its_traceback_has_no_frame_of_ours(tmp_path: P
     assert run["verdict_reason"] == "It exited with code 1, in ValueError: seen."
 
 
+def test_a_limit_of_the_address_space_is_told_where_memory_ran_out_below_it(tmp_path: Path) -> None:
+    code = "import torch; raise MemoryError('Unable to allocate 64.0 GiB for an array with shape (8,)')"
+    for limit in (None, 1 << 34):
+        out = tmp_path / f"{limit}.json"
+        limited = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n" if limit else ""
+        watched("-o", str(out), "--", sys.executable, "-c", limited + code, env=with_torch(tmp_path))
+        run = read(out)
+        assert run["results"].get("address_limit_bytes") == limit
+        assert ("ulimit -v" in run["verdict_reason"]) == (limit is not None)
+        assert run["verdict"] == "oom"
+
+
 # What is kept
 
 

@@ -13,7 +13,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.memory_holders import make_room
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import DeviceMapping, DeviceMemory, Run, Setting
+from gpuwatch.model.run import DeviceMapping, DeviceMemory, Placement, Run, Setting
 from gpuwatch.model.snapshot import Problem, Process, Reading
 from gpuwatch.reports.commands import parts
 from gpuwatch.reports.compare import compare
@@ -189,6 +189,21 @@ def test_ops_on_the_cpu_that_did_not_fall_back_are_explained() -> None:
     run = probe("manual", 400)
     moved = replace(run, placements=tuple(replace(run.placements[0], actual=f"{kind}:0") for kind in ("CPU", "GPU")))
     assert "placed on the CPU as asked" in comparison_table(compare([moved, run]), "Probes").note
+
+
+def test_ops_that_the_program_keeps_off_the_gpu_come_first() -> None:
+    on_gpu = tuple(Placement(op=op, dtype="float32", actual="GPU:0", count=9) for op in ("A", "B", "C", "D"))
+    pinned = Placement(op="MatMul", dtype="float32", requested="/device:CPU:0", actual="CPU:0", gpu_kernel=True)
+    mapping = DeviceMapping(framework_device="GPU:0", physical_index=0)
+    run = replace(full_run(), group="run", device_map=(mapping,), placements=(*on_gpu, pinned))
+
+    def happened(run: Run) -> str:
+        return dict(run_content(run).facts)["happened"]
+
+    assert happened(run).startswith("MatMul float32 ×1 on CPU:0 as requested, A float32 ×9 on GPU:0")
+    # Without a GPU, or without a kernel for it, there is nothing to say.
+    for other in (replace(run, device_map=()), replace(run, placements=(*on_gpu, replace(pinned, gpu_kernel=False)))):
+        assert "as requested" not in happened(other)
 
 
 def test_no_advice_to_end_an_unknown_process() -> None:

@@ -25,8 +25,8 @@ GROWTH = (
 def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow allocated nearly the whole device and used little of it."""
     run = evidence.run
-    if run is None:
-        return
+    if run is None or (run.group == "run" and len(run.processes) > 1):
+        return  # NVML's sum over processes, beside the peak of one
     peak, held, total = run.memory.allocator_peak_bytes, run.memory.nvml_peak_bytes, run.memory.device_total_bytes
     limit = run.memory.allocator_limit_bytes or max((m.granted_bytes or 0 for m in run.device_map), default=0)
     if peak is None or held is None or not total or not limit:

@@ -46,6 +46,8 @@ _IF_GROWING = (
     "If memory grows with every step, stop keeping tensors."
     " If it does not, make the batch or the model smaller, or use mixed precision."
 )
+ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
+"""Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
 _COPY = "Dst tensor is not initialized"
 """TensorFlow's message for a copy from the host that does not fit on the GPU."""
 _COPIED_OP = re.compile(r"in order to run (\w{1,80})")
@@ -73,12 +75,13 @@ _UNUSED = 1 << 20
 )
 def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
     """One finding per cause, with the arithmetic of each failure as evidence."""
-    by_cause: dict[str, list[tuple[Oom, Judgement]]] = {}
+    by_cause: dict[tuple[str, bool], list[tuple[Oom, Judgement]]] = {}
     for oom in ooms_of(evidence):
         judgement = judge(oom, oom_facts(evidence, oom))
-        by_cause.setdefault(judgement.cause, []).append((oom, judgement))
-    for cause, failures in by_cause.items():
-        if cause == "unknown" and len(by_cause) > 1 and all(one.title == WHO_HELD_IT for _, one in failures):
+        by_cause.setdefault((judgement.cause, on_host(oom)), []).append((oom, judgement))
+    for (cause, of_host), failures in by_cause.items():
+        alike_failed = sum(elsewhere == of_host for _, elsewhere in by_cause) > 1
+        if cause == "unknown" and alike_failed and all(one.title == WHO_HELD_IT for _, one in failures):
             continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
         survived = evidence.run is None and evidence.log is not None and evidence.log.oom_survived
@@ -97,7 +100,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             title, action = title or named * (cause == "memory.other-process"), action or remedy
         action = action or memory_action(cause, framework_of(evidence)) or ACTIONS[cause]
         if not expected:
-            grown = _grown(evidence, failures) if cause == "memory.model-too-large" else []
+            grown = _grown(evidence, failures) if cause == "memory.model-too-large" and not of_host else []
             alike = next(filter(None, (kept(oom) for oom, _ in failures)), None)
             if grown:
                 certain, title, action = False, _GROWS, _STOP_KEEPING
@@ -116,9 +119,14 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             lines += _in_log(evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], others)
         if survived:
             lines.insert(0, "the program went on after it")
-        if any(on_host(oom) for oom, _ in failures):
+        if of_host:
             title = "Out of host memory (a CPU allocator), not of GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."
+            limited = _address_space(evidence, failures)
+            if limited:
+                title, certain = "Out of host memory: the process's address space is limited (ulimit -v)", False
+                action = "Raise the limit (ulimit -v, resource.setrlimit(RLIMIT_AS)), or keep less data in host memory."
+                lines.insert(0, limited)
         yield finding(
             cause,
             severity,
@@ -136,6 +144,16 @@ def _recorded(evidence: Evidence, oom: Oom) -> str:
     number = (oom.device or ":0").rpartition(":")[2]
     own = next((one for one in profiles if one.device.rpartition(":")[2] == number), None)
     return held_most(own) if own is not None else ""
+
+
+def _address_space(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
+    """The limit of the process's address space, if the request did not fit below it; else empty."""
+    results = evidence.run.results if evidence.run is not None else {}
+    limit, peak = (results.get(name) for name in ADDRESS_SPACE)
+    asked = failures[-1][0].requested_bytes
+    if not isinstance(limit, int) or not isinstance(peak, int) or asked is None or peak + asked <= limit:
+        return ""
+    return f"peak of its address space {size(peak)} + {size(asked)} requested > its limit of {size(limit)}"
 
 
 def _copied(evidence: Evidence) -> str:
