@@ -368,10 +368,19 @@ def _exact(summed: int, reported: str) -> int | None:
     return summed if abs(summed - amount) <= amount * _ROUNDED else amount
 
 
-def tensor_size(line: str) -> int | None:
-    """Bytes of the tensor that a line "OOM when allocating tensor with shape" names; None for any other line."""
-    match = _TENSOR.search(line)
-    return tensor_bytes(match[1], match[2]) if match is not None else None
+def requested_bytes(line: str) -> int | None:
+    """Bytes that a line about memory that ran out names, by its tensor's shape or rounded up; None without them."""
+    if (match := _TENSOR.search(line)) is not None:
+        return tensor_bytes(match[1], match[2])
+    if (match := _HEAD.search(line)) is not None:
+        return int(match[3]) if match[3] else size_bytes(match[2])
+    return None
+
+
+def same_request(line: str, requested: int | None) -> bool:
+    """Whether a line may be about a request of this size."""
+    named = requested_bytes(line)
+    return named is None or requested is None or abs(named - requested) <= max(_ALIGNMENT, requested // 100)
 
 
 def begins_dump(message: str) -> bool:

@@ -17,7 +17,7 @@ from gpuwatch.diagnosis.rules.phrasing import at
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import memory, size
 from gpuwatch.logs.clean import device as device_name
-from gpuwatch.logs.tensorflow_oom import tensor_size
+from gpuwatch.logs.tensorflow_oom import same_request
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.run import Oom
 from gpuwatch.model.snapshot import Device, Process
@@ -115,8 +115,9 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
             lines += filter(None, [_recorded(evidence, failures[0][0])])
         if evidence.log is not None:
-            others = {oom.requested_bytes for known in by_cause.values() for oom, _ in known}
-            lines += _in_log(evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], others)
+            lines += _in_log(
+                evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1
+            )
         if survived:
             lines.insert(0, "the program went on after it")
         if of_host:
@@ -219,13 +220,13 @@ def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[s
     return [f"not used by the program: {', '.join(idle)}"] if full and idle else []
 
 
-def _in_log(lines: tuple[str, ...], failures: list[Oom], sizes: set[int | None]) -> list[str]:
+def _in_log(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> list[str]:
     """The framework's lines; if the numbers are shown already, only the line with the tensor's shape.
 
-    ``sizes``: what all failures requested; a line about one with another cause is left out.
+    ``several``: there are failures with another cause, whose lines are no evidence for this one.
     """
-    elsewhere = sizes - {oom.requested_bytes for oom in failures}
-    lines = tuple(line for line in lines if (named := tensor_size(line)) is None or named not in elsewhere)
+    if several:
+        lines = tuple(line for line in lines if any(same_request(line, oom.requested_bytes) for oom in failures))
     if failures[0].limit_bytes is None:
         return list(lines[:2])
     return [next((line for line in lines if "shape" in line), lines[0])] if lines else []
