@@ -3,7 +3,7 @@
 A program that is killed, or one of many ranks, often says nothing itself: the last lines of the log are those of
 torchrun, srun, mpirun, kubectl or the shell. Formats: ``torch/distributed/elastic/multiprocessing/errors``, DeepSpeed's
 ``launcher/launch.py``, srun(1) and slurmstepd, Open MPI's ``prterun``/``orterun`` help texts, LSF's and PBS's job ends,
-bash(1), zsh(1), make(1), ``kubectl exec``, Docker Compose, ``subprocess.CalledProcessError``.
+bash(1), zsh(1), make(1), ``kubectl exec``, Docker Compose, ``subprocess.CalledProcessError``, systemd, gunicorn.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ _CODE = re.compile(
     r"|^\[?Process (?:finished|exited) with (?:exit )?code (?P<editor>-?\d{1,10})\b"
     r"|\bexited on signal (?P<mpirun>\d{1,2})\b"
     r"|\bdied through signal \w{2,10} \((?P<sge>\d{1,2})\)"
+    r"|: Main process exited, code=(?:killed|dumped), status=(?P<systemd>\d{1,2})/"
+    r"|: Main process exited, code=exited, status=(?P<unit>\d{1,3})/"
 )
-_SIGNALS = frozenset({"mpirun", "sge"})
+_SIGNALS = frozenset({"mpirun", "sge", "systemd"})
 """Groups of ``_CODE`` that are signals."""
 _CRASHES = "[Ss]egmentation fault|[Aa]bort(?:ed)?|[Bb]us error|[Ii]llegal instruction|[Ff]loating point exception"
 _WORD = re.compile(
@@ -94,6 +96,8 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ("DeadKernelError: Kernel died", KERNEL_DIED),
     ("The Kernel crashed while executing code", KERNEL_DIED),
     ("Your session crashed after using all available RAM", HOST_MEMORY),
+    ("has been killed by the OOM killer", HOST_MEMORY),
+    ("was sent SIGKILL! Perhaps out of memory?", KILLED),
     ("timeout: sending signal TERM to command", TERMINATED),
     ("timeout: sending signal KILL to command", KILLED),
 )
@@ -155,8 +159,9 @@ _CHILD_TEXTS = (
     "Engine core initialization failed",
     "initialization failed due to an exception in a background process",
     "Initialization failed. Please see the error messages above",
+    "ShardCannotStart",
 )
-"""The same of vLLM and SGLang, whose type is a RuntimeError or an Exception."""
+"""The same of vLLM, SGLang and TGI, whose type is a RuntimeError or an Exception."""
 _COMMAND = re.compile(r"Command '\[?'?(?P<file>[^' ,\]]{1,300})")
 
 

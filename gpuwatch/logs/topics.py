@@ -273,6 +273,8 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     (("gloo/transport", "Timed out waiting"), "ended.nccl-timeout"),
     (("retrieving ncclUniqueId from", "but store->get"), "ended.peer"),
     (("Connection was likely closed", "remote server shutdown"), "ended.peer"),
+    (("Horovod has been shut down", "one of the ranks"), "ended.peer"),
+    (("Collective ops is aborted by", "failed to connect"), "ended.peer"),
     ("DistNetworkError: failed to recv, got 0 bytes", "ended.peer"),
     ("Cannot re-initialize CUDA in forked subprocess", "ended.fork"),
     ("oom-kill event", "ended.host-memory"),

@@ -120,6 +120,10 @@ _NCCL = "torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
         _TRACE + "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId"
         " from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer",
+        _TRACE + "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an"
+        " exception on one of the ranks or an attempt to allreduce after one of the ranks finished execution.",
+        _TRACE + "tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: failed to"
+        " connect to all addresses",
     ],
 )  # fmt: skip
 def test_a_rank_that_lost_another(text: str) -> None:
@@ -206,6 +210,14 @@ def test_an_error_of_the_programs_data_beside_a_cause_of_the_gpu(error: str, tol
     found = explain([_OLD, "epoch 1 loss 0.3", *_TRACE.split("\n")[:3], error])
     assert found.primary == "driver.too-old"
     assert any(error in one.evidence for one in found.findings) is told
+
+
+@pytest.mark.parametrize(("error", "title"), [("KeyError: 'label'", "It ended in KeyError"), ("", "The host's memory")])
+def test_another_program_that_the_kernel_killed(error: str, title: str) -> None:
+    kernel = "Nov 22 10:11:12 n1 kernel: Out of memory: Killed process 999 (chrome) total-vm:9kB"
+    found = explain([kernel, *(_TRACE.split("\n")[:3] if error else []), error]).findings[0]
+    assert found.title.startswith(title)
+    assert any("Out of memory" in line for line in found.evidence)
 
 
 def test_setting_a_variable_in_python_is_no_command() -> None:

@@ -413,6 +413,10 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     number = ended_by(evidence.run) if evidence.run is not None else None
     known = next((topic for topic in ENDINGS if log is not None and topic in log.topics), None)
     peer = log is not None and evidence.run is None and _PEER in log.topics and known in (None, _NCCL_INTERNAL)
+    if log is not None and evidence.run is None and known == HOST_MEMORY and _of_the_programs_data(log):
+        # The kernel may have killed another program.
+        known, lines = None, [_line(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
+        title = f"It ended in {log.errors[-1].type}, {NOT_KNOWN}"
     if log is not None and evidence.run is None and known == _WAITED and _own_error(log) is not None:
         peer = True
     if peer:
