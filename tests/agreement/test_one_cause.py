@@ -99,6 +99,7 @@ def all_of(row: Row, environment: dict[str, str], folder: Path) -> Said:
         "doctor": doctor_of(row, environment),
         "run": json.loads(output.read_text()),
         "explain": json.loads(to_json(explain(log))),
+        "log": {"text": "\n".join(log)},
         "probe": probe_of(row, environment) if row.check else {},
     }
 
@@ -186,6 +187,8 @@ def test_one_cause(row: Row, said: dict[str, Future[Said]]) -> None:
             assert missing == list(row.without)
             assert states["framework.libraries"] == "fail"
             assert explained(doctor) == row.cause
+            assert documents["run"]["device_map"] == []
+            assert "Cannot dlopen some GPU libraries" in documents["log"]["text"]
         elif "libnvidia-ml.so.1" in row.without:
             assert "NVML is missing" in doctor["findings"][0]["title"]
     if row.name == "CUDA: two versions":

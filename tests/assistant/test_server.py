@@ -159,7 +159,7 @@ async def test_doctor_names_the_cause(sim_machine: Machine, tmp_path: Path) -> N
     assert found["findings"]
 
 
-async def test_work_only_where_it_is_allowed(sim_machine: Machine) -> None:
+async def test_work_only_where_it_is_allowed_and_no_hostile_arguments(sim_machine: Machine) -> None:
     environment = sim_machine("1x24GiB").environment(os.environ)
     async with connected(environment, "--allow-work") as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -180,11 +180,12 @@ async def test_work_only_where_it_is_allowed(sim_machine: Machine) -> None:
         assert tried["schema"] == "gpuwatch.try/1"
         assert tried["trials"]
         assert "is no folder" in await refusal(client, "try", command=["true"], folder="/no/such")
+        await hostile_arguments_are_errors_at_once(client)
 
 
 @pytest.mark.tensorflow
 async def test_probe_and_doctor_with_tensorflow(sim_machine: Machine) -> None:
-    environment = sim_machine("1x24GiB").environment(os.environ)
+    environment = sim_machine("1x2GiB").environment(os.environ)
     async with connected(environment, "--allow-work") as client:
         run = await answer(client, "probe", configs=["growth"], seconds=0.1)
         assert (run["schema"], run["config"]) == ("gpuwatch.run/1", "growth")
@@ -322,14 +323,12 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_hostile_arguments_are_errors_at_once(sim_machine: Machine) -> None:
-    environment = sim_machine("1x24GiB").environment(os.environ)
-    async with connected(environment, "--allow-work") as client:
-        for name, arguments in HOSTILE:
-            began = time.monotonic()
-            await refusal(client, name, **arguments)
-            assert time.monotonic() - began < 20, (name, arguments)
-        assert (await answer(client, "list_causes"))["causes"]
+async def hostile_arguments_are_errors_at_once(client: Client) -> None:
+    for name, arguments in HOSTILE:
+        began = time.monotonic()
+        await refusal(client, name, **arguments)
+        assert time.monotonic() - began < 20, (name, arguments)
+    assert (await answer(client, "list_causes"))["causes"]
 
 
 INITIALIZE = (

@@ -266,7 +266,7 @@ def test_planted_secrets_do_not_come_through_the_framework(planted: dict[str, st
         (gpuwatch, ["doctor", "--json"]),
         (gpuwatch_forked, ["doctor", "--redact", "-o", str(bundle)]),
         (gpuwatch_forked, ["probe", "--config", "cpu-only", "--seconds", "0.1", "-o", str(run)]),
-        (gpuwatch, ["report", "--format", "html"]),
+        (gpuwatch_forked, ["report", "--format", "html"]),
         (gpuwatch_forked, ["report", "--json"]),
     ):
         result = start(*arguments, environment=environment)

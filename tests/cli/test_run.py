@@ -8,14 +8,16 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from gpuwatch.cli.run import _used_by_hand
 from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_cuda_wheel, has_driver
 from tests.terminal import Terminal, wait_until_ended
 
@@ -158,28 +160,6 @@ def test_helpers_that_end_with_their_program_are_not_left_behind(tmp_path: Path)
         command = ["run", "-q", "--no-save", "-o", str(output), "--", sys.executable, "-c", lasting.format(seconds)]
         assert gpuwatch(*command).code == 0
         assert json.loads(output.read_text())["left_behind"] == left
-
-
-@pytest.mark.tensorflow
-def test_a_keras_training(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(_KERAS)
-    out = tmp_path / "run.json"
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
-    seen = watched("-o", str(out), "--", sys.executable, str(script), env=environment)
-    assert seen.returncode == 0, seen.stderr
-    assert b"loss" in seen.stdout
-    run = json.loads(out.read_text())
-    assert run["framework"]["version"]
-    assert run["throughput"]["steps"] == 3 * 4096 // 32
-    assert run["throughput"]["steps_per_second"] > 1
-    assert run["outcome"]["exit_code"] == 0
-    assert run["throughput"]["counted"] == "batches of Keras"
-    assert run["step_times"][-1]["number"] == run["throughput"]["steps"]
-    assert 0 < run["step_times"][0]["t"] < run["step_times"][-1]["t"] < run["phases"]["total_seconds"]
-    assert run["primary"] == ("visibility.hidden" if has_driver() else "driver.missing")
-    assert run["verdict"] == "fallback"
-    assert run["verdict_reason"].startswith("All of it ran on the CPU: ")
 
 
 # Variables on either side, a function within a function, and ops without a kernel; nothing that a GPU lacks.
@@ -398,7 +378,6 @@ model.compile(optimizer="sgd", loss="mse", jit_compile=False)
 x = tf.random.stateless_uniform([2048, 8], seed=[1, 2])
 model.fit(x, x[:, :1] * 2, batch_size=32, epochs=2, verbose=1)
 print(sys.stdout.isatty(), sys.stderr.isatty(), file=sys.stderr)
-sys.exit(4)
 """
 
 
@@ -411,70 +390,115 @@ def _without_times(shown: bytes) -> list[bytes]:
     ]
 
 
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("where", [pytest.param("pipe", marks=pytest.mark.long), "terminal"])
-def test_the_bar_of_keras_is_the_same(where: str, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
+class Bars(NamedTuple):
+    """What a training printed alone and watched, in the same kind of output, and the run."""
+
+    alone: bytes
+    seen: bytes
+    run: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def in_terminals(tmp_path_factory: pytest.TempPathFactory) -> Bars:
+    return _bars(tmp_path_factory.mktemp("bars"), _in_a_terminal)
+
+
+def _bars(folder: Path, shown: Callable[[list[str], dict[str, str]], bytes]) -> Bars:
+    script, out = folder / "train.py", folder / "run.json"
     script.write_text(_BAR)
-    command = [sys.executable, str(script)]
-    watched_command = [sys.executable, "-m", "gpuwatch", "run", "-q", "--no-live", "--no-save", "--", *command]
-    if where == "pipe":
-        alone, seen = (subprocess.run(each, capture_output=True, check=False) for each in (command, watched_command))
-        assert _without_times(seen.stderr) == _without_times(alone.stderr)
-        assert (_without_times(seen.stdout), seen.returncode) == (_without_times(alone.stdout), 4)
-        assert b"loss" in seen.stdout
-        return
-    outputs = []
-    for each in (command, watched_command):
-        shown = Terminal(each, os.environ, columns=120, rows=40)
-        assert shown.close(60) == 4
-        outputs.append(_without_times(bytes(shown.output)))
-    assert outputs[1] == outputs[0]
-    assert b"True True" in outputs[1]
+    alone = [sys.executable, str(script)]
+    watched = [sys.executable, "-m", "gpuwatch", "run", "-q", "--no-live", "--no-save", "-o", str(out), "--", *alone]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+    return Bars(shown(alone, environment), shown(watched, environment), json.loads(out.read_text()))
+
+
+def _in_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
+    shown = Terminal(command, environment, columns=120, rows=40)
+    assert shown.close(60) == 0
+    return bytes(shown.output)
+
+
+def _in_pipes(command: list[str], environment: dict[str, str]) -> bytes:
+    done = subprocess.run(command, capture_output=True, check=True, env=environment)
+    return done.stderr + done.stdout
+
+
+@pytest.mark.tensorflow
+def test_the_bar_of_keras_is_the_same(in_terminals: Bars) -> None:
+    assert _without_times(in_terminals.seen) == _without_times(in_terminals.alone)
+    assert b"True True" in in_terminals.seen
+    assert b"loss" in in_terminals.seen
+
+
+@pytest.mark.tensorflow
+@pytest.mark.long
+def test_the_bar_of_keras_is_the_same_in_pipes(tmp_path: Path) -> None:
+    bars = _bars(tmp_path, _in_pipes)
+    assert _without_times(bars.seen) == _without_times(bars.alone)
+    assert b"False False" in bars.seen
+    assert b"loss" in bars.seen
+
+
+@pytest.mark.tensorflow
+def test_a_keras_training(in_terminals: Bars) -> None:
+    run = in_terminals.run
+    assert run["framework"]["version"]
+    assert run["throughput"]["steps"] == 2 * 2048 // 32
+    assert run["throughput"]["steps_per_second"] > 1
+    assert run["outcome"]["exit_code"] == 0
+    assert run["throughput"]["counted"] == "batches of Keras"
+    assert run["step_times"][-1]["number"] == run["throughput"]["steps"]
+    assert 0 < run["step_times"][0]["t"] < run["step_times"][-1]["t"] < run["phases"]["total_seconds"]
+    assert run["primary"] == ("visibility.hidden" if has_driver() else "driver.missing")
+    assert run["verdict"] == "fallback"
+    assert run["verdict_reason"].startswith("All of it ran on the CPU: ")
+
+
+_ON_A_GPU = """
+import os, time
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+with tf.device("/GPU:0"):
+    tf.strings.join(["a", "b"])
+with tf.device("/GPU:7"):
+    tf.random.uniform([4, 4]) + 1.0
+a = tf.random.uniform([256, 256])
+print(tf.matmul(a, a).device)
+time.sleep(0.8)
+"""
+
+
+@pytest.fixture(scope="module")
+def on_a_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The run of a program on a simulated GPU."""
+    out = tmp_path_factory.mktemp("run") / "run.json"
+    machine = SimMachine.open(SimShape.parse("1x4GiB"), name=f"test-{uuid.uuid4().hex[:12]}")
+    # Nothing but the program's own doing makes gpuwatch look: the clock is far from it.
+    options = ("--placement", "--interval", "60", "-o", str(out))
+    try:
+        seen = watched(*options, "--", sys.executable, "-c", _ON_A_GPU, env=machine.environment(os.environ))
+    finally:
+        machine.remove()
+    assert seen.returncode == 0, seen.stderr
+    assert b"GPU:0" in seen.stdout
+    run: dict[str, Any] = json.loads(out.read_text())
+    return run
 
 
 @pytest.mark.tensorflow
 @pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here")
-def test_ops_that_fell_back_are_named_with_their_reason(
-    sim_machine: Callable[[str], SimMachine], tmp_path: Path
-) -> None:
-    out = tmp_path / "run.json"
-    code = (
-        "import os\n"
-        "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n"
-        "import tensorflow as tf\n"
-        "with tf.device('/GPU:0'):\n"
-        "    tf.strings.join(['a', 'b'])\n"
-        "with tf.device('/GPU:7'):\n"
-        "    tf.random.uniform([4, 4]) + 1.0\n"
-    )
-    environment = sim_machine("1x4GiB").environment(os.environ)
-    seen = watched("--placement", "-o", str(out), "--", sys.executable, "-c", code, env=environment)
-    assert seen.returncode == 0, seen.stderr
-    run = json.loads(out.read_text())
-    assert run["verdict"] == "fallback"
-    found = {(entry["op"], entry["requested"]): (entry["actual"], entry["reason"]) for entry in run["fallbacks"]}
+def test_ops_that_fell_back_are_named_with_their_reason(on_a_gpu: dict[str, Any]) -> None:
+    assert on_a_gpu["verdict"] == "fallback"
+    found = {(entry["op"], entry["requested"]): (entry["actual"], entry["reason"]) for entry in on_a_gpu["fallbacks"]}
     assert found["StringJoin", "GPU:0"] == ("CPU:0", "placement.no-kernel")
     assert found["RandomUniform", "GPU:7"] == ("GPU:0", "placement.device-missing")
 
 
 @pytest.mark.tensorflow
 @pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here")
-def test_what_it_held_on_the_gpu(sim_machine: Callable[[str], SimMachine], tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
-    code = (
-        "import time, tensorflow as tf\n"
-        "a = tf.random.uniform([256, 256])\n"
-        "b = tf.matmul(a, a); print(b.device); time.sleep(0.8)"
-    )
-    environment = sim_machine("1x4GiB").environment(os.environ)
-    # Nothing but the program's own doing makes gpuwatch look: the clock is far from it.
-    options = ("--placement", "--interval", "60", "-o", str(out))
-    seen = watched(*options, "--", sys.executable, "-c", code, env=environment)
-    assert b"GPU:0" in seen.stdout
-    run = json.loads(out.read_text())
-    (device,) = run["device_map"]
+def test_what_it_held_on_the_gpu(on_a_gpu: dict[str, Any]) -> None:
+    (device,) = on_a_gpu["device_map"]
     assert device["uuid"].startswith("GPU-")
-    assert run["memory"]["nvml_peak_bytes"] > 2 * 2**30
-    assert 0 < run["memory"]["allocator_peak_bytes"] < 2**24
-    assert any(p["op"] == "MatMul" and p["actual"].endswith("GPU:0") for p in run["placements"])
+    assert on_a_gpu["memory"]["nvml_peak_bytes"] > 2 * 2**30
+    assert 0 < on_a_gpu["memory"]["allocator_peak_bytes"] < 2**24
+    assert any(p["op"] == "MatMul" and p["actual"].endswith("GPU:0") for p in on_a_gpu["placements"])

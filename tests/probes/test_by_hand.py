@@ -117,7 +117,8 @@ def test_copying_without_a_gpu_is_skipped() -> None:
 
 @pytest.mark.tensorflow
 def test_an_option_reaches_the_environment() -> None:
-    _, lines = by_hand("visible-env", "--visible", "1,0")
+    program = forked([*arguments("visible-env"), "--visible", "1,0"], os.environ)
+    lines = events(*program.communicate(timeout=100))
     assert any("asked=1,0" in line for line in lines["setting"])
 
 

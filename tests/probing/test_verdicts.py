@@ -36,10 +36,10 @@ WAIT = ("contention", "fragmentation", "largest-batch")
 """TensorFlow tries for ten seconds before it gives up an allocation: beside the others."""
 NAMED = ("cpu-only", "default", "growth", "hard-missing", "manual", "soft-missing")
 """What the tests below look at more closely."""
-COMPARED = ("growth-env", "session-visible", "soft-missing")
-"""What also runs in fresh interpreters: one that speaks through the environment, which a fork gets late, one through a
-session, and one through tf.device."""
-COMPARED_AT_LENGTH = ("session-grow-to-limit", "visible-env", "session-no-kernel")
+COMPARED = ("growth-env", "soft-missing")
+"""What also runs in fresh interpreters: one that speaks through the environment, which a fork gets late, and one
+through tf.device."""
+COMPARED_AT_LENGTH = ("session-visible", "session-grow-to-limit", "visible-env", "session-no-kernel")
 
 Taken = dict[str, tuple[int, dict[str, Any]]]
 
