@@ -210,6 +210,14 @@ def test_an_error_of_the_programs_data_beside_a_cause_of_the_gpu(error: str, tol
     found = explain([_OLD, "epoch 1 loss 0.3", *_TRACE.split("\n")[:3], error])
     assert found.primary == "driver.too-old"
     assert any(error in one.evidence for one in found.findings) is told
+    assert [one.severity for one in found.findings] == ["error", *(["warning"] if told else [])]
+
+
+def test_a_file_that_an_earlier_failure_did_not_write() -> None:
+    trace = _TRACE.split("\n")[:3]
+    gpu = "RuntimeError: CUDA error: unknown error"
+    found = explain([*trace, gpu, *trace, "FileNotFoundError: [Errno 2] No such file or directory: 'a.png'"])
+    assert [one.id for one in found.findings] == ["driver.bad-state"]
 
 
 @pytest.mark.parametrize(("error", "title"), [("KeyError: 'label'", "It ended in KeyError"), ("", "The host's memory")])

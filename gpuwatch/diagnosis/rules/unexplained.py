@@ -19,7 +19,7 @@ from gpuwatch.logs import reported_ends
 from gpuwatch.logs.exceptions import telling
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.topics import topics_of
-from gpuwatch.model.findings import CAUSES, Certainty, Finding
+from gpuwatch.model.findings import CAUSES, Certainty, Finding, Severity
 from gpuwatch.model.run import HostMemory, Run, RunError
 
 _TAIL = 8
@@ -457,7 +457,9 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
             lines = [f"of {log.lines} lines, line {begun} is the last that shows where the error was"]
     if evidence.run is not None and log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
         lines = [lines[0], *_raised_at(log, log.errors[-1]), *lines[1:]]
-    yield finding("unknown", "error", certainty, title=title, evidence=lines, action=action)
+    # A cause that the log names stays the first, whatever the program did later.
+    severity: Severity = "warning" if evidence.run is None and _explains(log) else "error"
+    yield finding("unknown", severity, certainty, title=title, evidence=lines, action=action)
 
 
 def _raised_at(log: LogFacts, error: RunError) -> list[str]:
@@ -573,7 +575,8 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if log is None:
         return []
     if _explains(log):
-        return [_line(log.errors[-1])] if _of_the_programs_data(log) else []
+        only_warned = not log.ooms and not any(_known(error.message) for error in log.errors)
+        return [_line(log.errors[-1])] if only_warned and _of_the_programs_data(log) else []
     endings = [line for topic in ENDINGS for line in log.lines_of(topic)][:1]
     if endings:
         return endings
