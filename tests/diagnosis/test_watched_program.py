@@ -340,6 +340,13 @@ def test_a_line_about_one_failure_is_no_evidence_for_another() -> None:
     assert "shape[2,1024,1024,1024]" in found["memory.request-too-large"]
     assert "shape[512,1024,1024]" in found["memory.model-too-large"]
     assert "shape[2,1024,1024,1024]" not in found["memory.model-too-large"]
+    # Nor the allocator's own line, if only the other failure has one in the log.
+    log = failure(8 << 30, 0, "2,1024,1024,1024") * 6 + failure(2 << 30, 3 << 30, "512,1024,1024")
+    cut = "\n".join(line for line in log.splitlines() if "shape[512" not in line)
+    found = {entry.id: " ".join(entry.evidence) for entry in program(cut, devices=GPU_0, **FAILED).findings}
+    assert "8589934592B" not in found["memory.model-too-large"]
+    (alone, *_) = program(failure(2 << 30, 3 << 30, "512,1024,1024"), devices=GPU_0, **FAILED).findings
+    assert "shape[512,1024,1024]" in " ".join(alone.evidence)
 
 
 _DECODE = """Graph execution error:
@@ -361,10 +368,12 @@ def test_an_error_is_told_by_the_line_that_says_what_was_wrong_and_where() -> No
         "raised at /home/u/train.py, line 6: return decode(path)",
     )
     # Another exception's place is not its own.
+    assert found.action.startswith("Look at that line of the program")
     interrupted = program(log, devices=GPU_0, errors=(error,), verdict="interrupted")
     assert interrupted.findings[0].title.startswith("Before it was interrupted, it raised InvalidArgumentError")
     (found, *_) = program(traceback(2, "f()", "OSError: x"), devices=GPU_0, errors=(error,), **FAILED).findings
     assert not [said for said in found.evidence if said.startswith("raised at")]
+    assert found.action.startswith("Read the end of the log")
 
 
 def test_a_launcher_s_failure_has_the_error_of_the_process_that_failed() -> None:

@@ -456,7 +456,10 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
             begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
             lines = [f"of {log.lines} lines, line {begun} is the last that shows where the error was"]
     if evidence.run is not None and log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
-        lines = [lines[0], *_raised_at(log, log.errors[-1]), *lines[1:]]
+        where = _raised_at(log, log.errors[-1])
+        lines = [lines[0], *where, *lines[1:]]
+        if where and title.endswith(NOT_KNOWN):
+            action = "Look at that line of the program, and at the frames below it at the end of the log."
     # A cause that the log names stays the first, whatever the program did later.
     severity: Severity = "warning" if evidence.run is None and _explains(log) else "error"
     yield finding("unknown", severity, certainty, title=title, evidence=lines, action=action)
