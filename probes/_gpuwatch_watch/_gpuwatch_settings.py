@@ -64,7 +64,7 @@ class Settings:
             self.note("visible devices", names, _place(frame), "")
         elif call == "soft_device_placement" and "enable" in given:
             self.note("soft placement", bool(given["enable"]), _place(frame), "")
-        elif call == "device_policy" and "policy" in given and not _ours(frame):
+        elif call == "device_policy" and "policy" in given and _of_the_api(frame) and not _ours(frame):
             self.note("device policy", str(given["policy"]), _place(frame), "")
 
     def _by_device(self, name, device, value, frame):
@@ -262,6 +262,11 @@ def _ours(frame):
     while frame is not None and _framework(frame):
         frame = frame.f_back
     return frame is not None and _gpuwatch(frame)
+
+
+def _of_the_api(frame):
+    """Whether the setter is called by set_device_policy(): strategies set the policy for moments by themselves."""
+    return frame.f_back is not None and frame.f_back.f_code.co_name == "set_device_policy"
 
 
 def _place(frame):

@@ -28,6 +28,7 @@ from gpuwatch.probing.watched_processes import WatchedProcesses
 from gpuwatch.reports import run_content
 from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
 from gpuwatch.sources.process_tree import descends, leader_of
+from tests.probing.test_watcher import load
 from tests.reports.documents import STARTED, bare_run
 from tests.ui import machines
 
@@ -303,3 +304,21 @@ def test_phases_end_when_their_events_came() -> None:
         simulation=None,
     )
     assert (draft.run.phases.import_seconds, draft.run.phases.ended_at) == (2.0, {"import": 2.5})
+
+
+def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> None:
+    settings = load("_gpuwatch_settings").Settings()
+
+    def device_policy(policy: str) -> None:  # TensorFlow's setter
+        settings._value(sys._getframe(), "_device_policy")
+
+    def of_a_strategy() -> None:
+        device_policy("silent")
+
+    def set_device_policy() -> None:  # TensorFlow's public function
+        device_policy("warn")
+
+    of_a_strategy()
+    assert "device policy" not in settings.asked
+    set_device_policy()
+    assert "device policy" in settings.asked
