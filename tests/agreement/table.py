@@ -171,7 +171,8 @@ ROWS = (
     ),
     # The driver
     Row("no driver", "driver.missing", shape=""),
-    Row("no libcuda", "driver.missing", without=("libcuda.so.1",)),
+    # With the doctor's variables, so that both share an import; "no driver" has TensorFlow's own log
+    Row("no libcuda", "driver.missing", without=("libcuda.so.1",), variables=LOG_ENVIRONMENT),
     Row("no NVML", "driver.missing", without=("libnvidia-ml.so.1",), but=NOT_SAID),
     Row(
         "no NVML, and TensorFlow names it",

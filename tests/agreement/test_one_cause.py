@@ -1,7 +1,7 @@
 """Doctor, run and explain name one primary cause, each from a real run on a machine with a real fault.
 
 Nothing is mocked: ``gpuwatch doctor``, ``gpuwatch run -- python program.py`` and the log that this program wrote.
-Rows share imports of TensorFlow (tests/forked_python.py); those without libcuda or libcudart start afresh.
+Rows share imports of TensorFlow (tests/forked_python.py); those without libcuda or libcudart have their own.
 The rows run beside each other, because TensorFlow waits ten seconds before it gives up an allocation.
 """
 
@@ -23,6 +23,7 @@ import pytest
 from gpuwatch.diagnosis.explain import explain
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.findings import CAUSES
+from gpuwatch.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.agreement.table import MATMUL, ROWS, Row
@@ -40,13 +41,14 @@ WHO = ("doctor", "run", "explain")
 Said = dict[str, dict[str, Any]]
 
 
-def afresh(row: Row) -> bool:
-    """Whether every process is started, and meets from its start what is missing."""
+def has_own_import(row: Row) -> bool:
+    """Whether TensorFlow has to be imported where something is missing, for this row alone."""
     return any(library in FROM_THE_START for library in row.without)
 
 
 def command_of(row: Row) -> Callable[..., Result]:
-    return gpuwatch if afresh(row) else gpuwatch_forked
+    """Every process is started, if only one import would be shared."""
+    return gpuwatch if has_own_import(row) and row.variables is not LOG_ENVIRONMENT else gpuwatch_forked
 
 
 _LINK = threading.Lock()
@@ -79,7 +81,11 @@ def said_of(row: Row, folder: Path) -> Said:
         if machine is not None:
             row.fault(machine)
             environment = machine.environment(environment, without=row.without)
-        with same_path(environment) if row.without and not afresh(row) else nullcontext(environment) as environment:
+        with (
+            same_path(environment)
+            if row.without and not has_own_import(row)
+            else nullcontext(environment) as environment
+        ):
             return all_of(row, environment, folder)
     finally:
         if machine is not None:
