@@ -22,6 +22,8 @@ _SOON = 0.05
 _EARLY = 30.0
 _EVERY = 0.5
 _TELL_EVERY = 2.0
+_LAST_LOOK = 10.0
+"""Seconds that the program's end waits at most for a look that has begun."""
 _WARM_UP = 5
 _LATEST = 4000
 _WINDOWS = 240
@@ -175,6 +177,11 @@ class Watcher:
         self.broken = False
         self.sequence = 0
         self.lock = _thread.allocate_lock()
+        self.over = _thread.allocate_lock()
+        """Held until the program ends; the loop waits on it between looks."""
+        self.over.acquire()
+        self.looking = _thread.allocate_lock()
+        """Held by the loop as long as it runs."""
         self.sent = set()
         self.searched = 0
         self.latest = {}
@@ -235,7 +242,12 @@ class Watcher:
     # The loop
 
     def loop(self):
+        with self.looking:
+            self.look_again()
+
+    def look_again(self):
         pid = self.pid
+        over = self.over
         until = time.monotonic() + _EARLY
         try:
             while not self.broken and os.getpid() == pid:
@@ -248,7 +260,8 @@ class Watcher:
                         look()
                     except Exception as error:
                         self.trouble(look, error)
-                time.sleep(_SOON if time.monotonic() < until else self.every)
+                if over.acquire(True, _SOON if time.monotonic() < until else self.every):
+                    return
         except BaseException:
             self.broken = True  # the interpreter is shutting down
 
@@ -256,10 +269,23 @@ class Watcher:
         text = "%s: %s: %s" % (look.__name__, type(error).__name__, error)
         self.once(text, "note", text=text)
 
-    def last_words(self):
-        """At the program's end: its final memory, its speed, and its exception."""
-        if self.broken or os.getpid() != self.pid:
+    def end(self):
+        """At the program's end: ends the loop, then reports what is known last.
+
+        A thread that is inside a native call of TensorFlow when the interpreter ends is ended there by Python (up to
+        3.13, ``pthread_exit``), which C++ that catches everything turns into an abort of the whole program.
+        """
+        if os.getpid() != self.pid:
             return
+        if self.over.locked():
+            self.over.release()
+        if not self.looking.acquire(True, _LAST_LOOK):
+            self.emit("note", text="the program's last moments were not read: reading took over %d s" % _LAST_LOOK)
+        elif not self.broken:
+            self.last_words()
+
+    def last_words(self):
+        """The program's final memory, its speed, and its exception."""
         looks = [
             self.tensorflow,
             self.torch,
@@ -662,7 +688,7 @@ def _follow_forks(watcher):
     def after(this):
         this.reset(forked=True)
         # Such a process does not run atexit functions.
-        sys.modules["multiprocessing.util"].Finalize(None, this.last_words, exitpriority=0)
+        sys.modules["multiprocessing.util"].Finalize(None, this.end, exitpriority=0)
         _thread.start_new_thread(this.loop, ())
 
     os.register_at_fork(before=before)
@@ -691,7 +717,7 @@ def begin(address, load, simulation=None):
     _thread.start_new_thread(watcher.loop, ())
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
-        sys.modules["multiprocessing.util"].Finalize(None, watcher.last_words, exitpriority=0)
+        sys.modules["multiprocessing.util"].Finalize(None, watcher.end, exitpriority=0)
     else:
-        atexit.register(watcher.last_words)
+        atexit.register(watcher.end)
     return observers
