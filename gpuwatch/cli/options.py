@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -239,20 +240,25 @@ def _tier(asked: str, command: Sequence[str]) -> Tier:
 
 @contextmanager
 def compile_notice() -> Iterator[None]:
-    """Shows a note on a terminal if the simulated libraries are being compiled."""
-    if not progress_wanted():
-        yield
-        return
+    """Says when the simulated libraries are compiled, and how long that took; in a pipe too, as it takes a while."""
     from gpuwatch.sim import build
 
-    with build.announced(_say_compiling):
+    began: list[float] = []
+
+    def say_compiling() -> None:
+        if not began:
+            _say_line("compiling the simulated GPUs; this is done once and can take a minute")
+        began.append(time.monotonic())
+
+    with build.announced(say_compiling):
         yield
+    if began:
+        _say_line(f"compiled in {time.monotonic() - began[0]:.0f} s")
 
 
-def _say_compiling() -> None:
-    # Overwrites a progress line.
-    begin = "" if _PROGRESS_LINES else "\r\x1b[K"
-    sys.stderr.write(f"{begin}gpuwatch: compiling the simulated GPUs (once, a few seconds)\n")
+def _say_line(text: str) -> None:
+    begin = "\r\x1b[K" if sys.stderr.isatty() and not _PROGRESS_LINES else ""  # overwrites a progress line
+    sys.stderr.write(f"{begin}gpuwatch: {text}\n")
     sys.stderr.flush()
 
 

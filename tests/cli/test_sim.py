@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli.options import compile_notice
 from gpuwatch.probing.probe_scripts import probe_folder
+from gpuwatch.sim import build
 from tests.conftest import gpuwatch
 
 _NOTE = "gpuwatch: simulated GPUs have no XLA: Keras does not compile models by default\n"
@@ -174,3 +176,15 @@ def test_pytorch_on_the_plugin_tier_gets_a_note(tmp_path: Path) -> None:
         (package / "version.py").write_text(f"cuda = {cuda}\n")
         code, _, err = in_sim("import torch", tmp_path, "--tier", "plugin")
         assert (code, err.count("gpuwatch: the simulated driver lacks support for PyTorch")) == (0, told)
+
+
+def test_compiling_the_simulated_gpus_is_said_in_a_pipe_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with compile_notice():
+        assert build._announce is not None
+        build._announce()
+        build._announce()
+    said = capsys.readouterr().err.splitlines()
+    assert [line.startswith("gpuwatch: compil") for line in said] == [True, True]
+    with compile_notice():
+        pass
+    assert capsys.readouterr().err == ""
