@@ -7,7 +7,16 @@ from typing import Literal
 import msgspec
 
 Group = Literal[
-    "weights", "optimizer state", "other variables", "gradients", "activations", "inputs", "workspace", "unattributed"
+    "weights",
+    "weights and caches",
+    "caches",
+    "optimizer state",
+    "other variables",
+    "gradients",
+    "activations",
+    "inputs",
+    "workspace",
+    "unattributed",
 ]
 
 
@@ -17,7 +26,8 @@ class MemoryHolderOp(msgspec.Struct, frozen=True, kw_only=True):
     op: str = ""
     """Name of the op that allocated it, as the framework has it; empty if unknown."""
     layer: str = ""
-    """Name scope of the op, which is that of its layer; empty if it has none."""
+    """Name scope of the op, which is that of its layer; of PyTorch the line of a library's layer that the program
+    called; empty if it has none."""
     source: str = ""
     """Line of the program that allocated it, ``train.py:12 in forward``; empty if unknown."""
     variable: str = ""
@@ -52,6 +62,23 @@ class MemoryMoment(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of the program counted before."""
     window: int = 0
     """In which window of the recording, from 0."""
+
+
+class MemorySegments(msgspec.Struct, frozen=True, kw_only=True):
+    """Segments of an allocator that are alike, at the end of the recording."""
+
+    kind: str
+    """``large`` or ``small``, as PyTorch has it; ``expandable`` if the driver maps it piece by piece."""
+    pool: str = ""
+    """The private pool of a CUDA graph or of the program; empty for the common one."""
+    stream: int = 0
+    count: int = 1
+    reserved_bytes: int
+    """Bytes taken from the driver."""
+    allocated_bytes: int
+    """Bytes of blocks in use."""
+    largest_free_bytes: int = 0
+    """The largest free block."""
 
 
 class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +128,12 @@ class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that were recorded, in all windows."""
     windows: int = 1
     """Number of windows."""
+    has_history: bool = True
+    """Whether allocations were recorded; if not, what was alive when the snapshot was taken stands for the peak."""
+    timed: bool = True
+    """Whether the times of the recording are known."""
+    segments: tuple[MemorySegments, ...] = ()
+    """What the allocator had from the driver when the snapshot was taken."""
     events: int = 0
     """Allocations and frees that were read."""
     notes: tuple[str, ...] = ()

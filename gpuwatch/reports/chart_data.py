@@ -20,6 +20,7 @@ Kind = Literal[
     "free",
     "value",
     "weights",
+    "kept",
     "optimizer",
     "variables",
     "gradients",
@@ -30,6 +31,8 @@ Kind = Literal[
 ]
 GROUP_KINDS: dict[str, Kind] = {
     "weights": "weights",
+    "weights and caches": "kept",
+    "caches": "kept",
     "optimizer state": "optimizer",
     "other variables": "variables",
     "inputs": "inputs",

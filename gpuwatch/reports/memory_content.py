@@ -12,10 +12,13 @@ from gpuwatch.traces.held_most import held_most
 from gpuwatch.traces.tensorflow_names import inside
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
+_ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
 _FIRST = 12
 _MEANINGS = {
-    "weights": "variables that are trained",
-    "optimizer state": "variables of the optimizer, such as momentum",
+    "weights": "parameters of the model",
+    "weights and caches": "alive since before the recording began: parameters, buffers, caches",
+    "caches": "keys and values kept between steps",
+    "optimizer state": "what the optimizer keeps, such as momentum",
     "other variables": "variables that are not trained, or not of Keras",
     "gradients": "results of the backward pass",
     "activations": "results of the layers' forward ops",
@@ -42,12 +45,15 @@ def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
     """For each profile what was alive at its peak, by group and by holder."""
     for number, profile in enumerate(profiles[: 1 + _OF_SEVERAL]):
         of = f", {_whose(profile, profiles)}" if number else ""
-        yield _peak(profile, of)
+        peak, largest, more = (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else (_ALIVE, _LARGEST, _MORE)
+        yield _peak(f"{peak}{of}", profile)
         large = [one for one in profile.holders if one.allocated_bytes >= _LEAST * profile.peak_bytes]
         if large:
-            yield _holders(f"{HOLDERS}{of}", profile, large[:_FIRST])
+            yield _holders(f"{largest}{of}", profile, large[:_FIRST])
         if large[_FIRST:]:
-            yield _holders(f"{ALL_HOLDERS}{of}", profile, large[_FIRST:], folded=True)
+            yield _holders(f"{more}{of}", profile, large[_FIRST:], folded=True)
+        if profile.segments:
+            yield _segments(f"Segments at the snapshot{of}", profile)
 
 
 def _whose(profile: MemoryProfile, profiles: Sequence[MemoryProfile]) -> str:
@@ -56,7 +62,29 @@ def _whose(profile: MemoryProfile, profiles: Sequence[MemoryProfile]) -> str:
     return f"{clean(profile.device)}{of}"
 
 
-def _peak(profile: MemoryProfile, of: str) -> Table:
+def _segments(title: str, profile: MemoryProfile) -> Table:
+    rows = [
+        (
+            f"{one.kind}, private pool {one.pool}" if one.pool else clean(one.kind),
+            str(one.stream),
+            str(one.count),
+            size(one.reserved_bytes),
+            size(one.allocated_bytes),
+            size(one.reserved_bytes - one.allocated_bytes),
+            size(one.largest_free_bytes) if one.largest_free_bytes else "–",
+        )
+        for one in profile.segments
+    ]
+    return Table(
+        title,
+        ("Segments", "Stream", "Count", "From the driver", "In use", "Free", "Largest free block"),
+        tuple(rows[:_FIRST]),
+        frozenset(range(1, 7)),
+        folded=profile.has_history,
+    )
+
+
+def _peak(title: str, profile: MemoryProfile) -> Table:
     large = {name: held for name, held in profile.groups.items() if held >= _LEAST * profile.peak_bytes}
     rows = [(clean(name), size(held), _share(held, profile), _MEANINGS.get(name, "")) for name, held in large.items()]
     small = {name: held for name, held in profile.groups.items() if name not in large}
@@ -67,7 +95,7 @@ def _peak(profile: MemoryProfile, of: str) -> Table:
     if missing > _LEAST * profile.peak_bytes:
         rows.append(("not recorded", size(missing), _share(missing, profile), _NOT_RECORDED))
     return Table(
-        f"{PEAK}{of}",
+        title,
         ("Group", "Held", "Share", "What"),
         tuple(rows),
         frozenset({1, 2}),
@@ -80,8 +108,12 @@ def _peak(profile: MemoryProfile, of: str) -> Table:
 
 def _sentences(profile: MemoryProfile) -> Iterator[str]:
     limit = f" of {size(profile.limit_bytes)} that it may take" if profile.limit_bytes else ""
-    when = f", {seconds(profile.peak_seconds)} after the recording began"
-    yield f"Peak: {size(profile.peak_bytes)} in use of the allocator {clean(profile.allocator)}{limit}{when}."
+    in_use = f"{size(profile.peak_bytes)} in use of the allocator {clean(profile.allocator)}{limit}"
+    if profile.has_history:
+        when = f", {seconds(profile.peak_seconds)} after the recording began" if profile.timed else ""
+        yield f"Peak: {in_use}{when}."
+    else:
+        yield f"The snapshot has no history, so no peak is known. When it was taken: {in_use}."
     whole = profile.program_peak_bytes
     if whole is not None and whole > 1.02 * profile.peak_bytes:
         yield f"The program's own peak was {size(whole)}, outside of what was recorded."
@@ -101,8 +133,10 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
         yield f"Fragmentation: {share} of the free memory lay outside of its largest block."
     if profile.pool_bytes is not None:
         yield f"The allocator had {size(profile.pool_bytes)} from the driver."
-    windows = "1 window" if profile.windows == 1 else f"{profile.windows} windows"
-    yield f"Recorded: {windows}, {seconds(profile.recorded_seconds)}, {profile.events:,} allocations and frees."
+    if profile.has_history:
+        windows = "1 window" if profile.windows == 1 else f"{profile.windows} windows"
+        span = f", {seconds(profile.recorded_seconds)}" if profile.timed else ""
+        yield f"Recorded: {windows}{span}, {profile.events:,} allocations and frees."
     yield from (f"{note[:1].upper()}{note[1:]}." for note in map(clean, profile.notes))
 
 
@@ -130,12 +164,12 @@ def _holders(
     folded: bool = False,
 ) -> Table:
     torch = profile.tool == "torch"
-    what = ("Line",) if torch else ("Shape", "Op or variable")
+    what = ("Op", "Line") if torch else ("Shape", "Op or variable")
     rows = tuple(_holder(holder, profile, torch=torch) for holder in holders)
     worked_out = any(holder.shape_from in ("variable", "input") for holder in holders)
     return Table(
         title,
-        ("Held", "Share", "Asked", "Count", "Group", *what),
+        ("Held", "Share", "Each" if torch else "Asked", "Count", "Group", *what),
         rows,
         frozenset({0, 1, 2, 3}),
         note="* shape worked out of the size of a variable or input." if worked_out else "",
@@ -156,13 +190,14 @@ def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> t
     if holder.source and name:
         name += f" ({holder.source})"
     worked_out = "*" if holder.shape_from in ("variable", "input") else ""
+    line = f"{holder.source}, through {holder.layer}" if torch and holder.layer else holder.source
     return (
         size(holder.allocated_bytes),
         _share(holder.allocated_bytes, profile),
-        size(holder.requested_bytes),
+        size(holder.requested_bytes // max(holder.count, 1) if torch else holder.requested_bytes),
         str(holder.count),
         clean(holder.group),
-        *((clean(holder.source or None),) if torch else (shape + worked_out, clean(name or None))),
+        *((clean(holder.op or None), clean(line or None)) if torch else (shape + worked_out, clean(name or None))),
     )
 
 

@@ -89,7 +89,11 @@ def _parts(profile: MemoryProfile) -> dict[str, int]:
 
 def _largest(profile: MemoryProfile) -> str:
     most = next(iter(profile.holders), None)
-    return UNKNOWN if most is None else f"{clean(who(most)) or 'an op without a name'}: {size(most.allocated_bytes)}"
+    return (
+        UNKNOWN
+        if most is None
+        else f"{clean(who(most, profile.tool)) or 'an op without a name'}: {size(most.allocated_bytes)}"
+    )
 
 
 def _why_not(trial: Trial) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import size
 from gpuwatch.model.memory_profile import MemoryHolderOp, MemoryProfile
@@ -9,6 +11,8 @@ from gpuwatch.traces.tensorflow_names import inside
 
 _WHOSE = {
     "weights": "the weights",
+    "weights and caches": "weights and caches",
+    "caches": "caches",
     "optimizer state": "the optimizer's state",
     "other variables": "variables",
     "gradients": "gradients",
@@ -21,40 +25,70 @@ _WHOSE = {
 def held_most(profile: MemoryProfile) -> str:
     """``At the peak of 21.4 MiB on GPU:0, activations held the most: 12.1 MiB (57 %), 8.0 MiB of it by conv2d/Conv2D``.
 
-    Without a known group the largest holder is named; empty if nothing is known of any.
+    Without a known group the largest holder is named; without any of both, what is not known.
     """
     where = "in host memory" if profile.device == "host" else f"on {profile.device}"
     peak = f"At the recorded peak of {size(profile.peak_bytes)} {where}"
+    if not profile.has_history:
+        peak = f"Alive {where} when the snapshot was taken: {size(profile.peak_bytes)} (it has no history)"
     known = {name: held for name, held in profile.groups.items() if name in _WHOSE}
-    unknown = profile.peak_bytes - sum(known.values())
-    if known and max(known.values()) >= unknown:
-        group = max(known, key=lambda name: known[name])
-        held = known[group]
-        text = f"{peak}, {_WHOSE[group]} held the most: {size(held)}{_share(held, profile.peak_bytes)}"
-        most = next((one for one in profile.holders if one.group == group), None)
-        alone = most is not None and most.allocated_bytes >= 0.95 * held
-        if most is None:
-            return text
-        return f"{text}, {'' if alone else f'{size(most.allocated_bytes)} of it '}by {who(most)}"
-    named = next((one for one in profile.holders if one.variable or one.source or one.op), None)
-    if named is None:
-        return ""
-    text = f"the largest holder was {who(named)}: {size(named.allocated_bytes)}"
-    text += _share(named.allocated_bytes, profile.peak_bytes)
+    group = max(known, key=lambda name: known[name], default="")
+    largest = _largest(profile, group)
+    if group and known[group] >= profile.peak_bytes - sum(known.values()):
+        text = f"{peak}, {_WHOSE[group]} held the most: {size(known[group])}{_share(known[group], profile.peak_bytes)}"
+        if largest is not None:
+            alone = largest[1] >= 0.95 * known[group]
+            return f"{text}, {'' if alone else f'{size(largest[1])} of it '}by {largest[0]}"
+        rest = _largest(profile)
+        return text if rest is None else f"{text}; of the rest the largest holder was {_amount(rest, profile)}"
+    named = _largest(profile)
     nameless = profile.peak_bytes - profile.named_bytes
-    if nameless > named.allocated_bytes:
-        whose = "line" if profile.tool == "torch" else "op"
-        return (
-            f"{peak}, {size(nameless)}{_share(nameless, profile.peak_bytes)} have no known {whose}; of the rest {text}"
-        )
-    return f"{peak}, {text}"
+    whose = "line" if profile.tool == "torch" else "op"
+    if named is None:
+        most = next(iter(profile.holders), None)
+        many = f"; the largest: {_times(most)}" if most is not None else ""
+        return f"{peak}, nothing of it has a known {whose}{many}"
+    if nameless > named[1]:
+        text = f"of the rest the largest holder was {_amount(named, profile)}"
+        return f"{peak}, {size(nameless)}{_share(nameless, profile.peak_bytes)} have no known {whose}; {text}"
+    return f"{peak}, the largest holder was {_amount(named, profile)}"
 
 
-def who(holder: MemoryHolderOp) -> str:
-    """``Conv2D [64,112,112,64] of conv1``: a variable, a line of the program, or an op."""
+def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
+    """The largest holder that has a name, of a group if one is given; of PyTorch all of one line together."""
+    named = [
+        one for one in profile.holders if (one.group == group or not group) and (one.variable or one.source or one.op)
+    ]
+    if profile.tool != "torch":
+        return (who(named[0], profile.tool), named[0].allocated_bytes) if named else None
+    lines: dict[str, list[MemoryHolderOp]] = {}
+    for one in named:
+        if one.source:
+            lines.setdefault(one.source, []).append(one)
+    if not lines:
+        return None
+    of = max(lines.values(), key=lambda ones: sum(one.allocated_bytes for one in ones))
+    count = sum(one.count for one in of)
+    alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({one.op for one in of}) == 1 else "")
+    return who(alike, profile.tool), sum(one.allocated_bytes for one in of)
+
+
+def _amount(named: tuple[str, int], profile: MemoryProfile) -> str:
+    return f"{named[0]}: {size(named[1])}{_share(named[1], profile.peak_bytes)}"
+
+
+def _times(holder: MemoryHolderOp) -> str:
+    count = f"{holder.count} allocations" if holder.count > 1 else "an allocation"
+    return f"{count} of {size(holder.requested_bytes // max(holder.count, 1))}"
+
+
+def who(holder: MemoryHolderOp, tool: str) -> str:
+    """``Conv2D [64,112,112,64] of conv1``: a variable, a line of the program with its op, or an op."""
     times = f" ×{holder.count}" if holder.count > 1 else ""
     shape = f" {holder.shape}" if holder.shape else ""
     name = holder.variable or inside(holder.op) or holder.source
+    if tool == "torch" and holder.source:
+        name = f"{holder.source} ({holder.op})" if holder.op else holder.source
     return printable(f"{name}{shape}{times}")
 
 

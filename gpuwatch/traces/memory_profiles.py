@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpuwatch.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile
+from gpuwatch.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile, MemorySegments
 from gpuwatch.traces import torch_snapshot, xplane
 from gpuwatch.traces.allocations import Allocation, Replay, Window
 from gpuwatch.traces.tensorflow_names import Meaning, Names, in_cluster, inside, layer
@@ -64,18 +64,16 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, source: st
     live = replay.peak
 
     def group_of(one: Allocation) -> str:
-        return device.groups.get(one.event.op, "unattributed")
+        return device.holders[one.event.op].group
 
     groups: dict[str, int] = {}
     for one in live:
         groups[group_of(one)] = groups.get(group_of(one), 0) + one.event.size
-    meanings = {id(one): Meaning(group=device.groups.get(one.event.op, "unattributed")) for one in live}
-    holders = [
-        msgspec.structs.replace(holder, op="", layer="", source=holder.op) for holder in _holders(live, meanings)
-    ]
-    named = sum(one.event.size for one in live if one.event.op)
-    if named < _MOST_NAMED * sum(one.event.size for one in live):
-        notes = [*notes, "PyTorch has no line for what it allocates in threads of its own, as in the backward pass"]
+    known = {id(one): device.holders[one.event.op] for one in live}
+    meanings = {key: Meaning(group=one.group) for key, one in known.items()}
+    holders = [_of_line(holder, device.holders[holder.op]) for holder in _holders(live, meanings)]
+    named = sum(one.event.size for one in live if known[id(one)].line)
+    notes = [*notes, *_torch_notes(live, known, recorded=device.recorded)]
     first, end = device.events[0].at, device.events[-1].at
     # The free blocks of a snapshot are those of its own moment.
     at_end = first + replay.peak_at == end and device.free_now > 0
@@ -104,12 +102,47 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, source: st
                 in_use_bytes=moment.in_use,
                 groups={name: held for name, held in moment.groups.items() if held > 0},
             )
-            for moment in replay.moments(group_of)
+            for moment in (replay.moments(group_of) if device.recorded else ())
         ),
         recorded_seconds=(end - first) / _PICO,
-        events=len(device.events),
+        has_history=device.recorded,
+        timed=device.timed,
+        segments=tuple(_segments(device)),
+        events=sum(one.frees or not device.holders[one.op].before for one in device.events),
         notes=tuple(notes),
     )
+
+
+def _segments(device: torch_snapshot.DeviceHistory) -> Iterator[MemorySegments]:
+    for (kind, pool, stream), found in sorted(device.segments.items(), key=lambda item: -item[1][1]):
+        count, reserved, allocated, largest = found
+        yield MemorySegments(
+            kind=kind,
+            pool=pool,
+            stream=stream,
+            count=count,
+            reserved_bytes=reserved,
+            allocated_bytes=allocated,
+            largest_free_bytes=largest,
+        )
+
+
+def _of_line(holder: MemoryHolderOp, known: torch_snapshot.Holder) -> MemoryHolderOp:
+    return msgspec.structs.replace(holder, op=known.op, layer=known.through, source=known.line)
+
+
+def _torch_notes(
+    live: Sequence[Allocation], known: Mapping[int, torch_snapshot.Holder], *, recorded: bool
+) -> Iterator[str]:
+    if not recorded:
+        yield "the peak would be known if torch.cuda.memory._record_memory_history() had been called before the work"
+        return
+    nameless = [one for one in live if not known[id(one)].line]
+    total = sum(one.event.size for one in live)
+    if recorded and any(one.before and not one.line for one in known.values()):
+        yield "what was allocated before the recording began has no stack: its size, and what frees it, tell its group"
+    if sum(one.event.size for one in nameless if not known[id(one)].before) > (1 - _MOST_NAMED) * total:
+        yield "what PyTorch allocates in threads of its own, as in the backward pass, has no line of the program"
 
 
 def _profile(

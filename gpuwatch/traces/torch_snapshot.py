@@ -7,28 +7,36 @@ begins is found among the blocks, and among what it frees without having allocat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuwatch.model.memory_profile import Group
 from gpuwatch.traces.plain_pickle import BrokenPickle, load
+from gpuwatch.traces.torch_groups import Change, find_groups
+from gpuwatch.traces.torch_stacks import NO_STACK, Stack, Stacks
 from gpuwatch.traces.xplane import Event
 
 MOST_ENTRIES = 2_000_000
 """Entries and blocks that are looked at; a file may name one of them many times."""
 _MOST_DEVICES = 64
-_MOST_FRAMES = 100
 _BLOCK = 512
 """PyTorch rounds up to this (``kMinBlockSize``)."""
 _PICO = 1_000_000
-_FRAMEWORK = re.compile(
-    r"/(?:site|dist)-packages/|/torch/(?:nn|optim|autograd|utils|_|cuda)|/lib/python[\d.]+/|^<|\?\?"
-)
-_MODULE = "/torch/nn/modules/module.py"
-_LONGEST = 160
-_LONGEST_PATH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What is known of allocations that are alike."""
+
+    line: str
+    """The program's line, ``train.py:12 in forward``; empty if it is unknown."""
+    through: str
+    """The line of the library's layer that the program called."""
+    op: str
+    group: Group
+    before: bool
+    """Allocated before the history began."""
 
 
 @dataclass(slots=True)
@@ -37,17 +45,41 @@ class DeviceHistory:
 
     number: int
     events: list[Event] = field(default_factory=list)
-    groups: dict[str, Group] = field(default_factory=dict)
-    """What the stacks of an allocation's line show."""
+    holders: dict[str, Holder] = field(default_factory=dict)
+    """What is known of an allocation, by its event's op."""
+    recorded: bool = False
+    """Whether it has a history, besides what is alive."""
+    timed: bool = False
+    """Whether the history has times (PyTorch 2.1 and later)."""
     pool_now: int = 0
     pool_changes: list[tuple[int, int]] = field(default_factory=list)
     """Picoseconds, and by how many bytes the pool grew."""
+    segments: dict[tuple[str, str, int], tuple[int, int, int, int]] = field(default_factory=dict)
+    """By kind, private pool and stream: their number, bytes from the driver, bytes in use, largest free block."""
     free_now: int = 0
     largest_free: int = 0
     failed: int | None = None
     """Bytes of the last request that was refused."""
     device_free: int | None = None
     """Free memory of the device at that moment."""
+    failed_at: Stack = NO_STACK
+
+    def holder(self, one: Change, stacks: Stacks) -> str:
+        """The key in :attr:`holders` of an allocation."""
+        stack = one.stack
+        line, ends = stack.line, False
+        if not line and one.before and one.freed_by.line:
+            line, ends = one.freed_by.line, True
+        holder = Holder(
+            stacks.short(line) + (", which frees it" if ends else "") if line else "",
+            stacks.short(stack.through) if stack.through else "",
+            stack.op,
+            one.group,
+            one.before,
+        )
+        key = repr((holder.line, holder.through, holder.op, holder.group, holder.before))
+        self.holders.setdefault(key, holder)
+        return key
 
     def pool_at(self, at: int) -> int:
         """Bytes that the allocator had got from the driver at a moment."""
@@ -57,6 +89,8 @@ class DeviceHistory:
 def read(data: bytes) -> list[DeviceHistory]:
     """The devices of a snapshot that hold or held memory; :class:`BrokenPickle` for anything else."""
     value = load(data)
+    if isinstance(value, list) and any(isinstance(one, dict) and "blocks" in one for one in value[:1]):
+        value = {"segments": value, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not is_snapshot(value):
         raise BrokenPickle("it is no snapshot of PyTorch's allocator")
     return _devices(value)
@@ -72,7 +106,7 @@ class _Block:
     address: int
     size: int
     requested: int
-    line: str
+    stack: Stack
 
 
 class _Reader:
@@ -80,9 +114,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self._left = MOST_ENTRIES
-        self._lines: dict[int, tuple[str, Group]] = {}
-        self._kept: list[Any] = []
-        self.groups: dict[str, Group] = {}
+        self.stacks = Stacks()
 
     def each(self, value: Any) -> Iterator[Mapping[str, Any]]:
         """The dictionaries in a list."""
@@ -92,19 +124,6 @@ class _Reader:
                 raise BrokenPickle(f"it has more than {MOST_ENTRIES:,} entries")
             if isinstance(item, dict):
                 yield item
-
-    def line(self, entry: Mapping[str, Any]) -> str:
-        """``train.py:12 in forward``: the innermost frame outside of the framework; empty if there is none."""
-        frames = entry.get("frames")
-        if not isinstance(frames, (list, tuple)) or not frames:
-            return ""
-        known = self._lines.get(id(frames))
-        if known is None:
-            known = self._lines[id(frames)] = _line(frames[:_MOST_FRAMES])
-            self._kept.append(frames)  # so that no other gets its id
-            if known[0] and known[1] != "unattributed":
-                self.groups.setdefault(known[0], known[1])
-        return known[0]
 
 
 def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
@@ -116,18 +135,20 @@ def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
         if device is None:
             continue
         device.pool_now += _whole(segment.get("total_size"))
-        at = _whole(segment.get("address"))
+        at, in_use, largest = _whole(segment.get("address")), 0, 0
         for block in reader.each(segment.get("blocks")):
             size = _whole(block.get("size"))
             at = _whole(block.get("address")) or at  # older snapshots have only the sizes, one after another
             state = block.get("state")
             if state == "inactive":
                 device.free_now += size
-                device.largest_free = max(device.largest_free, size)
+                largest = max(largest, size)
             elif size:
-                requested = _whole(block.get("requested_size")) or size
-                blocks.setdefault(device.number, {})[at] = _Block(at, size, requested, reader.line(block))
+                in_use += size
+                blocks.setdefault(device.number, {})[at] = _block(at, size, block, reader)
             at += size
+        device.largest_free = max(device.largest_free, largest)
+        _take_segment(device, segment, in_use, largest)
     traces = value["device_traces"]
     for number, trace in enumerate(traces[:_MOST_DEVICES] if isinstance(traces, (list, tuple)) else ()):
         entries = list(reader.each(trace))
@@ -137,9 +158,26 @@ def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
     for number, held in blocks.items():
         if not found[number].events:
             _history(found[number], [], held, reader)
-    for device in found.values():
-        device.groups = reader.groups
     return [found[number] for number in sorted(found) if found[number].events]
+
+
+def _take_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int, largest: int) -> None:
+    kind = "small" if segment.get("segment_type") == "small" else "large"
+    kind = "expandable" if segment.get("is_expandable") is True else kind
+    pool = segment.get("segment_pool_id")
+    numbers = pool[:2] if isinstance(pool, (list, tuple)) else ()
+    private = ".".join(str(_whole(part)) for part in numbers) if any(map(_whole, numbers)) else ""
+    key = kind, private, _whole(segment.get("stream"))
+    count, reserved, allocated, free = device.segments.get(key, (0, 0, 0, 0))
+    reserved += _whole(segment.get("total_size"))
+    device.segments[key] = count + 1, reserved, allocated + in_use, max(free, largest)
+
+
+def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> _Block:
+    history = block.get("history")  # PyTorch 2.0
+    last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
+    requested = _whole(block.get("requested_size")) or _whole(last.get("real_size")) or size
+    return _Block(at, size, requested, reader.stacks.read(block.get("frames") or last.get("frames")))
 
 
 def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> DeviceHistory | None:
@@ -154,79 +192,53 @@ def _history(
 ) -> None:
     """The events of a device: first what was alive before its history begins, then the history."""
     started = min((_whole(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
-    changes: list[tuple[int, bool, int, int, str]] = []
-    before: dict[int, tuple[int, int, str]] = {}
+    device.timed = started > 0
+    changes: list[Change] = []
+    before: dict[int, Change] = {}
     live: set[int] = set()
+    freeing: dict[int, Stack] = {}
     for entry in entries:
         action, address = entry.get("action"), _whole(entry.get("addr"))
         at = max(_whole(entry.get("time_us")) - started, 0) * _PICO
         size = _whole(entry.get("size"))
         if action == "alloc":
             live.add(address)
-            changes.append((at, False, address, size, reader.line(entry)))
-        elif action == "free_completed":
+            changes.append(Change(at, False, address, _rounded(size), size, reader.stacks.read(entry.get("frames"))))
+        elif action == "free_requested":
+            freeing[address] = reader.stacks.read(entry.get("frames"))
+        elif action in ("free_completed", "free"):
             if address in live:
                 live.discard(address)
             else:
-                before[address] = (_rounded(size), size, "")
-            changes.append((at, True, address, size, ""))
+                before.setdefault(address, Change(0, False, address, _rounded(size), size, NO_STACK, before=True))
+            by = freeing.pop(address, NO_STACK)
+            changes.append(Change(at, True, address, 0, size, by))
         elif action in ("segment_alloc", "segment_map"):
             device.pool_changes.append((at, size))
         elif action in ("segment_free", "segment_unmap"):
             device.pool_changes.append((at, -size))
         elif action == "oom":
             device.failed, device.device_free = size, _whole(entry.get("device_free"))
+            device.failed_at = reader.stacks.read(entry.get("frames"))
     for address, block in blocks.items():
         if address not in live:
-            before[address] = (block.size, block.requested, block.line)
-    # In the order of the history, whose times may be equal.
-    events: list[Event] = []
+            before[address] = Change(0, False, address, block.size, block.requested, block.stack, before=True)
+    device.recorded = bool(changes)
+    changes = [*before.values(), *changes]
+    find_groups(changes, failed=device.failed is not None)
     in_use = peak = 0
     sizes: dict[int, int] = {}
-    begin = [(0, False, address, requested, line) for address, (_, requested, line) in before.items()]
-    for at, frees, address, requested, line in (*begin, *changes):
-        if frees:
-            in_use -= sizes.pop(address, 0)
-        else:
-            in_use -= sizes.pop(address, 0)
-            sizes[address] = before[address][0] if at == 0 and address in before else _rounded(requested)
-            in_use += sizes[address]
+    for one in changes:
+        size = sizes.pop(one.address, 0)
+        in_use -= size
+        if not one.frees:
+            size = sizes[one.address] = one.size
+            in_use += size
         peak = max(peak, in_use)
-        size = sizes.get(address, 0)
-        events.append(Event(at, frees, address, size, requested, in_use, 0, peak, -1.0, line, "", "", ""))
-    device.events = events
-
-
-def _line(frames: Any) -> tuple[str, Group]:
-    """The program's own line, and what the framework's frames around it show the memory was for."""
-    group: Group = "unattributed"
-    line = ""
-    for frame in frames:
-        if not isinstance(frame, dict):
-            continue
-        file, function = (str(frame.get(name, ""))[:_LONGEST_PATH] for name in ("filename", "name"))
-        if line:
-            # A module of the program's own is called by PyTorch's.
-            own = file.endswith(_MODULE) and function == "_call_impl" and group == "unattributed"
-            return line, "activations" if own else group
-        if _FRAMEWORK.search(file):
-            group = group if group != "unattributed" else _meaning(file, function)
-            continue
-        name = file.replace("\\", "/").rpartition("/")[2]
-        line = f"{name}:{_whole(frame.get('line'))} in {function}"[:_LONGEST]
-    return line, group
-
-
-def _meaning(file: str, function: str) -> Group:
-    if "/torch/optim/" in file:
-        return "optimizer state" if function == "_init_group" else "workspace"
-    if file.endswith(_MODULE) and function in ("convert", "_apply"):
-        return "weights"
-    if "/torch/autograd/" in file and "backward" in function:
-        return "gradients"
-    if "/torch/nn/modules/" in file and function == "forward":
-        return "activations"
-    return "unattributed"
+        key = "" if one.frees else device.holder(one, reader.stacks)
+        device.events.append(
+            Event(one.at, one.frees, one.address, size, one.requested, in_use, 0, peak, -1.0, key, "", "", "")
+        )
 
 
 def _rounded(size: int) -> int:
