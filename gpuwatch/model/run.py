@@ -9,6 +9,7 @@ import msgspec
 
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.memory_profile import MemoryProfile
+from gpuwatch.model.program_threads import Retraced
 
 Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
 """``interrupted``: stopped by the user, or because gpuwatch itself ended."""
@@ -416,6 +417,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     step_times: tuple[TimedStep, ...] = ()
     """The latest steps of a watched program, at most 1,000, oldest first; of what ``throughput`` counts."""
     phases: Phases = Phases()
+    retraced: tuple[Retraced, ...] = ()
+    """Functions of a watched program that TensorFlow traced several times."""
     workers: tuple[Worker, ...] = ()
     processes: tuple[RunProcess, ...] = ()
     """Processes of a watched program; the run's own numbers are of all of them, or of the busiest."""

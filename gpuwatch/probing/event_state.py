@@ -9,6 +9,7 @@ import msgspec
 
 from gpuwatch.logs.clean import device, in_words
 from gpuwatch.model.events import BrokenEvent, Event, decode_event
+from gpuwatch.model.program_threads import Retraced
 from gpuwatch.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
 from gpuwatch.probing.memory_records import MemoryRecords
 from gpuwatch.probing.placement_join import Kind, Traced, TracedGraph
@@ -108,6 +109,7 @@ class EventState:
         self.timed_kind = ""
         """What these are: ``batches of Keras``."""
         self.memory_records = MemoryRecords()
+        self.retraced: tuple[Retraced, ...] = ()
 
     def line(self, raw: bytes) -> Event | None:
         """Takes one line from the event pipe; None if it is not an event."""
@@ -185,6 +187,8 @@ class EventState:
                 self._steps(data, event.t)
             case "step_times":
                 self._timed(str(data["counted"]), msgspec.convert(data["times"], list[TimedSteps]))
+            case "retraced":
+                self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
             case "note":
                 self.problem(str(data.get("text", "")))
             case "skip":

@@ -257,6 +257,7 @@ class RunBuilder:
                 total_seconds=total_seconds,
                 ended_at={name: round(at - self._started, 3) for name, at in state.phase_ends.items()},
             ),
+            retraced=state.retraced,
             workers=tuple(map(self._weighed, state.workers)),
             processes=processes,
             results=state.results,

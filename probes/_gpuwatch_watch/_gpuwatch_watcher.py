@@ -165,6 +165,8 @@ class Watcher:
         """Under ``gpuwatch try``: :class:`_gpuwatch_trial.Trial`."""
         self.memory = None
         """With ``--memory``: :class:`_gpuwatch_memory.Recorder`."""
+        self.seen = []
+        """Others that tell something now and then: see _gpuwatch_traces.py."""
         self.hooked = set()
         self.reset(forked=False)
 
@@ -193,6 +195,8 @@ class Watcher:
             self.trial.reset()
         if self.memory is not None:
             self.memory.reset()
+        for one in self.seen:
+            one.reset()
 
     # Sending
 
@@ -620,6 +624,8 @@ class Watcher:
             if speed is not None:
                 self.changed("speed", "throughput", counted=name, **speed)
             self.step_times(name, marks)
+        for one in self.seen:
+            one.tell(self.emit)
 
     def step_times(self, counted, marks):
         """Sends when the steps since the last call were made, on the clock of all events."""
@@ -706,6 +712,8 @@ def begin(address, load, simulation=None):
         placement = load("_gpuwatch_placement")
         watcher.ops = placement.Ops()
         observers.append(placement.Switches(watcher))
+    watcher.seen.append(load("_gpuwatch_traces").Traces(watcher))
+    observers += watcher.seen
     if "GPUWATCH_TRIAL" in os.environ:
         watcher.trial = load("_gpuwatch_trial").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
         watcher.every = watcher.trial.interval

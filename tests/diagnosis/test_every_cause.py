@@ -11,6 +11,7 @@ from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.program_threads import Retraced
 from gpuwatch.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome
 from gpuwatch.model.snapshot import Driver
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, machine, on_gpus, process
@@ -132,6 +133,9 @@ CASES: dict[str, Callable[[], Sequence[Finding]]] = {
     "pcie.degraded": lambda: watched(seconds(60, lambda s: sample(s, [gpu(busy=90, readings=SLOW_LINK)]))).findings,
     "idle.memory-held": lambda: diagnose(Evidence(snapshot=machine(processes=(process(7, 20 * GIB),)))),
     "input.bound": lambda: watched(seconds(360, training)).findings,
+    "function.retraced": lambda: diagnose(
+        Evidence(run=draft(retraced=(Retraced(name="f", place="x.py:1", traces=20, calls=20, made=20),)))
+    ),
     "simulation.limit": lambda: diagnose(
         Evidence(
             run=on_gpus(

@@ -1,0 +1,189 @@
+"""Counts the traces of each tf.function, and notes which argument differed from the trace before.
+
+TensorFlow tells its detector of frequent tracing about each call that was traced, when the call is over: that method
+is observed, so that calls without tracing cost nothing and no traceback changes. Of an argument, only its shape, type
+and, for numbers, its value are kept. Standard library only, Python 3.7 or newer.
+"""
+
+import os
+import sys
+import weakref
+
+_FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
+_LIBRARIES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep, os.sep + "_gpuwatch_")
+_FEW = 5
+"""Traces that nobody is told about."""
+_MOST_FUNCTIONS = 100
+_MOST_LEAVES = 30
+_MOST_EXAMPLES = 4
+
+
+class Traces:
+    """Observes TensorFlow's module of tf.function after its import (see sitecustomize.py)."""
+
+    def __init__(self, watcher):
+        self.watcher = watcher
+        self.actions = {_FUNCTION: self._functions}
+        self.reset()
+
+    def reset(self):
+        """Starts over in a forked process."""
+        self.known = {}
+
+    def failed(self, name, error):
+        self.watcher.once("traces", "note", text="traces of tf.functions are not counted (%s)" % error)
+
+    def _functions(self, module):
+        manager = module._FrequentTracingDetectorManager
+        original = manager.called_with_tracing
+
+        def called_with_tracing(this, key, *given):
+            try:
+                self._traced(this, key, sys._getframe(1))
+            except Exception as error:  # another version of TensorFlow
+                self.failed("tf.function", error)
+            return original(this, key, *given)
+
+        manager.called_with_tracing = called_with_tracing
+
+    def _traced(self, manager, code, frame):
+        entry = self.known.get(code)
+        if entry is None:
+            if len(self.known) >= _MOST_FUNCTIONS or not hasattr(code, "co_varnames"):
+                return
+            entry = self.known[code] = _Function(code)
+        detector = manager._detectors.get(code)
+        counted = detector._calls_per_tracings[-1:] if detector is not None else []
+        entry.traced(frame, counted[0] if counted else 0)
+
+    def tell(self, emit):
+        """Sends every tf.function that was traced more than a few times, if that has changed."""
+        found = [entry.told(self._since(code)) for code, entry in list(self.known.items()) if entry.traces >= _FEW]
+        if found:
+            self.watcher.changed("retraced", "retraced", functions=found)
+
+    def _since(self, code):
+        """Calls since the last trace, with that one."""
+        module = sys.modules.get(_FUNCTION)
+        manager = getattr(module, "_frequent_tracing_detector_manager", None)
+        detector = manager._detectors.get(code) if manager is not None else None
+        return detector._calls_per_tracings[-1] if detector is not None and detector._calls_per_tracings else 0
+
+
+class _Function:
+    """What is known of one Python function: every tf.function made of it counts."""
+
+    def __init__(self, code):
+        self.code = code
+        self.traces = 0
+        self.calls = 0
+        """Up to the last trace, without it."""
+        self.made = 0
+        """tf.functions that were made of it, each traced for a first time."""
+        self.latest = weakref.WeakKeyDictionary()
+        """By tf.function, the arguments of its last trace."""
+        self.changes = {}
+        """By argument and what differed: how often, and the latest examples."""
+        self.caller = ""
+
+    def traced(self, frame, calls):
+        given = frame.f_locals
+        arguments = _arguments(self.code, given["args"], given["kwds"])
+        self.traces += 1
+        self.calls += calls
+        before = self.latest.get(given["self"])
+        if before is None:
+            self.made += 1
+            self.caller = _caller(frame)
+        else:
+            self._compare(before, arguments)
+        self.latest[given["self"]] = arguments
+
+    def _compare(self, before, arguments):
+        for name in dict.fromkeys([*before, *arguments]):
+            then, now = before.get(name), arguments.get(name)
+            if then is None or now is None:
+                self._changed(name, "structure", "")
+            elif then[0] != now[0]:
+                self._changed(name, "type", "%s, %s" % (then[0], now[0]))
+            elif _differs(then, now):
+                self._changed(name, now[0], now[1])
+
+    def _changed(self, name, kind, example):
+        entry = self.changes.setdefault((name, kind), [0, []])
+        entry[0] += 1
+        if example and example not in entry[1]:
+            entry[1] = (entry[1] + [example])[-_MOST_EXAMPLES:]
+
+    def told(self, since):
+        order = sorted(self.changes.copy().items(), key=lambda one: -one[1][0])
+        name = self.code.co_filename
+        library = any(part in name for part in _LIBRARIES)
+        return {
+            "name": self.code.co_name,
+            "place": "%s:%d" % (os.path.basename(name), self.code.co_firstlineno),
+            "caller": self.caller if library else "",
+            "traces": self.traces,
+            "calls": self.calls + since,
+            "made": self.made,
+            "changes": [
+                {"argument": key[0], "kind": key[1], "times": entry[0], "examples": list(entry[1])}
+                for key, entry in order[:_MOST_EXAMPLES]
+            ],
+        }
+
+
+def _arguments(code, args, kwds):
+    """By name: the kind of each argument, what tells it apart, and a weak reference to an object."""
+    names = list(code.co_varnames[: code.co_argcount])
+    if names[:1] == ["self"]:
+        names = names[1:]
+    found = {}
+    for number, value in enumerate(args):
+        _describe(names[number] if number < len(names) else "argument %d" % (number + 1), value, found, 0)
+    for name, value in kwds.items():
+        _describe(name, value, found, 0)
+    return found
+
+
+def _describe(name, value, found, depth):
+    if len(found) >= _MOST_LEAVES:
+        return
+    if isinstance(value, (tuple, list)) and depth < 3 and not hasattr(value, "shape"):
+        found[name] = ("length", str(len(value)), None)
+        for number, one in enumerate(value):
+            _describe("%s[%d]" % (name, number), one, found, depth + 1)
+    elif isinstance(value, dict) and depth < 3:
+        found[name] = ("length", str(len(value)), None)
+        for key, one in value.items():
+            _describe("%s[%.40r]" % (name, key), one, found, depth + 1)
+    elif value is None or isinstance(value, (bool, int, float)):
+        found[name] = ("Python %s" % type(value).__name__, "%.20r" % (value,), None)
+    elif isinstance(value, (str, bytes)):
+        found[name] = ("Python %s" % type(value).__name__, "", hash(value))  # it may be a secret
+    elif hasattr(value, "shape") and hasattr(value, "dtype"):
+        dtype = getattr(value.dtype, "name", None) or str(value.dtype)
+        found[name] = ("shape", "%s %s" % (str(value.shape).replace("TensorShape", ""), dtype), None)
+    else:
+        try:
+            one = weakref.ref(value)
+        except TypeError:
+            one = id(value)
+        found[name] = ("object", type(value).__name__, one)
+
+
+def _differs(then, now):
+    if then[1] != now[1]:
+        return True
+    if isinstance(then[2], weakref.ref) and isinstance(now[2], weakref.ref):
+        return then[2]() is None or then[2]() is not now[2]()
+    return then[2] != now[2]
+
+
+def _caller(frame):
+    """``train.py:12``: the innermost line outside the libraries."""
+    while frame is not None and any(part in frame.f_code.co_filename for part in _LIBRARIES):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename.startswith("<frozen"):
+        return ""
+    return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)

@@ -1,0 +1,61 @@
+"""Functions that TensorFlow traces again and again, and those of which it only needs a few graphs."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.program_threads import Retraced, TraceChange
+from tests.diagnosis.cases import draft
+
+
+def retraced(traces: int, calls: int, *changes: TraceChange, made: int = 1, caller: str = "") -> Retraced:
+    return Retraced(
+        name="step", place="train.py:4", traces=traces, calls=calls, made=made, changes=changes, caller=caller
+    )
+
+
+def changed(kind: str, times: int, argument: str = "x") -> TraceChange:
+    return TraceChange(argument=argument, kind=kind, times=times, examples=("7", "8"))
+
+
+def told(*functions: Retraced) -> list[Finding]:
+    found = diagnose(Evidence(run=draft(group="run", retraced=functions)))
+    return [one for one in found if one.id == "function.retraced"]
+
+
+@pytest.mark.parametrize(
+    ("function", "title", "action"),
+    [
+        (retraced(200, 200, changed("Python int", 199, "epoch")), "epoch is a Python number", "tf.constant(epoch)"),
+        (retraced(40, 80, changed("shape", 39)), "the shape or dtype of its argument x", "reduce_retracing"),
+        (retraced(40, 40, changed("object", 39)), "x is a Python object", "the same object again"),
+        (retraced(40, 40, changed("Python str", 39)), "x is text", "Pass a tensor"),
+        (retraced(40, 40, changed("length", 39)), "the structure of its argument x", "one structure"),
+        (retraced(40, 40, made=40, caller="train.py:9"), "40 tf.functions were made of it", "once"),
+        (retraced(40, 40), "in 40 of 40 calls", "what differs"),
+        # Most traces have another reason than the one argument that is known to differ.
+        (retraced(40, 40, changed("shape", 5)), "in 40 of 40 calls", "what differs"),
+    ],
+)
+def test_the_argument_that_changes_is_named(function: Retraced, title: str, action: str) -> None:
+    (found,) = told(function)
+    assert title in found.title
+    assert action in found.action
+    assert (found.severity, found.certainty) == ("warning", "fact")
+
+
+def test_few_traces_are_normal() -> None:
+    assert not told(
+        retraced(2, 500, changed("shape", 1)),
+        retraced(9, 9, changed("shape", 8)),
+        retraced(24, 400, changed("shape", 23)),
+        retraced(60, 6000, made=60),
+    )
+
+
+def test_the_worst_come_first_and_not_all_of_them() -> None:
+    found = told(*(retraced(traces, traces, changed("shape", traces - 1)) for traces in (20, 50, 30, 40)))
+    assert sorted(int(one.title.split(" in ")[1].split()[0]) for one in found) == [30, 40, 50]
