@@ -135,7 +135,7 @@ def _other_processes(run: Run, oom: Oom | None) -> list[Mate]:
         found += [
             Mate("", holder.pid, holder.peak_bytes or 0, "NVML")
             for holder in own
-            if holder not in failing and any(_at_once(holder, other) for other in failing)
+            if holder not in failing and any(at_once(holder, other) for other in failing)
         ]
     return found
 
@@ -150,7 +150,7 @@ def _gpus(process: RunProcess, oom: Oom | None) -> list[str]:
     ]
 
 
-def _at_once(one: Holding, other: Holding) -> bool:
+def at_once(one: Holding, other: Holding) -> bool:
     """Whether both held memory at some time."""
     if None in (one.first_seconds, one.last_seconds, other.first_seconds, other.last_seconds):
         return False

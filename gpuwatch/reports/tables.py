@@ -52,10 +52,14 @@ def cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...],
 
 
 def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) -> Table:
-    """Framework devices and their physical GPUs; with a run, the expected grants."""
+    """Framework devices and their physical GPUs; with a run, the expected grants, and every process that has some."""
     predicted = run is not None and bool(run.predicted)
+    mapped = [one for one in run.processes if one.device_map] if run is not None else []
+    several = len(mapped) > 1
+    owned = [(one.pid, m) for one in mapped for m in one.device_map] if several else [(0, m) for m in mappings]
     rows = [
         (
+            *([str(pid)] if several else []),
             short_device(m.framework_device),
             clean(m.cuda_ordinal),
             clean(m.physical_index),
@@ -66,18 +70,20 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
             size(m.granted_bytes),
             *([expected(run, m.framework_device)] if run is not None and predicted else []),
         )
-        for m in mappings
+        for pid, m in owned
     ]
     heads: tuple[str, ...] = ("Framework", "CUDA", "Physical", "Name", "UUID", "PCI bus id", "Cap.", "Granted")
+    first = int(several)
+    heads = ("Process", *heads) if several else heads
     if predicted:
         heads = (*heads, "Expected")
     return Table(
         "Device map",
         heads,
         tuple(rows),
-        frozenset({1, 2, 7, 8}),
+        frozenset(first + column for column in (1, 2, 7, 8)),
         note=expectation(run) if run is not None else "",
-        optional=(6, 5),
+        optional=(first + 6, first + 5),
     )
 
 

@@ -404,8 +404,9 @@ class Watcher:
             self.emit("environment", variables=self.environment(), places=self.places())
         self.replicas(logical)
         for name in logical:
-            if ":GPU:" in name:
-                info = context.get_memory_info(name.replace("/device:", ""))
+            # In a cluster, names begin with a job, and those of other tasks are listed too.
+            if ":GPU:" in name and name.startswith(("/device:", context.host_address_space())):
+                info = context.get_memory_info(name[8:] if name.startswith("/device:") else name)
                 self.changed(name, "memory", device=name, current=info["current"], peak=info["peak"])
 
     def session(self):

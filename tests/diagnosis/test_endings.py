@@ -54,6 +54,13 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
         ("error: Microsoft Visual C++ 14.0 or greater is required.", "compiler is missing", "Build Tools"),
         ("error: command '/usr/bin/gcc' failed with exit code 1", "compiler failed", "Python.h"),
         ("error: command 'x86_64-linux-gnu-g++' failed: No such file or directory", "compiler is missing", "CXX"),
+        (_TRACE + "ValueError: Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`.",
+         "has no cluster", "TF_CONFIG"),
+        (_TRACE + "ValueError: There must be at least one ps.", "has no cluster", "MirroredStrategy"),
+        (_TRACE + "ValueError: The `task_id` 3 exceeds the maximum id of worker.", "not in the strategy's cluster",
+         "TF_CONFIG"),
+        (_TRACE + "ValueError: To use this dataset, you need to pass this dataset to"
+         " ClusterCoordinator.create_per_worker_dataset.", "as fit() of Keras 3 does", "tf_keras"),
         (_TRACE + "AssertionError", "ended in AssertionError", "end of the log"),
     ],
 )  # fmt: skip

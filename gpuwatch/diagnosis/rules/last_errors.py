@@ -1,4 +1,4 @@
-"""What the operating system or a compiler refused: texts of the error that ended a program.
+"""What the operating system, a compiler or a cluster's description refused: texts of the error that ended a program.
 
 They say something only of the last error: a program can handle a full disk, and torch.compile goes on without a
 compiler if told to.
@@ -57,6 +57,18 @@ _PORT = (
     "Choose another (torchrun --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has it: ss"
     " -ltnp.",
 )
+_TF_CONFIG = (
+    "Set TF_CONFIG in every process before TensorFlow is imported: the cluster (worker, ps, chief: lists of host:port)"
+    " and its own task (type, index). On one machine MirroredStrategy needs none."
+)
+_NO_CLUSTER = ("The strategy has no cluster, or one without parameter servers or workers", _TF_CONFIG)
+_NO_TASK = ("The task of this process is not in the strategy's cluster", _TF_CONFIG)
+_COORDINATOR = (
+    "A dataset of ParameterServerStrategy was iterated by the coordinator itself, as fit() of Keras 3 does: only its"
+    " workers can",
+    "Use ClusterCoordinator.create_per_worker_dataset and schedule in a loop of your own, or Keras 2 (pip install"
+    " tf_keras, TF_USE_LEGACY_KERAS=1). On one machine MirroredStrategy does the same work.",
+)
 ENDS: dict[str, Words] = {NO_COMPILER: _COMPILER, NO_CUDA_COMPILER: _CUDA_COMPILER, NOT_COMPILED: _COMPILE}
 """The same, as pip and setuptools report them, by topic."""
 _COMPILERS = ("gcc", "g++", "cc", "c++", "cl", "cl.exe", "clang", "clang++")
@@ -85,6 +97,14 @@ LAST_ERRORS: tuple[tuple[tuple[str, ...], Words], ...] = (
     (("ninja is required to load c++ extensions",), _NINJA),
     (("error compiling objects for extension",), _COMPILE),
     (("error building extension",), _COMPILE),
+    (("valueerror: cluster spec must be non-empty in",), _NO_CLUSTER),
+    (("valueerror: there must be at least one ps",), _NO_CLUSTER),
+    (("valueerror: there must be at least one worker",), _NO_CLUSTER),
+    (("valueerror: disallowed task type found in cluster spec",), _NO_TASK),
+    (("valueerror: unrecognized task_type",), _NO_TASK),
+    (("valueerror: `task_type`", "not found in cluster_spec"), _NO_TASK),
+    (("valueerror: the `task_id`", "exceeds the maximum id"), _NO_TASK),
+    (("clustercoordinator.create_per_worker_dataset",), _COORDINATOR),
     (("cppcompileerror",), _COMPILE),
     (("c++ compile error",), _COMPILE),
 )

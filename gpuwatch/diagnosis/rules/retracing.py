@@ -31,7 +31,11 @@ def traced_again(evidence: Evidence) -> Iterator[Finding]:
             "warning",
             "fact",
             title=f"TensorFlow traced {place} in {one.traces} of {one.calls} calls{why}",
-            evidence=(*map(_changed, one.changes), f"called at {printable(one.caller)}" if one.caller else ""),
+            evidence=(
+                f"{one.traces} traces of {one.made} tf.function{'s' if one.made > 1 else ''}",
+                *map(_changed, one.changes),
+                f"called at {printable(one.caller)}" if one.caller else "",
+            ),
             action=action,
         )
 
