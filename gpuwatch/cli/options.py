@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files, names
 from gpuwatch.cli.output import say
-from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuwatch.alerts.alerts import Alerts
@@ -227,9 +227,7 @@ def _tier(asked: str, command: Sequence[str]) -> Tier:
 
     if asked != "auto":
         return "plugin" if asked == "plugin" else "driver"
-    try:
-        build.find_cxx_compiler()
-    except GpuwatchError as error:
+    if (error := build.compiler_obstacle()) is not None:
         say(f"gpuwatch: {error.message}; only matrix products are computed ({error.hint})")
         return "driver"
     if obstacle := plugin_obstacle(command):

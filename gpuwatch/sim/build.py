@@ -1,4 +1,4 @@
-"""Compiles the simulated libraries into the cache folder on first use.
+"""Puts the simulated libraries into the cache folder on first use: copies of what came with the wheel, else compiled.
 
 The name of a build's folder is a hash of everything that determines the result: sources, flags, compiler and CPU
 model (matrix multiplication is compiled for this CPU). It is built in a temporary folder that is renamed when
@@ -15,13 +15,10 @@ import fcntl
 import hashlib
 import os
 import platform
-import shlex
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -31,16 +28,17 @@ import platformdirs
 
 from gpuwatch import ownership
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim.libraries import (
-    ALIASES,
-    DRIVER_FILE,
-    DRIVER_LIBRARY,
-    FAST_SOURCES,
-    LIBRARIES,
-    PLUGIN_LIBRARIES,
-    PLUGIN_SHARES,
-    TENSORFLOW_LIBRARY,
-    Library,
+from gpuwatch.sim import shipped
+from gpuwatch.sim.compiler import (
+    DRIVER_RECIPE,
+    PLUGIN_RECIPE,
+    CompilerFailedError,
+    add_links,
+    compile_driver,
+    compile_plugin,
+    find_compiler,
+    find_cxx_compiler,
+    share,
 )
 
 FAILURE_LOG: Final = "failed-build.log"
@@ -52,17 +50,6 @@ _MOST_BUILDS = 24
 
 # How frameworks reach the GPUs: through NVIDIA's libraries, or a plug-in for TensorFlow that computes.
 Tier = Literal["driver", "plugin"]
-
-_FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-pthread")
-# -march=native: use this CPU's widest vectors for matrix multiplication.
-_FAST: Final = ("-O3", "-march=native")
-# -Wno-psabi: vector arguments depend on -march, but are not passed between libraries.
-_PLUGIN_FLAGS: Final = ("-fvisibility=hidden", "-Wno-psabi")
-_CXX_FLAGS: Final = (
-    *("-std=c++17", *_FAST, "-fPIC", "-Wall", "-Wextra", "-pthread", *_PLUGIN_FLAGS),
-    # Lets loops with roots, rounding and sums be vectorised.
-    *("-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
-)
 
 _announce: Callable[[], None] | None = None
 
@@ -79,22 +66,77 @@ def announced(say: Callable[[], None]) -> Iterator[None]:
 
 
 def ensure_built(tier: Tier = "driver") -> Path:
-    """The folder with a tier's libraries, compiled on first use.
+    """The folder with a tier's libraries, copied from the wheel or compiled on first use.
 
     Raises:
-        GpuwatchError: there is no C compiler (or C++ compiler, for the plug-in tier), it failed, or there is no folder
-            to which only this user can write.
+        GpuwatchError: they are to be compiled and there is no C compiler (or C++ compiler, for the plug-in tier), it
+            failed, or there is no folder to which only this user can write.
     """
-    compiler = find_compiler()
+    if (found := shipped.usable(_cpu_flags())) is not None:
+        return _copied(found, tier)
+    compiler = _needed(find_compiler)
     cache = _own_cache()
     with as_file(files("gpuwatch.sim") / "csrc") as sources:
         folder = cache / _key(compiler, sources)
-        _ensure(folder, lambda work: _fill(work, compiler, sources))
+        _ensure(folder, lambda work: compile_driver(work, compiler, sources))
         if tier == "plugin":
-            base, cxx = folder, find_cxx_compiler()
+            base, cxx = folder, _needed(find_cxx_compiler)
             folder = cache / _plugin_key(base.name, cxx, sources)
             note_use(base)
-            _ensure(folder, lambda work: _fill_plugin(work, compiler, cxx, sources, base))
+            _ensure(folder, lambda work: compile_plugin(work, compiler, cxx, sources, base))
+    note_use(folder)
+    return folder
+
+
+def compiler_obstacle() -> GpuwatchError | None:
+    """Why the plug-in tier cannot be made here; None if it can, with libraries of the wheel or a C++ compiler."""
+    try:
+        if shipped.usable(_cpu_flags()) is None:
+            _needed(find_cxx_compiler)
+    except GpuwatchError as error:
+        return error
+    return None
+
+
+def _needed(find: Callable[[], list[str]]) -> list[str]:
+    """A compiler; where there is none, the error also says why the wheel's libraries do not serve."""
+    try:
+        return find()
+    except GpuwatchError as error:
+        lacking = shipped.lacking(_cpu_flags())
+        if not lacking or not shipped.shipped_folder().is_dir():
+            raise
+        raise GpuwatchError(
+            f"the simulated GPUs that came with gpuwatch need a CPU with {', '.join(lacking)}: {error.message}",
+            hint=error.hint,
+        ) from error
+
+
+def _copied(found: Path, tier: Tier) -> Path:
+    """The cache's copy of the wheel's libraries: with links, and only ours to write to."""
+    stamp = hashlib.sha256(f"{found} {found.stat().st_mtime_ns}".encode())  # another wheel may have the same sources
+    stamp.update((found / shipped.MADE_FROM).read_bytes())
+    base = _own_cache() / stamp.hexdigest()[:20]
+
+    def copy(names: set[str], work: Path) -> None:
+        for name in names:
+            shutil.copyfile(found / name, work / name)
+            (work / name).chmod(0o600)  # whatever the umask
+
+    def driver(work: Path) -> None:
+        copy(shipped.driver_files(), work)
+        add_links(work)
+
+    def plugin(work: Path) -> None:
+        copy(shipped.plugin_files(), work)
+        share(work, base)
+
+    _ensure(base, driver, quick=True)
+    note_use(base)
+    if tier == "driver":
+        return base
+    folder = base.with_name(f"{base.name}-plugin")
+    _ensure(folder, plugin, quick=True)
     note_use(folder)
     return folder
 
@@ -119,11 +161,13 @@ def _unkept(folder: Path, error: OSError) -> GpuwatchError:
     )
 
 
-def _ensure(folder: Path, fill: Callable[[Path], None]) -> None:
+def _ensure(folder: Path, fill: Callable[[Path], None], *, quick: bool = False) -> None:
     """Builds what is missing, and rebuilds a folder that somebody else may have written to."""
     if is_foreign(folder):
         discard(folder)
     if not folder.is_dir():
+        if _announce is not None and not quick:
+            _announce()
         _make(folder, fill)
 
 
@@ -153,48 +197,10 @@ def _leads_out(path: Path) -> bool:
     return target.parent.parent != path.parent.parent.resolve() or bool(ownership.file_distrust(target))
 
 
-def find_compiler() -> list[str]:
-    """The C compiler as a command: $CC (which may carry flags), else cc, gcc or clang from PATH."""
-    return _find_compiler(
-        "CC",
-        ("cc", "gcc", "clang"),
-        "simulated GPUs need a C compiler",
-        "install one: apt install gcc libc6-dev, dnf install gcc, apk add gcc musl-dev; or set CC to yours",
-    )
-
-
-def find_cxx_compiler() -> list[str]:
-    """The C++ compiler as a command: $CXX, else c++, g++ or clang++ from PATH."""
-    return _find_compiler(
-        "CXX",
-        ("c++", "g++", "clang++"),
-        "simulated GPUs that compute need a C++ compiler",
-        "install one: apt install g++, dnf install gcc-c++, apk add g++; or set CXX to yours; "
-        "the driver tier needs only a C compiler",
-    )
-
-
-def _find_compiler(variable: str, names: tuple[str, ...], need: str, hint: str) -> list[str]:
-    wanted = shlex.split(os.environ.get(variable, ""))
-    if wanted:
-        found = shutil.which(wanted[0])
-        if found:
-            return [found, *wanted[1:]]
-        raise GpuwatchError(
-            f"{variable} names a compiler that does not exist: {wanted[0]}",
-            hint=f"unset {variable}, or set it to a compiler ({' or '.join(names[1:])})",
-        )
-    for name in names:
-        if found := shutil.which(name):
-            return [found]
-    raise GpuwatchError(f"{need}, and none was found (looked for {', '.join(names)} in PATH)", hint=hint)
-
-
 def _key(compiler: list[str], sources: Path) -> str:
     digest = hashlib.sha256()
-    for part in (*compiler, _identity(compiler[0]), _cpu_model(), *_FLAGS, *_FAST):
+    for part in (*compiler, _identity(compiler[0]), _cpu_model(), DRIVER_RECIPE):
         digest.update(part.encode() + b"\0")
-    digest.update(repr((LIBRARIES, ALIASES, DRIVER_FILE)).encode())
     for source in sorted(sources.iterdir()):
         if source.suffix in {".c", ".h", ".cc"} and not source.name.startswith("plugin"):
             digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -203,7 +209,7 @@ def _key(compiler: list[str], sources: Path) -> str:
 
 def _plugin_key(base: str, compiler: list[str], sources: Path) -> str:
     digest = hashlib.sha256()
-    for part in (base, *compiler, _identity(compiler[0]), *_CXX_FLAGS, repr((PLUGIN_LIBRARIES, PLUGIN_SHARES))):
+    for part in (base, *compiler, _identity(compiler[0]), PLUGIN_RECIPE):
         digest.update(part.encode() + b"\0")
     for source in sorted(sources.glob("plugin*")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -219,10 +225,19 @@ def _identity(compiler: str) -> str:
 
 def _cpu_model() -> str:
     """The CPU's name and features: a cache in a shared home folder serves different hosts."""
+    return f"{platform.machine()} {sorted(_cpu_facts().items())}"
+
+
+def _cpu_flags() -> frozenset[str]:
+    return frozenset(_cpu_facts().get("flags", "").split())
+
+
+def _cpu_facts() -> dict[str, str]:
+    """Lines of the first CPU in /proc/cpuinfo; empty if it cannot be read."""
+    wanted = ("model name", "flags", "CPU part", "Features")
+    found: dict[str, str] = {}
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-            wanted = ("model name", "flags", "CPU part", "Features")
-            found: dict[str, str] = {}
             for line in lines:
                 name, _, value = line.partition(":")
                 if name.strip() in wanted:
@@ -230,14 +245,12 @@ def _cpu_model() -> str:
                 elif not line.strip() and found:
                     break
     except OSError:
-        found = {}
-    return f"{platform.machine()} {sorted(found.items())}"
+        return {}
+    return found
 
 
 def _make(folder: Path, fill: Callable[[Path], None]) -> None:
     """Lets ``fill`` build in a temporary folder, which is renamed to ``folder`` when it is complete."""
-    if _announce is not None:
-        _announce()
     with _one_at_a_time(folder.parent):
         if not folder.is_dir():  # otherwise another process built it while this one waited
             _build(folder, fill)
@@ -274,117 +287,13 @@ def _build(folder: Path, fill: Callable[[Path], None]) -> None:
             if not folder.is_dir():  # otherwise another process was faster, with the same build
                 raise
         (folder.parent / FAILURE_LOG).unlink(missing_ok=True)
-    except _CompilerFailedError as failed:
+    except CompilerFailedError as failed:
         raise _explained(failed, folder.parent) from failed
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _fill(work: Path, compiler: list[str], sources: Path) -> None:
-    _compile_all(LIBRARIES, work, sources, lambda name: [*compiler, *_c_flags(name)])
-    for library in LIBRARIES:  # in order: each may need earlier ones
-        _link(compiler, work, library, "-Wl,--no-undefined")
-    (work / DRIVER_LIBRARY).rename(work / DRIVER_FILE)
-    (work / DRIVER_LIBRARY).symlink_to(DRIVER_FILE)
-    for alias, target in ALIASES.items():
-        (work / alias).symlink_to(target)
-    _remove_objects(work)
-
-
-def _fill_plugin(work: Path, compiler: list[str], cxx: list[str], sources: Path, base: Path) -> None:
-    for name in PLUGIN_SHARES:
-        (work / name).symlink_to(Path("..") / base.name / name)
-
-    def command(name: str) -> list[str]:
-        return [*cxx, *_CXX_FLAGS] if name.endswith(".cc") else [*compiler, *_c_flags(name), *_PLUGIN_FLAGS]
-
-    _compile_all(PLUGIN_LIBRARIES, work, sources, command)
-    # Some versions do not load their library globally: then TensorFlow's symbols are found through this dependency.
-    _call([*compiler, "-shared", f"-Wl,-soname,{TENSORFLOW_LIBRARY}", "-o", str(work / TENSORFLOW_LIBRARY)])
-    for library in PLUGIN_LIBRARIES:
-        linker = cxx if any(name.endswith(".cc") for name in library.sources) else compiler
-        _link(linker, work, library, "-Wl,--no-as-needed")
-    (work / TENSORFLOW_LIBRARY).unlink()  # so that the real one is found
-    _remove_objects(work)
-
-
-def _c_flags(name: str) -> tuple[str, ...]:
-    return (*_FLAGS, *_FAST) if name in FAST_SOURCES else _FLAGS
-
-
-def _compile_all(
-    libraries: tuple[Library, ...], work: Path, sources: Path, command: Callable[[str], list[str]]
-) -> None:
-    wanted = sorted({(source, _macros(library, source)) for library in libraries for source in library.sources})
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-        jobs = [
-            pool.submit(
-                _call, [*command(name), *macros, "-c", str(sources / name), "-o", str(_object(work, name, macros))]
-            )
-            for name, macros in wanted
-        ]
-        for job in jobs:
-            job.result()
-
-
-def _macros(library: Library, source: str) -> tuple[str, ...]:
-    return () if source in FAST_SOURCES else library.macros  # arithmetic does not depend on the version of CUDA
-
-
-def _object(work: Path, source: str, macros: tuple[str, ...]) -> Path:
-    return work / f"{source}{''.join(macros)}.o"
-
-
-def _remove_objects(work: Path) -> None:
-    for path in work.glob("*.o"):
-        path.unlink()
-
-
-def _link(compiler: list[str], work: Path, library: Library, *options: str) -> None:
-    inputs = [str(_object(work, name, _macros(library, name))) for name in library.sources]
-    inputs += [str(work / name) for name in library.needs]
-    script = work / f"{library.name}.map"
-    if library.versioned:
-        script.write_text(f"{library.name} {{ *; }};\n", encoding="ascii")
-        options = (*options, f"-Wl,--version-script={script}")
-    _call(
-        [
-            *compiler,
-            "-shared",
-            "-pthread",
-            f"-Wl,-soname,{library.name}",
-            "-Wl,-rpath,$ORIGIN",  # so that they find each other wherever the cache is
-            *options,
-            "-o",
-            str(work / library.name),
-            *inputs,
-            "-lm",
-            "-ldl",
-        ]
-    )
-    script.unlink(missing_ok=True)
-
-
-class _CompilerFailedError(Exception):
-    """The compiler's command line and its output."""
-
-    def __init__(self, command: list[str], output: str, code: int) -> None:
-        super().__init__(output)
-        lines = [line.strip() for line in output.splitlines() if line.strip()]
-        first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
-        self.message = first or f"{command[0]} exited with code {code}"
-        self.log = f"{shlex.join(command)}\n{output}"
-
-
-def _call(command: list[str]) -> None:
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", umask=0o077
-    )
-    if result.returncode:
-        raise _CompilerFailedError(command, result.stdout + result.stderr, result.returncode)
-
-
-def _explained(failed: _CompilerFailedError, folder: Path) -> GpuwatchError:
+def _explained(failed: CompilerFailedError, folder: Path) -> GpuwatchError:
     """The error for the user; the log file is overwritten by each failure."""
     log = folder / FAILURE_LOG
     try:

@@ -29,6 +29,8 @@ class Library:
     macros: tuple[str, ...] = ()
     versioned: bool = False
     """Its symbols are versioned with its soname, as NVIDIA's are and programs linked against those expect."""
+    exports: tuple[str, ...] = ()
+    """Its only symbols for others; empty: all that are not hidden. A C++ runtime that is linked in would be seen."""
 
 
 LIBRARIES: Final = (
@@ -75,6 +77,7 @@ PLUGIN_LIBRARIES: Final = (
             "gemm.c",
         ),
         (TENSORFLOW_LIBRARY, CONTROL_LIBRARY),
+        exports=("SE_InitPlugin", "TF_InitKernel", "gpuwatch_plugin_*"),
     ),
     Library(RENAME_LIBRARY, ("plugin_rename.c",)),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim import build, libraries
+from gpuwatch.sim import build, compiler, libraries
 from tests.sim.conftest import REPOSITORY
 
 BUILD = "from gpuwatch.sim.build import ensure_built; print(ensure_built())"
@@ -69,7 +69,7 @@ def test_what_is_compiled_is_announced_and_compiled_once(tmp_path: Path) -> None
     told = [process.communicate(timeout=120)[0] for process in some]
     assert told.count("compiling\n") >= 1
     assert set(told) <= {"compiling\n", ""}  # one that came later found it there
-    objects = {(name, build._macros(library, name)) for library in libraries.LIBRARIES for name in library.sources}
+    objects = {(name, compiler._macros(library, name)) for library in libraries.LIBRARIES for name in library.sources}
     assert len(count.read_text().splitlines()) == len(objects) + len(libraries.LIBRARIES)
     assert in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=cc).communicate(timeout=60)[0] == ""
 

@@ -1,0 +1,91 @@
+"""Simulated libraries that came compiled with a wheel, so that whoever installs it needs no compiler.
+
+A release wheel holds both tiers for one machine (``.github/hatch_build.py``): plain files, since a wheel cannot hold
+links, and a fingerprint of what they were made from. :mod:`gpuwatch.sim.build` copies them into the user's cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import Final
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.sim.compiler import DRIVER_RECIPE, PLUGIN_RECIPE, CompilerFailedError, compile_driver, compile_plugin
+from gpuwatch.sim.libraries import DRIVER_FILE, DRIVER_LIBRARY, LIBRARIES, PLUGIN_LIBRARIES
+
+FOLDER: Final = "shipped"
+"""In a wheel, beside this file."""
+COMPILE: Final = "GPUWATCH_SIM_COMPILE"
+"""Set to anything: compile, whatever the wheel has. $CC alone does not mean that: conda sets it."""
+MADE_FROM: Final = "made-from"
+CPUS: Final = {"x86_64": "x86_64_v3", "aarch64": "generic"}
+"""By machine, what zig calls the CPU that the libraries need."""
+# What x86_64_v3 adds, by its names in /proc/cpuinfo.
+_NEEDED: Final = {"x86_64": ("avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")}
+
+
+def usable(flags: frozenset[str]) -> Path | None:
+    """The libraries for this machine; None if they are to be compiled.
+
+    None where the wheel has none, the CPU (``flags`` as in /proc/cpuinfo) lacks what they need, or the sources are not
+    those that they were made from.
+    """
+    folder = shipped_folder()
+    if os.environ.get(COMPILE) or lacking(flags):
+        return None
+    try:
+        made_from = (folder / MADE_FROM).read_text(encoding="ascii")
+    except OSError:
+        return None
+    return folder if made_from == fingerprint(Path(__file__).parent / "csrc") else None
+
+
+def shipped_folder() -> Path:
+    """Where the libraries for this machine would be."""
+    return Path(__file__).parent / FOLDER / platform.machine()
+
+
+def lacking(flags: frozenset[str]) -> tuple[str, ...]:
+    """What this CPU lacks for the libraries."""
+    return tuple(name for name in _NEEDED.get(platform.machine(), ()) if name not in flags)
+
+
+def fingerprint(sources: Path) -> str:
+    """Of all that determines the libraries but the compiler, which is pinned where wheels are made."""
+    digest = hashlib.sha256((DRIVER_RECIPE + PLUGIN_RECIPE).encode())
+    for source in sorted(sources.iterdir()):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def driver_files() -> set[str]:
+    """The files of the driver tier."""
+    return {library.name for library in LIBRARIES} - {DRIVER_LIBRARY} | {DRIVER_FILE}
+
+
+def plugin_files() -> set[str]:
+    """The files of the plug-in tier, without those of the driver tier."""
+    return {library.name for library in PLUGIN_LIBRARIES}
+
+
+def make(folder: Path, sources: Path, compiler: list[str], cxx: list[str], cpu: tuple[str, ...]) -> None:
+    """Compiles both tiers into the new ``folder``, for a wheel. Raises GpuwatchError with the compiler's output."""
+    driver, plugin = folder / "driver", folder / "plugin"
+    driver.mkdir(parents=True)
+    plugin.mkdir()
+    try:
+        compile_driver(driver, compiler, sources, cpu)
+        compile_plugin(plugin, compiler, cxx, sources, driver, cpu)
+    except CompilerFailedError as failed:
+        raise GpuwatchError(
+            f"the simulated GPUs' libraries could not be compiled: {failed.message}\n{failed.log}"
+        ) from failed
+    for names, made in ((driver_files(), driver), (plugin_files(), plugin)):
+        for name in names:
+            (made / name).rename(folder / name)
+        shutil.rmtree(made)
+    (folder / MADE_FROM).write_text(fingerprint(sources), encoding="ascii")
