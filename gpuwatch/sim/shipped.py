@@ -22,6 +22,10 @@ FOLDER: Final = "shipped"
 COMPILE: Final = "GPUWATCH_SIM_COMPILE"
 """Set to anything: compile, whatever the wheel has. $CC alone does not mean that: conda sets it."""
 MADE_FROM: Final = "made-from"
+_NOTICE: Final = """\
+libgpuwatchplugin.so holds parts of LLVM's libc++, libc++abi, libunwind and compiler-rt, linked in by Zig
+(Apache-2.0 WITH LLVM-exception, https://llvm.org/LICENSE.txt). Everything else here is gpuwatch's own, see LICENSE.
+"""
 CPUS: Final = {"x86_64": "x86_64_v3", "aarch64": "generic"}
 """By machine, what zig calls the CPU that the libraries need."""
 # What x86_64_v3 adds, by its names in /proc/cpuinfo.
@@ -88,4 +92,5 @@ def make(folder: Path, sources: Path, compiler: list[str], cxx: list[str], cpu: 
         for name in names:
             (made / name).rename(folder / name)
         shutil.rmtree(made)
+    (folder / "NOTICE").write_text(_NOTICE, encoding="ascii")
     (folder / MADE_FROM).write_text(fingerprint(sources), encoding="ascii")

@@ -137,8 +137,8 @@ def test_builds_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_key_follows_compiler_and_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = tmp_path / "one", tmp_path / "two"
-    for compiler, text in ((first, "a"), (second, "bb")):
-        compiler.write_text(text)
+    for command, text in ((first, "a"), (second, "bb")):
+        command.write_text(text)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "x.c").write_text("int x;")
     keys = {build._key([str(first)], tmp_path / "src"), build._key([str(second)], tmp_path / "src")}
