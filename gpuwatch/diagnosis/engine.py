@@ -19,6 +19,7 @@ from gpuwatch.diagnosis.rules import (
     log_statements,
     memory,
     memory_limits,
+    missing_gpu,
     partition,
     placement,
     predicted,
@@ -26,6 +27,7 @@ from gpuwatch.diagnosis.rules import (
     shared_gpu,
     simulated_driver,
     simulation,
+    survived_error,
     unexplained,
     visibility,
 )
@@ -52,7 +54,9 @@ TOPICS = (
     shared_gpu,
     simulation,
     simulated_driver,
+    missing_gpu,
     unexplained,
+    survived_error,
 )
 """The modules whose rules run. To add one: one import above, one name here."""
 

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from gpuwatch.diagnosis.engine import NO_GPU, in_order
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.oom_arithmetic import UNEXPLAINED
-from gpuwatch.diagnosis.rules.unexplained import DESPITE_ERROR, ENDINGS, WENT_ON, ended_by
+from gpuwatch.diagnosis.rules.ending_words import ENDINGS
+from gpuwatch.diagnosis.rules.signals import ended_by
+from gpuwatch.diagnosis.rules.survived_error import DESPITE_ERROR, WENT_ON
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import Run, Verdict

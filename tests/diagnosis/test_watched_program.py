@@ -437,7 +437,7 @@ _WORKER = "RuntimeError: DataLoader worker (pid 7) is killed by signal: "
     ("message", "host", "title"),
     [
         (f"{_WORKER}Killed. ", None, "usually for lack of host memory"),
-        (f"{_WORKER}Killed. ", HostMemory(oom_kills=0), "not by the OOM killer: its counter did not change"),
+        (f"{_WORKER}Killed. ", HostMemory(oom_kills=0), "not by the kernel's OOM killer: its counter did not change"),
         (f"{_WORKER}Killed. ", HostMemory(oom_kills=1), "ran out of host memory"),
         (f"{_WORKER}Killed. ", HostMemory(), "usually for lack of host memory"),
         (f"{_WORKER}Segmentation fault. ", HostMemory(oom_kills=0), "ended with a signal: Segmentation fault"),

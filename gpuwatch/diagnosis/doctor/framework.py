@@ -14,7 +14,8 @@ from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, sk
 from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version, several, took
 from gpuwatch.diagnosis.driver_releases import update
 from gpuwatch.diagnosis.framework_advice import TENSORFLOW, TORCH
-from gpuwatch.diagnosis.rules.unexplained import SIGNALS, ended_by
+from gpuwatch.diagnosis.rules.ending_words import SIGNALS
+from gpuwatch.diagnosis.rules.signals import ended_by
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.doctor import Distribution, Library
 from gpuwatch.model.run import RunError
