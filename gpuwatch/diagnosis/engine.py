@@ -118,7 +118,10 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
                 found[key] = result
     for key in _repeated(found):
         del found[key]
-    if not any(_of_the_work(result) and (_wrong(result) or result.id in _RANK) for result in found.values()):
+    concluded = any(result.id == "healthy" for result in found.values())
+    if not concluded and not any(
+        _of_the_work(result) and (_wrong(result) or result.id in _RANK) for result in found.values()
+    ):
         nothing = nothing_found(evidence, found.values())
         found[nothing.id, None, None, ""] = nothing
     return tuple(in_order(found.values()))

@@ -143,6 +143,9 @@ class LogFacts(msgspec.Struct, kw_only=True):
     reported_end_line: str = ""
     reported_end_at: int = 0
     """Number of the last line that reports an end."""
+    last_lines_tell: str = ""
+    """What its last lines show: ``work``, ``keras``, ``failure`` or nothing (:mod:`gpuwatch.logs.last_lines`)."""
+    telling_last_line: str = ""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
     requested_at: Frame | None = None

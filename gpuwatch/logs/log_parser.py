@@ -8,8 +8,9 @@ lookup. Patterns are searched, not anchored, because people quote, indent and wr
 from __future__ import annotations
 
 import re
+from collections import deque
 
-from gpuwatch.logs import cuda_errors, devices, nvidia_smi, pytorch, tensorflow_oom, topics
+from gpuwatch.logs import cuda_errors, devices, last_lines, nvidia_smi, other_ooms, pytorch, tensorflow_oom, topics
 from gpuwatch.logs.clean import in_words, json_text, source_message, undecorated, unwrapped
 from gpuwatch.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.logs.facts import LogFacts
@@ -22,6 +23,7 @@ from gpuwatch.logs.work_after_error import MANY_STEPS, WorkAfterError
 from gpuwatch.model.run import DeviceMapping, Oom, Placement
 
 _MAX_LINE = 20_000
+_MAX_KEPT = 2000
 _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
@@ -86,7 +88,8 @@ class LogParser:
         self._exceptions = ExceptionFinder(self._facts, self._frames)
         self._placement_failed = False
         self._work = WorkAfterError()
-        self._last = ""
+        self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
+        self._keep_last = self._last.append
         self._ooms_seen = self._ooms_survived = 0
 
     def keep_placer_runs(self) -> None:
@@ -127,8 +130,7 @@ class LogParser:
         """Takes one line, with or without its end."""
         facts = self._facts
         facts.lines += 1
-        if line and not line.isspace():
-            self._last = line
+        self._keep_last(line[:_MAX_KEPT])
         if line.startswith('{"') and self._enveloped(line):
             return
         if self._work.open:
@@ -237,7 +239,12 @@ class LogParser:
     def close(self) -> None:
         """Ends the log, and all units of several lines."""
         self._units.end()
-        self._ends.close(unwrapped(undecorated(self._last[:_MAX_LINE])), self._facts.lines)
+        last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
+        self._ends.close(unwrapped(undecorated(last[:_MAX_LINE])), self._facts.lines)
+        told, line = last_lines.what_they_tell(self._last)
+        if told in (last_lines.WORKED, last_lines.KERAS) and "memory.retried" in self._facts.topics:
+            self._ooms_survived = self._facts.topics.get("memory.oom", 0)
+        self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
 
     # C++ lines
 
@@ -396,6 +403,11 @@ class LogParser:
                 facts.note("memory.oom", line)
             known = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
+            facts.note("memory.oom", line)
+            known = True
+        elif (oom := other_ooms.out_of_memory(message)) is not None:
+            self._ooms.reported(oom)
+            self._framework(oom.allocator or "")
             facts.note("memory.oom", line)
             known = True
         elif pytorch.is_out_of_memory(message):

@@ -51,7 +51,9 @@ def out_of_memory(message: str) -> Oom:
     reserved = _find(_RESERVED, message)
     if unallocated is None and reserved is not None and used is not None:
         unallocated = max(reserved - used, 0)
-    own = _find(_OWN, message)
+    own, total = _find(_OWN, message), _find(_TOTAL, message)
+    if own is not None and (own < (used or 0) or (total is not None and own > total)):
+        own = None  # in containers, MIG and WSL the driver may tell 0 or nonsense
     others = [MemoryHolder(pid=int(pid), held_bytes=held) for pid, held in _holders(message)]
     if own is None and used is not None:
         own = used + (unallocated or 0)
@@ -67,7 +69,7 @@ def out_of_memory(message: str) -> Oom:
         requested_bytes=size_bytes(fraction[1]) if fraction else _find(_ASKED, message),
         limit_bytes=_find(_ALLOWED, message),
         in_use_bytes=used,
-        device_total_bytes=_find(_TOTAL, message),
+        device_total_bytes=total,
         device_free_bytes=_find(_FREE, message),
         process_bytes=own,
         unallocated_bytes=unallocated,

@@ -88,8 +88,9 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ("PBS: job killed: walltime", TIME_LIMIT),
     ("PBS: job killed: mem", HOST_MEMORY),
     ("PBS: job killed: vmem", HOST_MEMORY),
-    ("Reason: OOMKilled", HOST_MEMORY),
     ("Task was killed due to the node running low on memory", HOST_MEMORY),
+    ("killed due to memory pressure (OOM)", HOST_MEMORY),
+    ("which exceeds the memory usage threshold of", HOST_MEMORY),
     ("Primary job  terminated normally, but", FAILED),
     ("one or more processes exited with non-zero status", FAILED),
     ("appears to have died. It will restart automatically", KERNEL_DIED),
@@ -101,6 +102,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ("timeout: sending signal TERM to command", TERMINATED),
     ("timeout: sending signal KILL to command", KILLED),
 )
+_OF_A_POD = re.compile(r"\bReason: +OOMKilled\b")
 _RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
 _OF_SIGNAL = {
     signal.SIGKILL: KILLED,
@@ -175,7 +177,7 @@ def reported_end(line: str) -> str | None:
     if (found := _CANCELLED.search(line)) is not None:
         why = found["why"].upper()
         return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why else CANCELLED
-    if _RUST_OUT_OF_MEMORY.search(line):
+    if _RUST_OUT_OF_MEMORY.search(line) or _OF_A_POD.search(line):
         return HOST_MEMORY
     if _CRASHED.search(line):
         return CRASH

@@ -69,6 +69,8 @@ def hinted(line: bytes) -> bool:
         or ".dll" in text
         or "library" in text
         or "bad_alloc" in text
+        or "oom" in text
+        or "retry" in text
         or "killed" in text
         or "terminat" in text
         or "fault" in text
@@ -279,6 +281,7 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("Cannot re-initialize CUDA in forked subprocess", "ended.fork"),
     ("oom-kill event", "ended.host-memory"),
     ("oom_kill event", "ended.host-memory"),
+    ("oom-kill:constraint=", "ended.host-memory"),
     ("Error: [Errno 12] Cannot allocate memory", "ended.host-memory"),
     ("an instance of 'std::bad_alloc'", "ended.host-memory"),
     ("insufficient shared memory (shm)", "ended.shared-memory"),
@@ -325,6 +328,7 @@ _GPU_WORD = re.compile(r"cuda|gpu|\bhip\b")
 _CASED: tuple[tuple[str, str], ...] = (
     (_SLURM_OOM, "ended.host-memory"),
     ("Out of memory: Kill", "ended.host-memory"),
+    ("cgroup out of memory: Kill", "ended.host-memory"),
 )
 """Case-sensitive texts."""
 

@@ -67,6 +67,7 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("nvidia-smi", "is not recognized"), "driver.not-running"),
     ("failed to initialize the nvidia gpu", "driver.bad-state"),
     (("fabric", "manager", "fail"), "driver.bad-state"),
+    (("nvswitch", "nv_warn_nothing_to_do"), "fabric.no-switch"),
     (("pending page blacklist", ": yes"), "hardware.fault"),
     ("loaded the uvm driver", "driver.answered"),
     ("no devices were found", "driver.bad-state"),

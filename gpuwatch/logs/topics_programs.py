@@ -117,7 +117,9 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("/physical_device:gpu:", "device.used"),
     ('name: "/device:gpu:', "device.used"),
     (("an nvidia gpu may be present", "cuda-enabled jaxlib"), "build.cpu-only"),
-    (("available platform names are: interpreter", "could not find registered platform"), "build.cpu-only"),
+    ("available platform names are: interpreter host", "build.cpu-only"),
+    ("available platform names are: host interpreter", "build.cpu-only"),
+    ("available platform names are: interpreter cuda", "device.used"),
     *(
         (("unable to initialize backend 'cuda'", f"has no attribute '{name}'", "jaxlib"), "build.cpu-only")
         for name in ("get_gpu_client", "gpuallocatorconfig")
@@ -160,6 +162,7 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("find a suitable version of ptxas", "cuda.libraries-missing"),
     ("couldn't get ptxas version string", "cuda.libraries-missing"),
     ("failed to launch ptxas", "cuda.libraries-missing"),
+    ("no ptx compilation provider is available", "cuda.libraries-missing"),
     (("cuda_home", "is not set"), "cuda.libraries-missing"),
     (("cuda_home does not exist", "unable to compile"), "cuda.libraries-missing"),
     ("cudnn_status_sublibrary_loading_failed", "cuda.libraries-missing"),
@@ -175,6 +178,8 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("undefined symbol: nvml", "cuda.version-mismatch"),
     (("symbol not found", "cuda"), "cuda.version-mismatch"),
     (("error named symbol not found", "cuda"), "build.gpu-unsupported"),
+    (("error named symbol not found at line", ".cu"), "build.gpu-unsupported"),
+    (("cuda failure", "named symbol not found"), "build.gpu-unsupported"),
     (("named symbol not found", "cudagetdevicecount"), "driver.bad-state"),
     ("no supported gpu compute capabilities found", "cuda.version-mismatch"),
     (("unsupported .version", "current version is"), "cuda.version-mismatch"),
@@ -198,6 +203,15 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("reserved for kv cache is -", "gib"), "memory.limit-too-small"),
     (("available kv cache memory: -", "gib"), "memory.limit-too-small"),
     ("try to increase --mem-fraction-static", "memory.limit-too-small"),
+    ("alloc_req_slots runs out of memory", "memory.limit-too-small"),
+    (("oom detected", "reducing"), "memory.retried"),
+    (("failed", "retrying with"), "memory.retried"),
+    (("out of memory", "retrying"), "memory.retried"),
+    (("out of memory", "falling back"), "memory.retried"),
+    (("out of memory", "smaller batch"), "memory.retried"),
+    (("oom", "batch size", "reduc"), "memory.retried"),
+    (("oom", "batch size", "retry"), "memory.retried"),
+    (("oom", "batch size", "decreas"), "memory.retried"),
     ("maximum pool size exceeded", "memory.limit-too-small"),
     ("error in memory profiling", "memory.other-process"),
     (("is smaller than requested bytes", "available memory of"), "memory.limit-too-small"),
@@ -218,6 +232,7 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("winerror 126", "error loading"), "ended.loader"),
     (("winerror 127", "error loading"), "ended.loader"),
     (("] assertion `", "thread: ["), "ended.assert"),
+    (("received a label value of", "which is outside the valid range"), "ended.label"),
     *(
         (("cuda_visible_devices", words), "ended.shell-variable")
         for words in (

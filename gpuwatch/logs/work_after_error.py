@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.logs.last_lines import SERVES
+
 _LINES = 2000
 """Lines after an error that are looked at."""
 _HEAD = 3000
@@ -24,7 +26,7 @@ _STEP = re.compile(
 _PRINTED = re.compile(
     r"\b(?:epoch|step|iter(?:ation)?|batch|loss|acc(?:uracy)?)\b.*\d|(?<![/\d])\d+/\d+(?![/\d])|\dit/s", re.IGNORECASE
 )
-_HINTS = ("step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete")
+_HINTS = ("step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete", "slot")
 """One of these is in each line that the patterns find."""
 _SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
 """What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""
@@ -32,7 +34,9 @@ _BAR = re.compile(r"\b(?P<number>\d{1,9})/\d{1,9} \[")
 _ADVANCES = 3
 """States of a progress bar that show work: the bars of other ranks may advance once or twice."""
 _FINISHED = re.compile(r"\b(?:training|evaluation|run|job) (?:is |has )?(?:finished|completed?|done)\b", re.IGNORECASE)
-_ANSWERED = re.compile(r"HTTP/\d(?:\.\d)?\" 200\b")
+_SERVES = re.compile(SERVES)
+_REJECTED = re.compile(r"HTTP/\d(?:\.\d)?\" 4\d\d\b")
+"""The answer to a request that the server could not fulfil: the error was the request's."""
 _AT_AN_END = re.compile(
     r"\b(?:sav|writ|checkpoint|emergency|resum|restart|shut|exit|clean|stop|abort|kill|fail|error|clos)",
     re.IGNORECASE,
@@ -102,6 +106,9 @@ class WorkAfterError:
             self._late = True
         if not self._late and _PRINTED.search(line) and not _SUMMARY.search(line):
             self.printed += 1
+        if _SERVES.search(line) is not None:
+            self.steps += 1 + (_REJECTED.search(line) is not None)
+            return
         if _INFO.search(line) is None:
             return
         if _FINISHED.search(line):
@@ -110,8 +117,6 @@ class WorkAfterError:
             if int(step["number"]) > self._latest:
                 self._latest = int(step["number"])
                 self.steps += 1
-        elif _ANSWERED.search(line):
-            self.steps += 1
 
     @property
     def went_on(self) -> bool:

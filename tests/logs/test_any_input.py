@@ -67,6 +67,8 @@ def essence(found: LogFacts) -> dict[str, object]:
         "last_frame_line",
         "open_traceback_line",
         "driver_messages",
+        "telling_last_line",
+        "last_lines_tell",  # a collector's level is part of it
     ):
         del plain[name]
     return plain

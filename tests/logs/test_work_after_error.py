@@ -77,8 +77,8 @@ def test_a_later_error_that_ended_it() -> None:
 
 def test_memory_that_ran_out_and_was_freed() -> None:
     survived = explain([_HEAD, *_SURVIVED, *_steps(20)])
-    assert [(one.id, one.severity) for one in survived.findings] == [("memory.model-too-large", "warning")]
-    assert "the program went on after it" in survived.findings[0].evidence
+    assert [(one.id, one.severity) for one in survived.findings] == [("healthy", "info")]
+    assert _FULL in survived.findings[0].evidence
     ended = explain([_HEAD, *_SURVIVED, *_steps(20), *_KEY_ERROR])
     assert ended.primary == "unknown"
     assert ended.findings[0].title.startswith("It ended in KeyError")

@@ -17,6 +17,7 @@ from gpuwatch.diagnosis.rules.phrasing import at
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import memory, size
 from gpuwatch.logs.clean import device as device_name
+from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.tensorflow_oom import same_request
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.run import Oom
@@ -84,8 +85,10 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         if cause == "unknown" and alike_failed and all(one.title == WHO_HELD_IT for _, one in failures):
             continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
-        survived = evidence.run is None and evidence.log is not None and evidence.log.oom_survived
-        severity: Severity = "info" if expected else "warning" if survived else "error"
+        if evidence.run is None and evidence.log is not None and evidence.log.oom_survived:
+            yield _handled(evidence.log)
+            return
+        severity: Severity = "info" if expected else "error"
         certain = all(judgement.certain for _, judgement in failures)
         lines = [line for _, judgement in failures[:5] for line in judgement.lines]
         if cause in ("memory.other-process", "memory.context-failed"):
@@ -118,8 +121,6 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             lines += _in_log(
                 evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1
             )
-        if survived:
-            lines.insert(0, "the program went on after it")
         if of_host:
             title = "Out of host memory (a CPU allocator), not of GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."
@@ -137,6 +138,13 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             action=action,
             device_uuid=device.uuid if device is not None else None,
         )
+
+
+def _handled(log: LogFacts) -> Finding:
+    """A failure that the program handled: it worked on, by its own later lines."""
+    lines = (*log.lines_of("memory.oom"), *log.lines_of("memory.retried"), log.telling_last_line)
+    title = "Memory ran out once, and the program went on: no failure in it"
+    return finding("healthy", "info", "likely", title=title, evidence=lines)
 
 
 def _recorded(evidence: Evidence, oom: Oom) -> str:

@@ -1,0 +1,119 @@
+"""What the last lines of a log tell: that its program was at work, or that something failed.
+
+A log whose end no rule explains is healthy only if its program was at work. The forms are those that trainers and
+servers print: Keras, PyTorch Lightning, Hugging Face's Trainer, Ultralytics, MMEngine, MXNet, tqdm, Uvicorn, vLLM,
+SGLang, text-generation-inference, llama.cpp, Ollama, ComfyUI; levels are those of glog, absl, Python's loggers, logfmt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.logs.clean import undecorated, unwrapped
+from gpuwatch.logs.reported_ends import reported_end
+
+WORKED = "work"
+KERAS = "keras"
+"""Work of Keras' own progress bar, which only TensorFlow, JAX or PyTorch below it can have done."""
+FAILED = "failure"
+
+LOOKED_AT = 60
+"""Lines at the end of a log that are kept."""
+_NEAR = 15
+"""A failure is the end of a log if at most so many other lines follow it, none of which shows work."""
+_CHARS = 1000
+
+_RATE = r"(?:it|s|ms|us|tok(?:en)?s?|samples?|examples?|images?|img|steps?|iters?|seqs?|rows|frames)"
+_STEP = r"(?:epochs?|(?:global_?)?steps?|iter(?:ation)?s?|batch(?:es)?|trial|round|episode)"
+SERVES = (
+    r"\"(?:GET|POST|PUT|HEAD|DELETE|OPTIONS) \S{1,300} HTTP/\d(?:\.\d)?\" [1-4]\d\d\b"  # Uvicorn, aiohttp, Werkzeug
+    r"|^\[GIN\] .{1,80}\| +[1-4]\d\d \|"  # Ollama
+    r"|throughput: [\d.]{1,12} tokens/s|throughput \(token/s\): \d|\b(?:Prefill|Decode) batch[.,] #"
+    r"|\d tokens per second\)|\bslot +(?:launch_slot_|update_slots|print_timing|release): "
+    r"|all slots are idle|request: (?:GET|POST) \S{1,200} \S{1,60} [1-4]\d\d\b"
+    r"|_time=\".{1,400}\}: \S{1,60}: \S{1,100}: Success$"  # text-generation-inference
+)
+"""A server that answers: also to a request that it cannot fulfil."""
+_STARTED = (
+    r"Application startup complete|Uvicorn running on|fired up and ready|\b(?:is )?listening (?:on|at) \S"
+    r"|To see the GUI go to: |llama runner started|model loaded$|Running on (?:local|public) URL"
+    r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
+)
+_ENDED_WELL = (
+    r"\b(?:training|evaluation|validation|inference|prediction|run|job) (?:is |has |was )?(?:now )?"
+    r"(?:finished|completed?d?|done|successful)\b"
+    r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
+    r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
+    r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
+)
+_WORKS = re.compile(
+    rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}}) ?-? ?(?:ETA: |\d{{1,9}}(?:s|us|ms|:\d\d)\b))"
+    rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}"
+    rf"|[\d.] ?{_RATE}/(?:s|sec|second|step|it|iter|batch|epoch)\b"
+    rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d|\[ *\d{{1,9}}/\d{{1,9}}\]"
+    r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
+    r" ?-?\d"
+    r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
+    r"|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost=",
+    re.IGNORECASE,
+)
+_LEVEL = re.compile(
+    r"^(?:\S{0,40} ){0,4}?\[?(?P<glog>[IWEF])(?:\d{4} [\d:.]{1,30}|(?= (?:tensorflow|external|[\w/]{1,80}\.cc)))"
+    r"|\d: (?P<absl>[IWEF]) \S{1,200}\.cc:\d|\blevel=(?P<logfmt>\w{1,8})|\"level\" ?: ?\"(?P<json>\w{1,8})\""
+    r"|(?:^|[\s\[|:(-])(?P<word>DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC|ERRO|FTL)\b"
+    r"|(?P<python>\w{0,40}Warning): "
+)
+_BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
+_OUTRIGHT = re.compile(r"OP_REQUIRES failed|NCCL WARN|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT|\bSIGABRT\b|\bSIGSEGV\b")
+"""Reported by a line of whatever level."""
+_REPORTS = re.compile(
+    r"\bfail(?:ed|ure|ing)?\b(?! over)|\b(?:could not|couldn't|cannot|unable to|fatal|panic|refused|timed out|died"
+    r"|no such file|not enough memory|segfault|crashed)\b|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b"
+    r"|\bout of memory(?! err)|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]| (?:while|in|during|at|on|from|code"
+    r"|loading|running|occurred|happened|\d)|$)|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b",
+    re.IGNORECASE,
+)
+_NO_FAILURE = re.compile(
+    r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA|NVML library"
+    r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
+    r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
+    r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}[:=(\[]{1,3}"
+    r" ?['\"]?(?:-?[\d.]+(?:e-?\d+)?\b(?! ?/| \w*(?:error|fail))|none|null|false|\[\])"
+    r"|\b(?:retrying|will retry|falling back|skipp?(?:ed|ing)|ignor(?:ed|ing))\b|error_rate|error rate",
+    re.IGNORECASE,
+)
+"""Words of failure in lines that report none: TensorFlow's noise at its import, counts of zero, names of measures."""
+
+
+def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
+    """(:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or empty, the telling line without prefixes) for the last lines."""
+    followed = 0
+    for raw in reversed(lines):
+        for piece in reversed(raw.rstrip("\r\n").split("\r")):
+            whole = undecorated(piece[:_CHARS])
+            line = unwrapped(whole)
+            if not line:
+                continue
+            if followed < _NEAR and _fails(whole, line, last=followed == 0):
+                return FAILED, whole
+            if (found := _WORKS.search(line) or _WORKS.search(whole)) is not None:
+                return KERAS if found.lastgroup == KERAS else WORKED, whole
+            followed += 1
+    return "", ""
+
+
+def _fails(whole: str, line: str, *, last: bool) -> bool:
+    if _NO_FAILURE.search(whole) is not None or reported_end(line) == "":
+        return False
+    if _OUTRIGHT.search(whole) is not None:
+        return True
+    found = _LEVEL.search(whole)
+    level = str(found[str(found.lastgroup)]).lower() if found is not None and found.lastgroup else ""
+    if level in _BAD_LEVELS:
+        return True
+    if level and not last:
+        return False  # a note or a warning, after which the log goes on
+    if level.endswith("warning") or level in ("w", "warn"):
+        return False
+    return _REPORTS.search(line) is not None
