@@ -48,7 +48,8 @@ _ENDED_WELL = (
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
 )
 _WORKS = re.compile(
-    rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}}) ?-? ?(?:ETA: |\d{{1,9}}(?:s|us|ms|:\d\d)\b))"
+    rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
+    r" ?-? ?(?:ETA: |\d{1,9}(?:s|us|ms|:\d\d)\b))"
     rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}"
     rf"|[\d.] ?{_RATE}/(?:s|sec|second|step|it|iter|batch|epoch)\b"
     rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d|\[ *\d{{1,9}}/\d{{1,9}}\]"
@@ -65,21 +66,26 @@ _LEVEL = re.compile(
     r"|(?P<python>\w{0,40}Warning): "
 )
 _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
-_OUTRIGHT = re.compile(r"OP_REQUIRES failed|NCCL WARN|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT|\bSIGABRT\b|\bSIGSEGV\b")
+_OUTRIGHT = re.compile(
+    r"OP_REQUIRES failed|NCCL WARN|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT|\bSIGABRT\b|\bSIGSEGV\b"
+)
 """Reported by a line of whatever level."""
 _REPORTS = re.compile(
     r"\bfail(?:ed|ure|ing)?\b(?! over)|\b(?:could not|couldn't|cannot|unable to|fatal|panic|refused|timed out|died"
-    r"|no such file|not enough memory|segfault|crashed)\b|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b"
-    r"|\bout of memory(?! err)|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]| (?:while|in|during|at|on|from|code"
-    r"|loading|running|occurred|happened|\d)|$)|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b",
+    r"|no such file|not enough memory|segfault|crashed)\b"
+    r"|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b|\bout of memory(?! err)"
+    r"|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]"
+    r"| (?:while|in|during|at|on|from|code|loading|running|occurred|happened|\d)|$)"
+    r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b",
     re.IGNORECASE,
 )
 _NO_FAILURE = re.compile(
-    r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA|NVML library"
+    r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
+    r"|NVML library"
     r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
     r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
-    r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}[:=(\[]{1,3}"
-    r" ?['\"]?(?:-?[\d.]+(?:e-?\d+)?\b(?! ?/| \w*(?:error|fail))|none|null|false|\[\])"
+    r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}"
+    r"[:=(\[]{1,3} ?['\"]?(?:-?[\d.]+(?:e-?\d+)?\b(?! ?/| \w*(?:error|fail))|none|null|false|\[\])"
     r"|\b(?:retrying|will retry|falling back|skipp?(?:ed|ing)|ignor(?:ed|ing))\b|error_rate|error rate",
     re.IGNORECASE,
 )
@@ -87,7 +93,7 @@ _NO_FAILURE = re.compile(
 
 
 def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
-    """(:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or empty, the telling line without prefixes) for the last lines."""
+    """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it."""
     followed = 0
     for raw in reversed(lines):
         for piece in reversed(raw.rstrip("\r\n").split("\r")):

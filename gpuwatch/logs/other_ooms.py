@@ -30,9 +30,7 @@ _TABLE = (
         "llama.cpp",
     ),
     _Wording("Allocation on device", re.compile(r"Allocation on device(?: (?P<device>\d{1,3}) would| *$)"), "pytorch"),
-    _Wording(
-        "INTERNAL ASSERT FAILED", re.compile(r"NVML_SUCCESS == .{1,200}\bCUDACachingAllocator\.cpp"), "pytorch"
-    ),
+    _Wording("INTERNAL ASSERT FAILED", re.compile(r"NVML_SUCCESS == .{1,200}\bCUDACachingAllocator\.cpp"), "pytorch"),
     _Wording(
         "not enough GPU video memory",
         re.compile(r"(?:allocate tensor with (?P<asked>\d{1,18}) (?P<unit>bytes)\. )?There is not enough GPU video"),

@@ -113,10 +113,9 @@ class WorkAfterError:
             return
         if _FINISHED.search(line):
             self._finished = True
-        elif step is not None and not _AT_AN_END.search(line):
-            if int(step["number"]) > self._latest:
-                self._latest = int(step["number"])
-                self.steps += 1
+        elif step is not None and not _AT_AN_END.search(line) and int(step["number"]) > self._latest:
+            self._latest = int(step["number"])
+            self.steps += 1
 
     @property
     def went_on(self) -> bool:
