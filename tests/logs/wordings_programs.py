@@ -83,6 +83,25 @@ MEMORY = (
     Wording("Tried to allocate 20.00 MiB (GPU 0; 7.79 GiB total capacity; 6.90 GiB already allocated; 2.81 MiB free; 6.91 GiB reserved in total by PyTorch)", "memory.model-too-large"),
 )  # fmt: skip
 
+OTHER_PROGRAMS = (
+    Wording("ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5174.72 MiB on device 1: cudaMalloc failed: out of memory", "memory.model-too-large"),
+    Wording("torch.OutOfMemoryError: Allocation on device ", "memory.model-too-large"),
+    Wording("!!! Exception during processing !!! Allocation on device 0 would exceed allowed memory. (out of memory)", "memory.model-too-large"),
+    Wording("RuntimeError: NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at \"/pytorch/c10/cuda/CUDACachingAllocator.cpp\":1016, please report a bug to PyTorch.", "memory.model-too-large"),
+    Wording("RuntimeError: Could not allocate tensor with 734003200 bytes. There is not enough GPU video memory available!", "memory.model-too-large"),
+    Wording("[W dml_heap_allocator.cc:97] DML allocator out of memory!", "memory.model-too-large"),
+    Wording("Error: Warmup(Generation(\"Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\"))", "memory.model-too-large"),
+    Wording("[HAMI-core ERROR (pid:7 thread=140382 allocator.c:53)]: Device 0 OOM 4171158016 / 4145728000", "memory.limit-too-small"),
+    Wording("[HAMI-core ERROR (pid:7 thread=140382 allocator.c:115)]: cuMemoryAllocate failed res=2", "memory.limit-too-small"),
+    Wording("Error named symbol not found at line 90 in file /src/csrc/ops.cu", "build.gpu-unsupported"),
+    Wording("n1:72:457 [1] enqueue.cc:58 NCCL WARN Cuda failure 'named symbol not found'", "build.gpu-unsupported cuda.version-mismatch"),
+    Wording("OP_REQUIRES failed at xla_ops.cc:590 : UNAVAILABLE: No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.", "cuda.libraries-missing"),
+    Wording("(raylet) node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons", "unknown"),
+    Wording("[88112.31] Memory cgroup out of memory: Killed process 461754 (python) total-vm:20255636kB", "unknown"),
+    Wording("[88112.31] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task=python,pid=461754,uid=0", "unknown"),
+    Wording("      Reason:       OOMKilled", "unknown"),
+)  # fmt: skip
+
 LIBRARIES = (
     Wording("Could not locate cudnn_ops_infer64_8.dll. Please make sure it is in your library path!", "cuda.libraries-missing", "cudnn_ops_infer64_8.dll"),
     Wording("RuntimeError: Library libcublas.so.12 is not found or cannot be loaded", "cuda.libraries-missing", "libcublas.so.12"),
@@ -178,4 +197,4 @@ MACHINE = (
     Wording("RuntimeError: No CUDA GPUs are available\nFailed to initialize NVML: Driver/library version mismatch", "driver.mismatch"),
 )  # fmt: skip
 
-OTHERS = (*CUDA, *MEMORY, *LIBRARIES, *BUILD, *MACHINE)
+OTHERS = (*CUDA, *MEMORY, *OTHER_PROGRAMS, *LIBRARIES, *BUILD, *MACHINE)

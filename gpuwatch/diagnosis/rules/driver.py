@@ -12,7 +12,8 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.build import complains, ended_the_work
 from gpuwatch.diagnosis.rules.simulated_driver import says_limit
-from gpuwatch.logs import cuda_errors
+from gpuwatch.logs import cuda_errors, last_lines
+from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.topics import outright
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
@@ -114,6 +115,11 @@ def _advice(evidence: Evidence) -> str:
     return stated.removesuffix(SIMULATE) or missing_driver_action(None)
 
 
+def _used_alone(log: LogFacts) -> bool:
+    """Whether nothing in the log shows the work of another framework than TensorFlow."""
+    return not {*log.frameworks} - {"tensorflow"} and log.last_lines_tell in ("", last_lines.KERAS)
+
+
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")
 def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     """No driver: NVML cannot be used, or cuInit finds no libcuda or no device."""
@@ -141,8 +147,9 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             certainty = (
                 "fact" if not stated or any(outright(line, "driver.not-running") for line in stated) else "likely"
             )
-        elif log.cudart_missing and log.cuinit_error is None and not log.device_map:
-            # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say.
+        elif log.cudart_missing and log.cuinit_error is None and not log.device_map and _used_alone(log):
+            # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say. But programs of
+            # other frameworks import TensorFlow, too, and work on their GPU all the same.
             certainty = "likely"
             lines += log.lines_of("cuda.cudart-missing")
         else:

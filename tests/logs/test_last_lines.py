@@ -1,0 +1,92 @@
+"""What the last lines tell: a log is healthy if its program was at work, and never if they report a failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+
+_NOISE = [
+    "2026-05-04 10:11:12.1: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:467] Unable to register cuFFT"
+    " factory: Attempting to register factory for plugin cuFFT when one has already been registered",
+    "2026-05-04 10:11:12.2: I tensorflow/core/platform/cpu_feature_guard.cc:182] This TensorFlow binary is optimized to"
+    " use available CPU instructions in performance-critical operations.",
+]
+_STUB = "2026-05-04 10:11:12.3: I external/local_tsl/tsl/cuda/cudart_stub.cc:31] Could not find cuda drivers on your"
+_STUB += " machine, GPU will not be used."
+_MAPPED = (
+    "2026-05-04 10:11:12.131415: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1929] Created device /job:localhost"
+    "/replica:0/task:0/device:GPU:0 with 9805 MB memory:  -> device: 0, name: Fake RTX 0, pci bus id: 0000:01:00.0"
+)
+
+AT_WORK = {
+    "vLLM": "(APIServer pid=7) INFO 05-04 10:11:12 [loggers.py:271] Engine 000: Avg prompt throughput: 3.1 tokens/s, Avg"
+    " generation throughput: 71.5 tokens/s, Running: 2 reqs, Waiting: 0 reqs, GPU KV cache usage: 4.9%",
+    "Uvicorn": "INFO:     Application startup complete.",
+    "SGLang": "[2026-05-04 10:11:12 TP0] Decode batch, #running-req: 3, #token: 119, token usage: 0.01, gen throughput"
+    " (token/s): 135.11, #queue-req: 0",
+    "TGI": '2026-05-04T10:11:12.8Z  INFO generate{total_time="1.2s" inference_time="1.1s"}: text_generation_router::server:'
+    " router/src/server.rs:290: Success",
+    "Ollama": '[GIN] 2026/05/04 - 10:11:12 | 200 |    4.6953s |    192.0.2.17 | POST     "/api/generate"',
+    "llama.cpp": "slot print_timing: id  0 | task 4 | prompt eval time =   95.1 ms /  51 tokens ( 1.9 ms per token, 536.2"
+    " tokens per second)",
+    "ComfyUI": "100%|██████████| 20/20 [00:04<00:00,  4.32it/s]\nPrompt executed in 12.91 seconds",
+    "Trainer": "{'train_runtime': 92.4, 'train_samples_per_second': 20.7, 'train_loss': 2.1, 'epoch': 1.0}",
+    "Ultralytics": "     38/89     5.62G   0.02079  0.008967  0.000934         6       640",
+    "Lightning": "`Trainer.fit` stopped: `max_epochs=3` reached.",
+    "MMEngine": "2026/05/04 10:11:12 - mmengine - INFO - Epoch(train)  [8][  50/269]  lr: 3.9e-04  eta: 4:57:00",
+    "MXNet": "INFO:root:Epoch[1] Batch [100]  Speed: 12488.17 samples/sec     Train-accuracy=0.954219",
+    "loop": "step 670, loss = 2.94 (177.0 examples/sec; 0.723 sec/batch)",
+    "rejected request": 'INFO:     127.0.0.1:4711 - "POST /v1/completions HTTP/1.1" 400 Bad Request',
+    "ended by SIGTERM": "(EngineCore pid=9) INFO 05-04 10:11:12 [core.py:13] [shutdown] EngineCore: trigger received"
+    " signal=SIGTERM\nINFO:     Finished server process [7]",
+    "count of failures": "step 7 loss 0.3\nretries: 0, failed: 0, errors=0",
+    "measure": "epoch 3: mean squared error 0.021, word error rate 0.11",
+}
+
+
+@pytest.mark.parametrize("program", AT_WORK)
+def test_a_program_at_work_is_healthy(program: str) -> None:
+    for before in ([], _NOISE, [*_NOISE, _STUB]):
+        found = explain([*before, *AT_WORK[program].split("\n")])
+        assert [(one.id, one.severity) for one in found.findings] == [("healthy", "info")], before
+        assert found.findings[0].title.startswith("No failure in it; last line: ")
+
+
+FAILED = (
+    "2026-05-04 10:11:12.1: W tensorflow/core/framework/op_kernel.cc:1655] OP_REQUIRES failed at reader.cc:98 : Not found",
+    "2026-05-04 10:11:12.1: E tensorflow/core/grappler/optimizers/meta_optimizer.cc:828] layout failed: wrong size",
+    "node7:4112:4388 [2] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 192.0.2.7<17943> ended",
+    "GPU0: device error while running kernel, giving up",
+    "2026-05-04 10:11:12,100 ERROR Could not predict: sample 12 has 3 dims",
+    "[2026-05-04 10:11:41] launch of train.sh failed on node n7",
+    'time=2026-05-04T10:11:12Z level=ERROR source=sched.go:455 msg="error loading llama server"',
+    '{"level": "error", "msg": "request 7 of the loader is gone"}',
+    "E0504 10:11:12.131415    4711 server.cc:12] model store is empty",
+)
+
+
+@pytest.mark.parametrize("line", FAILED)
+def test_last_lines_that_report_a_failure_are_quoted(line: str) -> None:
+    """Also below notes that show no work; not above lines that do."""
+    for after in ([], ["Cleaning up.", "bye"]):
+        found = explain([_MAPPED, AT_WORK["loop"], line, *after]).findings[0]
+        assert (found.id, found.severity) == ("unknown", "warning")
+        assert line in found.evidence[0]
+        assert found.action
+    assert explain([_MAPPED, line, AT_WORK["loop"]]).primary == "healthy"
+
+
+def test_tensorflow_at_work_without_a_gpu_may_have_used_the_cpu() -> None:
+    bar = "100/100 ━━━━━━━━━━━━━━━━━━━━ 1s 3ms/step - loss: 0.5"
+    assert "may have run on the CPU" in explain([*_NOISE, bar]).findings[0].title
+
+
+def test_memory_that_ran_out_is_no_failure_if_a_retry_worked() -> None:
+    full = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5174.72 MiB on device 1: cudaMalloc failed: out of memory"
+    retry = "sched_reserve: compute buffer allocation failed, retrying without pipeline parallelism"
+    works = "main: server is listening on http://127.0.0.1:8080"
+    assert explain([full, retry, works]).primary == "healthy"
+    assert explain([full, retry]).primary == "memory.model-too-large"
+    assert explain([full, works]).primary == "memory.model-too-large"
+    assert explain([full, retry, works, full.replace("5174", "9000"), "Aborted"]).primary == "memory.model-too-large"
