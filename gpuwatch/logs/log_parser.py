@@ -130,7 +130,7 @@ class LogParser:
         """Takes one line, with or without its end."""
         facts = self._facts
         facts.lines += 1
-        self._keep_last(line[:_MAX_KEPT])
+        self._keep_last(line if len(line) < _MAX_KEPT else line[:_MAX_KEPT])
         if line.startswith('{"') and self._enveloped(line):
             return
         if self._work.open:
