@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - texts as they are printed
 """What the last lines tell: a log is healthy if its program was at work, and never if they report a failure."""
 
 from __future__ import annotations
