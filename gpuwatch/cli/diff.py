@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.memory_file import recording_at
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.report import read_document
 from gpuwatch.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
@@ -17,11 +18,13 @@ from gpuwatch.formatting.redaction import sendable
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
+from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording.reader import Recording, open_recording
 from gpuwatch.recording.time_expressions import moment, shown
 from gpuwatch.reports.diff import diff as compared
+from gpuwatch.reports.diff_memory import of_profiles
 from gpuwatch.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for
 
 _DATABASE = b"SQLite format 3\0"
@@ -30,6 +33,7 @@ Examples:
   gpuwatch diff node1.json node2.json                       two reports (gpuwatch report -o node1.json)
   gpuwatch diff monday.gpuwatch tuesday.gpuwatch -o days.html
   gpuwatch diff night.gpuwatch night.gpuwatch --a-until 14:00 --b-since 14:00
+  gpuwatch diff step100.pickle step200.pickle               two snapshots of PyTorch's memory: what grew
   gpuwatch diff golden.json now.json > /dev/null || echo changed
 """
 
@@ -42,6 +46,8 @@ class _Source:
     since: str | None
     until: str | None
     document: Comparable | None = None
+    memory: Explanation | None = None
+    """A snapshot or profile of a program's memory."""
     recording: Recording | None = None
     begin: float = 0.0
     end: float = 0.0
@@ -86,7 +92,7 @@ def diff(
 
     A and B are recordings, reports (gpuwatch report, doctor), snapshots or runs, of one kind or with content in common:
     versions, GPUs, limits and modes; findings that came and went; and of recordings numbers that differ by more than
-    they vary.
+    they vary. Of two snapshots or profiles of a program's memory: what grew, by line.
 
     Exits with 0 if nothing differs, 3 if something does, 2 if A or B is missing or cannot be compared, 1 if one is
     damaged or gpuwatch failed.
@@ -109,6 +115,12 @@ def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
             raise UsageError(
                 f"{name} is not a recording, so it has no stretch of time", hint="omit --since and --until"
             )
+        if (found := recording_at(source.path)) is not None:
+            if not found.memory_profiles:
+                raise UsageError(f"{name} cannot be compared", hint="gpuwatch explain reads it")
+            source.memory = sendable(found, redact=redact)
+            yield source
+            return
         document = read_document(source.path)
         if not isinstance(document, Diagnostic | Doctor | Run | Snapshot):
             raise UsageError(
@@ -146,6 +158,12 @@ def _is_database(path: Path) -> bool:
 
 
 def _sides(one: _Source, two: _Source) -> tuple[Facts, Facts]:
+    if one.memory is not None and two.memory is not None:
+        names = ("A", "B") if one.path.name == two.path.name else (one.path.name, two.path.name)
+        return of_profiles(one.memory, names[0]), of_profiles(two.memory, names[1])
+    for source, other in ((one, two), (two, one)):
+        if source.memory is not None:
+            raise UsageError(f"{file_name(source.path)} is a {source.memory.kind}, {file_name(other.path)} is none")
     step = step_for(max(one.end - one.begin, two.end - two.begin))
     same_machine = one.host is not None and one.host == two.host
     names = ("A", "B")

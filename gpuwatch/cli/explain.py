@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuwatch.cli.memory_file import recording
 from gpuwatch.cli.options import progress, progress_wanted
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, UsageError
@@ -23,7 +24,6 @@ from gpuwatch.formatting.terminal import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.cli.follow_input import InputFollower
-    from gpuwatch.model.explanation import Explanation
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 16
@@ -83,7 +83,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode) and status.st_size == 0:
                 raise UsageError(f"{file_name(log)} is empty")
-            document = _recording(descriptor, log) or explained(unfolded(lines_of(descriptor, log)), source=str(log))
+            document = recording(descriptor, log) or explained(unfolded(lines_of(descriptor, log)), source=str(log))
         finally:
             os.close(descriptor)
     publish(document, output, as_json=as_json, redact=redact)
@@ -91,28 +91,6 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
         ctx.exit(128 + signal.SIGTERM)
     bad = any(found.severity == "error" for found in document.findings)
     ctx.exit(EXIT_FINDING if bad else EXIT_OK)
-
-
-def _recording(descriptor: int, path: Path) -> Explanation | None:
-    """The explanation of a file that is no log; None for a log, or a pipe."""
-    from gpuwatch.diagnosis import explain_recording
-
-    try:
-        start = os.pread(descriptor, explain_recording.START_BYTES, 0)
-    except OSError:
-        return None  # a pipe, or unreadable: reading it as a log says so
-    kind = explain_recording.kind_of(start)
-    if kind is None:
-        return None
-    if os.fstat(descriptor).st_size > explain_recording.MOST_BYTES:
-        most = f"{explain_recording.MOST_BYTES >> 20} MiB"
-        raise UsageError(f"cannot read {file_name(path)}, a {kind}: it is larger than {most}, the maximum")
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        content = file.read(explain_recording.MOST_BYTES)
-    try:
-        return explain_recording.explain_recording(kind, content, str(path))
-    except explain_recording.BrokenRecording as error:
-        raise UsageError(f"cannot read {file_name(path)}, a {kind}: {error}") from error
 
 
 def _open(path: Path) -> int:

@@ -16,12 +16,12 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """A name that the other one does not have."""
     kind: str
-    """``recording``, ``snapshot``, ``diagnostic``, ``doctor`` or ``run``."""
+    """``recording``, ``snapshot``, ``diagnostic``, ``doctor``, ``run``; of memory ``PyTorch snapshot`` and the like."""
     host: str | None
     """Name of the machine; null if unknown."""
-    begin: datetime.datetime
-    """When it was taken; of a recording, the begin of the stretch."""
-    end: datetime.datetime
+    begin: datetime.datetime | None
+    """When it was taken; of a recording, the begin of the stretch; null if the file does not say."""
+    end: datetime.datetime | None
     """The same, or the end of the stretch."""
     samples: int
     """Samples of the stretch; 1 for anything but a recording."""
@@ -83,8 +83,27 @@ class NumberChange(msgspec.Struct, frozen=True, kw_only=True):
     """The least difference of the medians that counts."""
 
 
+class HolderChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A holder of memory that grew or shrank between two snapshots of a program's memory."""
+
+    device: str
+    """The framework's device."""
+    group: str
+    """What it is for."""
+    source: str
+    """Line of the program; empty if unknown."""
+    layer: str
+    """Layer, or line of a library, through which it was allocated."""
+    op: str
+    """Op or variable."""
+    counts: tuple[int, int]
+    """Allocations on each side."""
+    held_bytes: tuple[int, int]
+    """Bytes on each side."""
+
+
 class Diff(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.diff/1"):
-    """What differs between two reports, recordings, snapshots or runs."""
+    """What differs between two reports, recordings, snapshots, runs, or files of a program's memory."""
 
     sides: tuple[Side, Side]
     """What is compared: the first is the reference."""
@@ -97,6 +116,8 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="g
     """Causes that came, went and stayed."""
     numbers: tuple[NumberChange, ...] = ()
     """What differs by more than its noise."""
+    holders: tuple[HolderChange, ...] = ()
+    """Holders of a program's memory that differ, what grew most first."""
     alike: int = 0
     """Facts and numbers that were compared and do not differ."""
     notes: tuple[str, ...] = ()

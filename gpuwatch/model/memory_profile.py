@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Literal
 
 import msgspec
@@ -58,6 +59,8 @@ class MemoryMoment(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes in use of the allocator."""
     groups: dict[str, int] = {}
     """Bytes by group; what was allocated outside of the recording is in none."""
+    lines: tuple[int, ...] = ()
+    """Bytes of each of the profile's :attr:`~MemoryProfile.lines`."""
     step: int | None = None
     """Steps of the program counted before."""
     window: int = 0
@@ -118,10 +121,18 @@ class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Free memory of the device when it was refused; None if it is unknown."""
     holders: tuple[MemoryHolderOp, ...] = ()
     """What was alive at the peak, largest first."""
+    ending: tuple[MemoryHolderOp, ...] = ()
+    """What was alive when a snapshot with a history was taken, largest first; PyTorch only."""
+    ending_bytes: int | None = None
+    """Bytes of it; None if it is not known."""
+    ended_at: datetime.datetime | None = None
+    """When a snapshot's history ends; None if it has no times."""
     more_bytes: int = 0
     """Bytes of the holders that are too many to be listed."""
     groups: dict[str, int] = {}
     """Bytes alive at the peak by group."""
+    lines: tuple[str, ...] = ()
+    """The lines of the program that held most at the peak; PyTorch only."""
     moments: tuple[MemoryMoment, ...] = ()
     """Memory over the recording, in equal numbers of allocations and frees rather than of seconds."""
     recorded_seconds: float = 0.0

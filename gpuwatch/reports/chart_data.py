@@ -106,10 +106,11 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Areas:
-    """The memory of a profile over time, stacked by group."""
+    """The memory of a profile over time, stacked by group, or by the lines that held most at the peak."""
 
     title: str
     profile: MemoryProfile
+    by: Literal["group", "line"] = "group"
 
 
 @dataclass(frozen=True, slots=True)

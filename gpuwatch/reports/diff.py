@@ -10,7 +10,7 @@ from gpuwatch.model.diff import Change, Diff, FactChange, FindingChange, NumberC
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.model.metrics import Unit
 from gpuwatch.model.run import Run
-from gpuwatch.reports import comparable
+from gpuwatch.reports import comparable, diff_memory
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean
 from gpuwatch.reports.diff_sides import COUNTERS, Facts, spec_of
 from gpuwatch.reports.speed import step_time, unproven
@@ -26,6 +26,7 @@ _NAMES = {
     "median_step_seconds": "time of a step",
     "nvml_peak_bytes": "peak memory (NVML)",
     "allocator_peak_bytes": "peak memory (allocator)",
+    **diff_memory.NAMES,
 }
 _COUNTED = frozenset(spec.id for spec in COUNTERS)
 _ORDER = {"came": 0, "went": 1, "stayed": 2}
@@ -56,13 +57,15 @@ def diff(first: Facts, second: Facts) -> Diff:
         else:
             numbers.append(change)
     numbers.sort(key=_importance, reverse=True)
+    holders = diff_memory.holder_changes(first, second)
     return Diff(
         sides=(first.side, second.side),
         simulated=first.simulated or second.simulated,
-        differs=bool(facts or numbers or any(one.change != "stayed" for one in findings)),
+        differs=bool(facts or numbers or holders or any(one.change != "stayed" for one in findings)),
         facts=tuple(facts),
         findings=tuple(findings),
         numbers=tuple(numbers),
+        holders=tuple(holders),
         alike=alike + same,
         notes=tuple(_notes(first, second)),
     )
@@ -140,6 +143,8 @@ def _notes(first: Facts, second: Facts) -> Iterator[str]:
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         yield f"{', '.join(named[:3])}{more}: one side could not read them"
     kinds = {first.side.kind, second.side.kind}
+    if first.holders or second.holders:
+        return
     if "run" not in kinds and kinds != {"recording"}:
         yield "load, memory, power and temperature: only recordings have enough samples"
     if "run" in kinds and kinds != {"run"}:
@@ -167,6 +172,8 @@ def diff_content(document: Diff) -> Content:
             if change.part == part
         )
         tables.append(Table(clean(part), heads, rows3))
+    if document.holders:
+        tables.append(diff_memory.holder_table(document.holders, (one.name, two.name)))
     if document.numbers:
         rows5 = tuple(
             (
@@ -187,6 +194,7 @@ def diff_content(document: Diff) -> Content:
         _count(len(came), "new finding"),
         _count(len(went), "finding", " gone"),
         _count(len(document.numbers), "number"),
+        _count(len(document.holders), "holder"),
     ]
     names = f"{clean(one.name)} and {clean(two.name)}"
     worse = any(change.severity == "error" for change in came)
@@ -211,13 +219,16 @@ def _count(count: int, what: str, after: str = "") -> str:
 
 
 def _about(side: Side) -> str:
+    if side.begin is None or side.end is None:
+        return f"{clean(side.name)}: {side.kind} without times"
     begin = f"{side.begin:%Y-%m-%d %H:%M:%S}"
     samples = ""
     if side.kind == "recording":
         same = side.begin.date() == side.end.date()
         begin += f" to {side.end:{'%H:%M:%S' if same else '%Y-%m-%d %H:%M:%S'}}"
         samples = f", {side.samples:,} samples"
-    return f"{clean(side.name)}: {side.kind} of {clean(side.host or 'an unknown machine')}, {begin} UTC{samples}"
+    host = f" of {clean(side.host)}" if side.host else "" if " " in side.kind else " of an unknown machine"
+    return f"{clean(side.name)}: {side.kind}{host}, {begin} UTC{samples}"
 
 
 def _shown(change: NumberChange, value: Spread) -> str:

@@ -94,6 +94,8 @@ class Facts:
     numbers: dict[tuple[str, str], Spread] = field(default_factory=dict)
     """By GPU (``GPU 0``), or ``Run``, and id of the metric."""
     run: Run | None = None
+    holders: dict[tuple[str, str, str, str, str], tuple[int, int]] = field(default_factory=dict)
+    """Allocations and bytes by device, group, line, layer and op, of a file of a program's memory."""
 
     @property
     def parts(self) -> set[str]:

@@ -142,7 +142,9 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
 
 def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
     if len(profile.moments) > 1:
-        yield Areas(f"Memory in use, {clean(profile.device)}", profile)
+        yield Areas(f"Memory in use by group, {clean(profile.device)}", profile)
+    if len(profile.moments) > 1 and profile.lines:
+        yield Areas(f"Memory in use by line, {clean(profile.device)}", profile, "line")
     if profile.groups and profile.peak_bytes:
         parts = [
             Part(GROUP_KINDS.get(name, "unattributed"), name, held, size(held))

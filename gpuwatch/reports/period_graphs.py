@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from gpuwatch.formatting.units import UNKNOWN, reading
@@ -60,13 +61,19 @@ def in_characters(device: PeriodDevice, width: int) -> Iterator[str]:
             continue
         least = min(one for one in series.least if one is not None)
         most = max(one for one in series.most if one is not None)
-        course = _course(series.mean, BOTTOMS.get(metric, 0.0), top(device, metric), width)
+        drawn = course(series.mean, BOTTOMS.get(metric, 0.0), top(device, metric), width)
         mean = shown(metric, sum(known) / len(known))
-        yield f"{name:<8}  {course}  avg {mean}, {shown(metric, least)} to {shown(metric, most)}"
+        yield f"{name:<8}  {drawn}  avg {mean}, {shown(metric, least)} to {shown(metric, most)}"
 
 
-def _course(values: Sequence[float | None], low: float, high: float, width: int) -> str:
-    """One character for each stretch of time; a space where nothing was recorded."""
+def course(
+    values: Sequence[float | None],
+    low: float,
+    high: float,
+    width: int,
+    of: Callable[[list[float]], float] = statistics.fmean,
+) -> str:
+    """One character for each stretch of time, the mean or whatever ``of`` it is; a space where nothing is known."""
     count = min(width, len(values))
     drawn = []
     for place in range(count):
@@ -75,7 +82,7 @@ def _course(values: Sequence[float | None], low: float, high: float, width: int)
         if not known:
             drawn.append(" ")
             continue
-        share = (sum(known) / len(known) - low) / ((high - low) or 1.0)
+        share = (of(known) - low) / ((high - low) or 1.0)
         drawn.append(_BLOCKS[min(max(int(share * len(_BLOCKS)), 0), len(_BLOCKS) - 1)])
     return "".join(drawn)
 

@@ -64,6 +64,8 @@ class Replay:
         """What was alive at the peak, as far as it was recorded."""
         self.peak_event: Event | None = None
         self.peak_at = 0
+        self.left: list[Allocation] = []
+        """What was alive at the end."""
         self.end = 0
         """When the last event was."""
         self._run()
@@ -92,13 +94,15 @@ class Replay:
             self.end = window.begin + window.events[-1].at - first
             self._changes.append(changes)
             self._gone.append(gone)
+        self.left = list(live.values())
 
-    def moments(self, group: Callable[[Allocation], str]) -> list[Moment]:
+    def moments(self, group: Callable[[Allocation], str], before: int = 0) -> list[Moment]:
         """The fullest moment of each of :data:`MOST_MOMENTS` equal shares of the allocations and frees.
 
-        Not of the time: most of it passes without any, and steps would be too narrow to be seen.
+        Not of the time: most of it passes without any, and steps would be too narrow to be seen. ``before``: so many
+        allocations at the begin were there already.
         """
-        share = max(-(-sum(map(len, self._changes)) // MOST_MOMENTS), 1)
+        share = max(-(-(sum(map(len, self._changes)) - before) // MOST_MOMENTS), 1)
         found: list[Moment] = []
         sums: dict[str, int] = {}
         for number, (changes, gone) in enumerate(zip(self._changes, self._gone, strict=True)):
@@ -107,7 +111,9 @@ class Replay:
             for place, (at, in_use, allocation, frees) in enumerate(changes):
                 name = group(allocation)
                 sums[name] = sums.get(name, 0) + (-allocation.event.size if frees else allocation.event.size)
-                if place % share == 0:
+                if place < before - 1 and number == 0:
+                    continue
+                if not found or found[-1].window != number or (place - before) % share == 0:
                     found.append(Moment(at, in_use, dict(sums), number))
                 elif in_use > found[-1].in_use:
                     found[-1] = Moment(at, in_use, dict(sums), number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -13,6 +14,9 @@ from gpuwatch.traces.tensorflow_names import Meaning, Names, in_cluster, inside,
 
 MOST_HOLDERS = 200
 _MOST_NAMED = 0.95
+_MOST_MICROSECONDS = 1 << 52
+_LINES = 6
+"""Lines of the program whose memory is told over time."""
 _PICO = 1e12
 _HOSTS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc", "host")
 
@@ -63,15 +67,16 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, source: st
     replay = Replay([Window(device.events)])
     live = replay.peak
 
-    def group_of(one: Allocation) -> str:
-        return device.holders[one.event.op].group
-
     groups: dict[str, int] = {}
+    of_lines: dict[str, int] = {}
     for one in live:
-        groups[group_of(one)] = groups.get(group_of(one), 0) + one.event.size
+        holder = device.holders[one.event.op]
+        groups[holder.group] = groups.get(holder.group, 0) + one.event.size
+        if holder.line:
+            of_lines[holder.line] = of_lines.get(holder.line, 0) + one.event.size
+    lines = tuple(sorted(of_lines, key=lambda line: -of_lines[line])[:_LINES])
     known = {id(one): device.holders[one.event.op] for one in live}
-    meanings = {key: Meaning(group=one.group) for key, one in known.items()}
-    holders = [_of_line(holder, device.holders[holder.op]) for holder in _holders(live, meanings)]
+    holders, ending = _of_lines(live, device), _of_lines(replay.left, device)
     named = sum(one.event.size for one in live if known[id(one)].line)
     notes = [*notes, *_torch_notes(live, known, recorded=device.recorded)]
     first, end = device.events[0].at, device.events[-1].at
@@ -96,21 +101,32 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, source: st
         holders=tuple(holders[:MOST_HOLDERS]),
         more_bytes=sum(one.allocated_bytes for one in holders[MOST_HOLDERS:]),
         groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
-        moments=tuple(
-            MemoryMoment(
-                t=round(moment.at / _PICO, 6),
-                in_use_bytes=moment.in_use,
-                groups={name: held for name, held in moment.groups.items() if held > 0},
-            )
-            for moment in (replay.moments(group_of) if device.recorded else ())
-        ),
+        lines=lines,
+        moments=tuple(_torch_moments(replay, device, lines)) if device.recorded else (),
         recorded_seconds=(end - first) / _PICO,
         has_history=device.recorded,
-        timed=device.timed,
+        timed=device.began > 0,
+        ending=tuple(ending[:MOST_HOLDERS]) if device.recorded else (),
+        ending_bytes=sum(one.event.size for one in replay.left),
+        ended_at=_moment(device, end),
         segments=tuple(_segments(device)),
         events=sum(one.frees or not device.holders[one.op].before for one in device.events),
         notes=tuple(notes),
     )
+
+
+def _torch_moments(
+    replay: Replay, device: torch_snapshot.DeviceHistory, lines: Sequence[str]
+) -> Iterator[MemoryMoment]:
+    before = sum(not one.frees and device.holders[one.op].before for one in device.events)
+    by_line = replay.moments(lambda one: device.holders[one.event.op].line, before)
+    for moment, of in zip(replay.moments(lambda one: device.holders[one.event.op].group, before), by_line, strict=True):
+        yield MemoryMoment(
+            t=round(moment.at / _PICO, 6),
+            in_use_bytes=moment.in_use,
+            groups={name: held for name, held in moment.groups.items() if held > 0},
+            lines=tuple(max(of.groups.get(line, 0), 0) for line in lines),
+        )
 
 
 def _segments(device: torch_snapshot.DeviceHistory) -> Iterator[MemorySegments]:
@@ -127,8 +143,20 @@ def _segments(device: torch_snapshot.DeviceHistory) -> Iterator[MemorySegments]:
         )
 
 
-def _of_line(holder: MemoryHolderOp, known: torch_snapshot.Holder) -> MemoryHolderOp:
-    return msgspec.structs.replace(holder, op=known.op, layer=known.through, source=known.line)
+def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime | None:
+    if not 0 < device.began < _MOST_MICROSECONDS:
+        return None
+    span = min(at // 1_000_000, _MOST_MICROSECONDS)
+    return datetime.datetime.fromtimestamp((device.began + span) / 1e6, datetime.UTC)
+
+
+def _of_lines(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
+    meanings = {id(one): Meaning(group=device.holders[one.event.op].group) for one in live}
+    return [
+        msgspec.structs.replace(holder, op=known.op, layer=known.through, source=known.line)
+        for holder in _holders(live, meanings)
+        if (known := device.holders[holder.op])
+    ]
 
 
 def _torch_notes(

@@ -32,6 +32,8 @@ _FREED_BY: dict[Role, Group] = {
     "cache": "caches",
 }
 """What had been allocated before the history began, by the part of the program that freed it."""
+_AFTER: frozenset[Role] = frozenset({"zeroes", "optimizer", "state"})
+"""What follows the backward pass."""
 
 
 @dataclass(eq=False, slots=True)
@@ -82,16 +84,14 @@ def _pair(changes: Sequence[Change]) -> None:
 def _roles(changes: Sequence[Change]) -> dict[int, Role]:
     """The role of each allocation, by its place.
 
-    Where others have stacks of Python alone, one without a stack is of a thread of PyTorch's own: in a program that
-    has an optimizer's step, the backward pass.
+    Where stacks have no C++ frames, what has no line of the program is of a thread of PyTorch's own: in a program
+    that trains, of the backward pass.
     """
     roles = {place: one.stack.role for place, one in enumerate(changes) if not one.frees}
     seen = [place for place in roles if not changes[place].before]
-    known = [place for place in seen if changes[place].stack.known]
-    if any(roles[place] == "backward" for place in known):
-        return roles
-    if any(one.stack.role in ("optimizer", "state", "zeroes") for one in changes) and 2 * len(known) >= len(seen) / 4:
-        roles.update({place: "backward" for place in seen if not changes[place].stack.known})
+    trains = any(one.stack.role in ("optimizer", "state", "zeroes", "backward") for one in changes)
+    if trains and not any(changes[place].stack.native for place in seen):
+        roles.update({place: "backward" for place in seen if not (changes[place].stack.line or roles[place])})
     return roles
 
 
@@ -124,7 +124,7 @@ def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
         if one.freed is not None:
             one.group = _FREED_BY.get(one.freed_by.role, "unattributed")
     _by_size([one for one in before if one.freed is not None and one.group == "unattributed"], changes)
-    counts, steps = _gradients(changes, roles), "optimizer" in roles.values() or "state" in roles.values()
+    counts, steps = _gradients(changes, roles), any(one.stack.role in _AFTER for one in changes)
     by_size: dict[int, list[Change]] = defaultdict(list)
     for one in held:
         by_size[one.requested].append(one)
@@ -152,18 +152,18 @@ def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
 
 
 def _gradients(changes: Sequence[Change], roles: dict[int, Role]) -> dict[int, int]:
-    """How many gradients of each size one backward pass leaves."""
+    """How many gradients of each size a backward pass leaves to the optimizer, or to the next step."""
     found: dict[int, int] = defaultdict(int)
     pending: list[Change] = []
-    counts: dict[int, int] = defaultdict(int)
-    for place, role in roles.items():
+    for place, one in enumerate(changes):
+        role = roles.get(place, "")
         if role == "backward":
-            pending.append(changes[place])
-        elif pending and role not in ("workspace", "forward"):
-            counts = defaultdict(int)
-            for one in pending:
-                if one.freed is None or one.freed > place:
-                    counts[one.requested] += 1
+            pending.append(one)
+        elif pending and (one.stack.role in _AFTER if one.frees else role not in ("workspace", "forward")):
+            counts: dict[int, int] = defaultdict(int)
+            for gradient in pending:
+                if gradient.freed is None or gradient.freed >= place:
+                    counts[gradient.requested] += 1
             for size, count in counts.items():
                 found[size] = max(found[size], count)
             pending = []

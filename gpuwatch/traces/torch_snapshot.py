@@ -49,8 +49,8 @@ class DeviceHistory:
     """What is known of an allocation, by its event's op."""
     recorded: bool = False
     """Whether it has a history, besides what is alive."""
-    timed: bool = False
-    """Whether the history has times (PyTorch 2.1 and later)."""
+    began: int = 0
+    """When the history begins, in microseconds since 1970; 0 if it has no times (before PyTorch 2.1)."""
     pool_now: int = 0
     pool_changes: list[tuple[int, int]] = field(default_factory=list)
     """Picoseconds, and by how many bytes the pool grew."""
@@ -192,7 +192,7 @@ def _history(
 ) -> None:
     """The events of a device: first what was alive before its history begins, then the history."""
     started = min((_whole(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
-    device.timed = started > 0
+    device.began = started
     changes: list[Change] = []
     before: dict[int, Change] = {}
     live: set[int] = set()

@@ -104,6 +104,8 @@ class Stack:
     role: Role = ""
     known: bool = False
     """Whether there were any frames."""
+    native: bool = False
+    """Whether there were C++ frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +151,13 @@ class Stacks:
         role, node = _role(frame for frame, _ in seen)
         op = node or _op(frame for frame, _ in seen)
         place = _program([frame for frame, _ in seen])
+        native = any(frame.kind == "native" for frame, _ in seen)
         if place is None:
-            return Stack("", "", op, role or _of_op(op), known=True)
+            return Stack("", "", op, role or _of_op(op), known=True, native=native)
         called = [at for at, (one, _) in enumerate(seen[:place]) if one.path.endswith(_MODULE)]
         layer = next((at for at, (one, _) in enumerate(seen[:place]) if one.kind == "library"), place)
         through = self._line(*seen[layer]) if called and layer < called[0] else ""
-        return Stack(self._line(*seen[place]), through, op, role or _of_op(op), known=True)
+        return Stack(self._line(*seen[place]), through, op, role or _of_op(op), known=True, native=native)
 
     def _frame(self, entry: Any) -> _Frame | None:
         if not isinstance(entry, dict):
@@ -230,8 +233,10 @@ def _program(frames: Sequence[_Frame]) -> int | None:
     One that is installed, and run by ``python -m`` or its script, is the package that stands outermost. What is given
     to ``python -c``, and a script that lies in a folder ``bin``, count where there is nothing else.
     """
+    # A program without the suffix of Python is told from a binary, whose frames have files too, by its module.
+    scripts = {frame.path for frame in frames if frame.function == "<module>"}
     for at, frame in enumerate(frames):
-        if frame.kind == "program":
+        if frame.kind == "program" and (frame.path.endswith(".py") or frame.path in scripts or frame.path[0] == "<"):
             return at
     package = next(
         (one.package for one in reversed(frames) if one.kind == "library" and one.package not in _LAUNCHERS), ""

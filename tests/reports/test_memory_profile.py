@@ -11,6 +11,7 @@ from gpuwatch.diagnosis.explain_recording import explain_recording
 from gpuwatch.formatting.redaction import sendable
 from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.run import Run
+from gpuwatch.reports.chart_data import Areas
 from gpuwatch.reports.format_registry import render
 from gpuwatch.reports.formats.areas import memory_areas
 from gpuwatch.traces.memory_profiles import of_tensorflow
@@ -63,7 +64,7 @@ def test_csv_has_the_sentence(run: Run) -> None:
 
 
 def test_the_picture_has_an_area_of_each_group_and_a_gap_between_windows(profile: MemoryProfile) -> None:
-    drawn = str(memory_areas(profile))
+    drawn = str(memory_areas(Areas("Memory", profile)))
     assert [drawn.count(f'<path class="area {kind}"') for kind in ("weights", "activations", "gradients")] == [2, 2, 2]
     assert drawn.count('class="line in-use"') == 2
     assert "Gaps: not recorded" in drawn
@@ -72,8 +73,8 @@ def test_the_picture_has_an_area_of_each_group_and_a_gap_between_windows(profile
 
 
 def test_a_profile_without_moments_has_no_picture(profile: MemoryProfile) -> None:
-    assert memory_areas(msgspec.structs.replace(profile, moments=profile.moments[:1])) is None
-    assert memory_areas(msgspec.structs.replace(profile, moments=())) is None
+    assert memory_areas(Areas("Memory", msgspec.structs.replace(profile, moments=profile.moments[:1]))) is None
+    assert memory_areas(Areas("Memory", msgspec.structs.replace(profile, moments=()))) is None
 
 
 def test_redaction_replaces_paths() -> None:

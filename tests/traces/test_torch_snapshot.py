@@ -164,6 +164,8 @@ def test_cpp_frames_name_the_op_and_never_the_holder() -> None:
         ([("/tmp/torchinductor_u/ab/cab.py", 90, "call"), ("/x/site-packages/torch/_inductor/a.py", 1, "run"), MAIN],
          "train.py:3 in <module>"),
         ([("<string>", 1, "<module>")], "<string>:1 in <module>"),
+        ([("/usr/bin/python3.11", 4224, "_start"), ("/x/lib/libc.so.6", 160516, "??"), MAIN], "train.py:3 in <module>"),
+        ([("/home/u/train", 4, "main"), ("/home/u/train", 9, "<module>")], "train:4 in main"),
         ([("/home/u/torch/net.py", 5, "f"), MAIN], "net.py:5 in f"),
         ([("/opt/pytorch/torch/nn/functional.py", 5, "linear"), MAIN], "train.py:3 in <module>"),
         ([("/x/site-packages/torch/nn/functional.py", 5, "linear")], ""),
@@ -222,6 +224,15 @@ def training(*, stacks: bool) -> list[dict[str, Any]]:
     return trace
 
 
+def test_an_optimizer_that_allocates_nothing_has_state_of_its_gradients_size() -> None:
+    trace = [entry("alloc", 1, 100_000, 1024, *native("new_empty_strided"), ENGINE)]
+    trace += [entry("free_requested", 2, 100_000, 1024, ("/x/torch/optim/optimizer.py", 9, "zero_grad"), MAIN)]
+    trace += [entry("free_completed", 2, 100_000, 1024)]
+    held = [{**block(n * 4096, 1024, "active_allocated"), "requested_size": 1024} for n in range(4)]
+    found = one(trace, *held)
+    assert found.groups == {"optimizer state": 2048, "weights": 1024, "weights and caches": 1024, "gradients": 1024}
+
+
 @pytest.mark.parametrize("stacks", [True, False])
 def test_what_was_alive_before_is_told_by_its_end_and_by_gradients_of_its_size(stacks: bool) -> None:
     trace = training(stacks=stacks)
@@ -250,6 +261,19 @@ def test_a_snapshot_of_pytorch_2_0() -> None:
     (found,) = of_torch(pickle.dumps({"segments": [segment], "device_traces": [[{"action": "snapshot"}]]}))
     assert (found.requested_bytes, found.groups) == (500, {"weights": 512})
     assert found.holders[0].source == "run.py:9 in init_weight"
+
+
+def test_over_time_by_line_and_what_is_alive_at_the_end() -> None:
+    trace = [
+        entry("alloc", 1, 1 << 20, 4096, *native("exp"), ("/home/u/net.py", 2, "f"), MAIN),
+        entry("alloc", 2, 1 << 21, 1024, *native("exp"), ("/home/u/net.py", 5, "g"), MAIN),
+        entry("free_completed", 3, 1 << 20, 4096),
+    ]
+    found = one([{**part, "time_us": part["time_us"] + 1_700_000_000_000_000} for part in trace])
+    assert found.lines == ("net.py:2 in f", "net.py:5 in g")
+    assert [moment.lines for moment in found.moments] == [(4096, 0), (4096, 1024), (0, 1024)]
+    assert [(holder.source, holder.allocated_bytes) for holder in found.ending] == [("net.py:5 in g", 1024)]
+    assert (found.ending_bytes, str(found.ended_at)[:19]) == (1024, "2023-11-14 22:13:20")
 
 
 CAPTURES = Path(__file__).parents[3] / "shared/captures"

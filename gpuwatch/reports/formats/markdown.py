@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
-from gpuwatch.reports.chart_data import Graphs, Timeline
+from gpuwatch.reports import memory_layers
+from gpuwatch.reports.chart_data import Areas, Graphs, Timeline
 from gpuwatch.reports.charts import in_words
 from gpuwatch.reports.commands import parts
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table, sentence_case
@@ -136,6 +137,12 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
 def _table(table: Table, level: int, most: int) -> Iterator[str]:
     body = [line for chart in table.charts if isinstance(chart, Timeline) for line in _timeline(chart)]
     body += [line for chart in table.charts if isinstance(chart, Graphs) for line in _graphs(chart)]
+    body += [
+        line
+        for chart in table.charts
+        if isinstance(chart, Areas)
+        for line in _fence(tuple(memory_layers.in_characters(chart, _GRAPH)))
+    ]
     body += list(_rows(table.heads, table.rows, table.right, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]

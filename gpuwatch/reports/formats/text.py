@@ -12,7 +12,8 @@ from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.chart_data import Graphs, Timeline
+from gpuwatch.reports import memory_layers
+from gpuwatch.reports.chart_data import Areas, Graphs, Timeline
 from gpuwatch.reports.charts import in_words
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
 from gpuwatch.reports.document import content_of
@@ -158,6 +159,17 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
         yield from table_lines(table, width, shorten)
     elif table.note:
         yield from paragraph(table.note, width, "  ", "  ")
+    yield from _over_time(table, width)
+
+
+def _over_time(table: Table, width: int) -> Iterator[str]:
+    for chart in table.charts:
+        if isinstance(chart, Areas) and (lines := list(memory_layers.in_characters(chart, width - 4))):
+            yield ""
+            yield from paragraph(
+                f"{chart.title}, in the order of allocations; each line has its own scale:", width, "  "
+            )
+            yield from (f"    {line}" for line in lines)
 
 
 def _ids(content: Content) -> Callable[[str], str]:

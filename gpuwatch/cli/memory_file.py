@@ -1,0 +1,47 @@
+"""Files that are no logs but recordings of other tools: read whole, within a bound."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuwatch.errors import UsageError
+from gpuwatch.formatting.terminal import file_name
+
+if TYPE_CHECKING:
+    from gpuwatch.model.explanation import Explanation
+
+
+def recording(descriptor: int, path: Path) -> Explanation | None:
+    """The explanation of a file that is no log; None for a log, or a pipe."""
+    from gpuwatch.diagnosis import explain_recording
+
+    try:
+        start = os.pread(descriptor, explain_recording.START_BYTES, 0)
+    except OSError:
+        return None  # a pipe, or unreadable: reading it as a log says so
+    kind = explain_recording.kind_of(start)
+    if kind is None:
+        return None
+    if os.fstat(descriptor).st_size > explain_recording.MOST_BYTES:
+        most = f"{explain_recording.MOST_BYTES >> 20} MiB"
+        raise UsageError(f"cannot read {file_name(path)}, a {kind}: it is larger than {most}, the maximum")
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        content = file.read(explain_recording.MOST_BYTES)
+    try:
+        return explain_recording.explain_recording(kind, content, str(path))
+    except explain_recording.BrokenRecording as error:
+        raise UsageError(f"cannot read {file_name(path)}, a {kind}: {error}") from error
+
+
+def recording_at(path: Path) -> Explanation | None:
+    """The same of a path; None also if it cannot be opened."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return recording(descriptor, path)
+    finally:
+        os.close(descriptor)
