@@ -20,7 +20,7 @@ GROUPS = (
     ("GPU visibility", "visibility."),
     ("Driver, libraries and build", ("driver.", "cuda.", "build.")),
     ("Shared machines", ("mode.", "mig.", "container.")),
-    ("Hardware and performance", ("hardware.", "throttle.", "pcie.", "idle.", "input.", "function.")),
+    ("Hardware and performance", ("hardware.", "throttle.", "pcie.", "idle.", "input.", "function.", "program.")),
     ("No cause", ("simulation.", "healthy", "unknown")),
 )
 """Headings of the list of causes, with the prefixes of their ids."""

@@ -27,9 +27,11 @@ from gpuwatch.diagnosis.rules import (
     shared_gpu,
     simulated_driver,
     simulation,
+    standstill,
     survived_error,
     unexplained,
     visibility,
+    waiting,
 )
 from gpuwatch.diagnosis.rules.unexplained import NOT_KNOWN
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
@@ -52,6 +54,8 @@ TOPICS = (
     predicted,
     retracing,
     shared_gpu,
+    standstill,
+    waiting,
     simulation,
     simulated_driver,
     missing_gpu,

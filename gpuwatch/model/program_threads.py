@@ -32,3 +32,44 @@ class Retraced(msgspec.Struct, frozen=True, kw_only=True):
     """How many tf.functions were made of it: each is traced at its first call."""
     changes: tuple[TraceChange, ...] = ()
     """Arguments that differed, the most frequent first."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the thread that makes the steps of a program stood, by looks at its stack a few times a second."""
+
+    looked_seconds: float
+    """Time that the looks stand for: after the first steps, and up to the last one."""
+    input_seconds: float
+    """Of it, waiting for the next batch: in an iterator of a framework, or in a generator of the program."""
+    feeding_seconds: float
+    """Of it, while a dataset of TensorFlow ran Python code of the program for the next element, in another thread."""
+    places: tuple[str, ...] = ()
+    """Lines of the program at which it waited longest: ``train.py:12 in batches``."""
+    feeds: tuple[str, ...] = ()
+    """Lines at which that Python code stood longest."""
+
+
+class ThreadStack(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python thread of the program."""
+
+    name: str
+    place: str = ""
+    """The innermost line of the program itself."""
+    frames: tuple[str, ...]
+    """Innermost lines first, then the program's own: ``queue.py:171 in get``."""
+
+
+class Standstill(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that made no more steps while it ran."""
+
+    since_seconds: float
+    """Its last step, in seconds since the start of the run."""
+    until_seconds: float
+    """When its threads were last seen."""
+    stood_seconds: float
+    """How long the thread of the steps stood at the same line of the program."""
+    cpu_seconds: float
+    """CPU time of the process meanwhile."""
+    steps: int
+    threads: tuple[ThreadStack, ...] = ()
+    """That of the steps first."""

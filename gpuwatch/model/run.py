@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.memory_profile import MemoryProfile
-from gpuwatch.model.program_threads import Retraced
+from gpuwatch.model.program_threads import Retraced, Standstill, Waiting
 
 Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
 """``interrupted``: stopped by the user, or because gpuwatch itself ended."""
@@ -419,6 +419,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     phases: Phases = Phases()
     retraced: tuple[Retraced, ...] = ()
     """Functions of a watched program that TensorFlow traced several times."""
+    waiting: Waiting | None = None
+    """Of a watched program whose steps were counted."""
+    standstill: Standstill | None = None
+    """Of a watched program that makes no more steps; None once it does again."""
     workers: tuple[Worker, ...] = ()
     processes: tuple[RunProcess, ...] = ()
     """Processes of a watched program; the run's own numbers are of all of them, or of the busiest."""

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.logs.clean import device, in_words
 from gpuwatch.model.events import BrokenEvent, Event, decode_event
-from gpuwatch.model.program_threads import Retraced
+from gpuwatch.model.program_threads import Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
 from gpuwatch.probing.memory_records import MemoryRecords
 from gpuwatch.probing.placement_join import Kind, Traced, TracedGraph
@@ -110,6 +110,9 @@ class EventState:
         """What these are: ``batches of Keras``."""
         self.memory_records = MemoryRecords()
         self.retraced: tuple[Retraced, ...] = ()
+        self.waiting: Waiting | None = None
+        self.standstill: Standstill | None = None
+        """With monotonic times, by the clock that all processes of the machine share."""
 
     def line(self, raw: bytes) -> Event | None:
         """Takes one line from the event pipe; None if it is not an event."""
@@ -189,6 +192,10 @@ class EventState:
                 self._timed(str(data["counted"]), msgspec.convert(data["times"], list[TimedSteps]))
             case "retraced":
                 self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
+            case "waiting":
+                self.waiting = msgspec.convert(data, Waiting)
+            case "standing":
+                self.standstill = None if data["since"] is None else _standstill(data)
             case "note":
                 self.problem(str(data.get("text", "")))
             case "skip":
@@ -249,6 +256,17 @@ class EventState:
         self.allocator_now = max(self._holds.values())
         self.allocators[name] = max(self.allocators.get(name, 0), int(data["peak"]))
         self.ooms = max(self.ooms, int(data.get("ooms", 0)))
+
+
+def _standstill(data: dict[str, Any]) -> Standstill:
+    return Standstill(
+        since_seconds=float(data["since"]),
+        until_seconds=float(data["seen"]),
+        stood_seconds=float(data["seen"]) - float(data["stood"]),
+        cpu_seconds=float(data["cpu_seconds"]),
+        steps=int(data["steps"]),
+        threads=msgspec.convert(data["threads"], tuple[ThreadStack, ...]),
+    )
 
 
 def described_device(name: str, ordinal: int, value: dict[str, Any]) -> DeviceMapping:

@@ -18,6 +18,7 @@ from gpuwatch.logs.placement import NOISE
 from gpuwatch.logs.placer_runs import MAX_NODES
 from gpuwatch.logs.tail import Tail
 from gpuwatch.model.events import Event
+from gpuwatch.model.program_threads import Standstill
 from gpuwatch.model.run import (
     PEAK,
     DeviceMapping,
@@ -258,6 +259,8 @@ class RunBuilder:
                 ended_at={name: round(at - self._started, 3) for name, at in state.phase_ends.items()},
             ),
             retraced=state.retraced,
+            waiting=state.waiting,
+            standstill=self._standstill(),
             workers=tuple(map(self._weighed, state.workers)),
             processes=processes,
             results=state.results,
@@ -280,6 +283,14 @@ class RunBuilder:
         return self.finish(
             script, Outcome(), started_at=now, total_seconds=0.0, fresh=True, environment={}, simulation=None
         )
+
+    def _standstill(self) -> Standstill | None:
+        """The process's, by the run's clock."""
+        found = self.state.standstill
+        if found is None:
+            return None
+        since, until = found.since_seconds - self._started, found.until_seconds - self._started
+        return msgspec.structs.replace(found, since_seconds=round(since, 3), until_seconds=round(until, 3))
 
     def _placed(
         self, traced: tuple[Traced, ...], facts: LogFacts

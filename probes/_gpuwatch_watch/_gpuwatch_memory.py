@@ -152,7 +152,7 @@ class Recorder:
         self.session = session
         self.watcher.once("memory_begin", "memory_begin")
         self.since = time.monotonic()
-        self.steps_before = self.steps()
+        self.steps_before = self.watcher.steps()
         self.rss_before = _resident()
 
     def _path(self, number):
@@ -174,7 +174,7 @@ class Recorder:
             session, self.session = self.session, None
             if session is None:
                 return
-            path, now, steps = self._path(self.number), time.monotonic(), self.steps()
+            path, now, steps = self._path(self.number), time.monotonic(), self.watcher.steps()
             try:
                 session.export_to_tb()
             except Exception as error:
@@ -214,7 +214,7 @@ class Recorder:
             self._late()
             return
         now = time.monotonic()
-        if self.session is not None and self._enough(now - self.since, self.steps() - self.steps_before):
+        if self.session is not None and self._enough(now - self.since, self.watcher.steps() - self.steps_before):
             self.stop("window")
             self.peaks = self._peaks()
             if self.warm:
@@ -251,12 +251,6 @@ class Recorder:
         if now - self.stopped < _NEW_PEAK_PAUSE:
             return False
         return any(peak > _NEW_PEAK * self.peaks.get(name, 0) for name, peak in self._peaks().items())
-
-    def steps(self):
-        """Steps counted so far, of whatever kind most were counted."""
-        watcher = self.watcher
-        called = [entry[2] for entry in list(watcher.calls.known.values())]
-        return max(watcher.batches.count, watcher.optimizer.count, *called, 0)
 
     def end(self):
         """At the program's end."""

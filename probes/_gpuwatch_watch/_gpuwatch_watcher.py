@@ -58,12 +58,15 @@ class Steps:
 
     def reset(self):
         self.count = 0
+        self.thread = None
         self.last = 0.0
         self.gaps = collections.deque(maxlen=_LATEST)
         self.marks = _marks()
 
     def step(self, steps=1):
         now = time.perf_counter()
+        if self.thread is None:
+            self.thread = _thread.get_ident()
         if self.count >= _WARM_UP and steps > 0:
             self.gaps.append((now - self.last) / steps)
             if self.pending is not None:
@@ -166,7 +169,7 @@ class Watcher:
         self.memory = None
         """With ``--memory``: :class:`_gpuwatch_memory.Recorder`."""
         self.seen = []
-        """Others that tell something now and then: see _gpuwatch_traces.py."""
+        """Others that tell something now and then: :class:`_gpuwatch_threads.Threads`, ``_gpuwatch_traces.Traces``."""
         self.hooked = set()
         self.reset(forked=False)
 
@@ -257,7 +260,7 @@ class Watcher:
             while not self.broken and os.getpid() == pid:
                 looks = (
                     *(self.tensorflow, self.torch, self.jax, self.hooks),
-                    *(self.functions, self.record, self.speed, self.tried),
+                    *(self.functions, self.record, self.threads, self.speed, self.tried),
                 )
                 for look in looks:
                     try:
@@ -605,6 +608,25 @@ class Watcher:
         if self.memory is not None:
             self.memory.look()
 
+    def threads(self):
+        self.seen[0].look()
+
+    def steps(self):
+        """Steps counted so far, of whatever kind most were counted."""
+        return max(self.counts())
+
+    def progress(self):
+        """Grows with every step and call that is counted: those of validations too."""
+        return sum(self.counts())
+
+    def counts(self):
+        called = [entry[2] for entry in list(self.calls.known.values())]
+        return [self.batches.count, self.optimizer.count, *called]
+
+    def stepping_thread(self):
+        """The thread that makes the steps; the main one where only calls of tf.functions are counted."""
+        return self.batches.thread or self.optimizer.thread or sys.modules["threading"].main_thread().ident
+
     def placements(self):
         if self.ops is not None:
             self.ops.tell(self.emit)
@@ -713,8 +735,9 @@ def begin(address, load, simulation=None):
         placement = load("_gpuwatch_placement")
         watcher.ops = placement.Ops()
         observers.append(placement.Switches(watcher))
-    watcher.seen.append(load("_gpuwatch_traces").Traces(watcher))
-    observers += watcher.seen
+    traces = load("_gpuwatch_traces").Traces(watcher)
+    observers.append(traces)
+    watcher.seen += [load("_gpuwatch_threads").Threads(watcher), traces]
     if "GPUWATCH_TRIAL" in os.environ:
         watcher.trial = load("_gpuwatch_trial").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
         watcher.every = watcher.trial.interval

@@ -16,6 +16,7 @@ from gpuwatch.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome
 from gpuwatch.model.snapshot import Driver
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, machine, on_gpus, process
 from tests.diagnosis.test_conditions import CAPPED, HOT, SLOW_LINK, training
+from tests.diagnosis.test_waiting import stalled
 from tests.diagnosis.watching import gpu, sample, seconds, watched
 
 WHEEL = Framework(
@@ -136,6 +137,7 @@ CASES: dict[str, Callable[[], Sequence[Finding]]] = {
     "function.retraced": lambda: diagnose(
         Evidence(run=draft(retraced=(Retraced(name="f", place="x.py:1", traces=20, calls=20, made=20),)))
     ),
+    "program.stalled": lambda: diagnose(Evidence(run=stalled())),
     "simulation.limit": lambda: diagnose(
         Evidence(
             run=on_gpus(

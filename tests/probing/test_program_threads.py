@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.probing.watched import read, watched
+from tests.probing.test_watcher import load
+from tests.probing.watched import read, started, watched
 
 _TRACES = """
 import tensorflow as tf
@@ -89,3 +96,178 @@ def test_every_kind_of_retracing_and_what_is_none(tmp_path: Path) -> None:
     assert len(told) == 3
     assert not any("few_shapes" in title or "Layer" in title for title in told)
     assert b"note" not in done.stderr
+
+
+_WAITS = """
+import queue, sys, time
+import tensorflow as tf
+
+weight = tf.Variable(tf.ones([4, 1]))
+numbers = queue.Queue()
+
+
+@tf.function
+def step(x):
+    return weight.assign_sub(0.01 * weight)
+
+
+def batches():
+    for _ in range(40):
+        time.sleep(0.15)
+        yield tf.ones([2, 4])
+
+
+def fetch():
+    return numbers.get()
+
+
+for batch in batches():
+    step(batch)
+print("last step", flush=True)
+fetch()
+"""
+
+
+@pytest.mark.tensorflow
+def test_a_generator_that_is_slow_and_then_a_queue_that_stays_empty(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(_WAITS)
+    arguments = ("-q", "--no-save", "-o", "run.json", "--", sys.executable, "train.py")
+    process = started(*arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"last step\n"
+    time.sleep(18)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    run = read(tmp_path / "run.json")
+    assert run["waiting"]["places"][0].startswith("train.py:16 in batches")
+    assert run["waiting"]["input_seconds"] > 0.6 * run["waiting"]["looked_seconds"]
+    (stopped,) = [one for one in run["findings"] if one["id"] == "program.stalled"]
+    assert stopped["title"].endswith(": it stands at train.py:21 in fetch")
+    assert any("queue.py" in line for line in stopped["evidence"])
+
+
+# Looks, without a framework
+
+
+class _Stub:
+    """What Threads needs of the watcher."""
+
+    def __init__(self) -> None:
+        self.count = 10
+        self.thread = threading.main_thread().ident
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+
+    def steps(self) -> int:
+        return self.count
+
+    progress = steps
+
+    def stepping_thread(self) -> int | None:
+        return self.thread
+
+    def emit(self, kind: str, **data: Any) -> None:
+        self.sent.append((kind, data))
+
+    def changed(self, key: str, kind: str, **data: Any) -> None:
+        self.emit(kind, **data)
+
+
+def _library(folder: Path, path: str, code: str) -> dict[str, Any]:
+    """A module of a framework, as far as its file's name tells."""
+    names: dict[str, Any] = {}
+    file = folder / "site-packages" / path
+    exec(compile(code, str(file), "exec"), names)
+    return names
+
+
+def _looked(body: Callable[[Callable[[], None]], None]) -> dict[str, Any]:
+    """What is told of a program: ``body`` calls what it is given where it is looked at, with a step after each look."""
+    stub = _Stub()
+    threads = load("_gpuwatch_threads").Threads(stub)
+    threads.look()
+
+    def look() -> None:
+        time.sleep(0.002)
+        threads.look()
+        stub.count += 1
+        threads.look()
+
+    body(look)
+    threads.tell(None)
+    return stub.sent[-1][1]
+
+
+def _share(told: dict[str, Any]) -> float:
+    return float(told["input_seconds"]) / float(told["looked_seconds"])
+
+
+def test_a_generator_is_input_unless_it_makes_the_steps(tmp_path: Path) -> None:
+    calls = _library(tmp_path, "eager/polymorphic_function/polymorphic_function.py", "def call(f): f()")
+
+    def batches(look: Callable[[], None]) -> Iterator[None]:
+        for _ in range(5):
+            look()
+            yield
+
+    def training(look: Callable[[], None]) -> Iterator[None]:
+        for _ in range(5):
+            look()
+            calls["call"](look)
+            yield
+
+    def elsewhere(look: Callable[[], None]) -> None:
+        for _ in iter(range(5)):
+            look()
+
+    told = _looked(lambda look: list(batches(look)) and None)
+    assert _share(told) > 0.8
+    assert "in look" in told["places"][0]
+    assert _share(_looked(lambda look: list(training(look)) and None)) == 0.0
+    assert _share(_looked(elsewhere)) == 0.0
+
+
+def test_an_iterator_of_a_framework_is_input_and_a_dataset_that_runs_python_feeds(tmp_path: Path) -> None:
+    loader = _library(tmp_path, "torch/utils/data/dataloader.py", "def __next__(f): f()\ndef _reset(f): f()")
+    assert _share(_looked(loader["__next__"])) > 0.5
+    assert _share(_looked(loader["_reset"])) == 0.0
+    feeds = _library(tmp_path, "tensorflow/python/ops/script_ops.py", "def call(f): f()")
+    entered, over = threading.Event(), threading.Event()
+
+    def rows() -> None:
+        entered.set()
+        over.wait(10)
+
+    thread = threading.Thread(target=feeds["call"], args=(rows,))
+    thread.start()
+    entered.wait(10)
+    told = _looked(lambda look: look())
+    over.set()
+    thread.join()
+    assert told["feeding_seconds"] == pytest.approx(told["looked_seconds"])
+    assert "in rows" in told["feeds"][0]
+    assert told["input_seconds"] == 0.0
+
+
+def test_threads_are_told_once_steps_stop_and_no_more_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load("_gpuwatch_threads")
+    monkeypatch.setattr(module, "_STOPPED", 0.02)
+    monkeypatch.setattr(module, "_AGAIN", 0.0)
+    stub = _Stub()
+    threads = module.Threads(stub)
+
+    def looks() -> None:
+        for _ in range(12):
+            threads.look()
+            time.sleep(0.01)
+
+    watching = threading.Thread(target=looks)
+    watching.start()
+    watching.join()
+    kind, standing = stub.sent[-1]
+    assert kind == "standing"
+    assert standing["steps"] == 10
+    (main,) = standing["threads"]  # not that of the watcher
+    assert (main["name"], main["place"].rpartition(" ")[2]) == ("MainThread", sys._getframe().f_code.co_name)
+    stub.count += 1
+    threads.look()
+    assert stub.sent[-1] == ("standing", {"since": None})

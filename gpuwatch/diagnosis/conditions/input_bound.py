@@ -14,7 +14,7 @@ from gpuwatch.model.findings import Finding
 
 _WINDOW = 9
 """Buckets judged together: 90 seconds."""
-_LOW = 60.0
+LOW = 60.0
 """Mean utilization in percent up to which the device waits much of the time."""
 _CORE = 90.0
 """Percent of one core from which the host is busy for this process."""
@@ -29,6 +29,11 @@ _ADVICE = {
     "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
     "torch": "Feed it faster: DataLoader(num_workers=8, pin_memory=True, persistent_workers=True).",
 }
+
+
+def advice(framework: str) -> str:
+    """What to do where a GPU waits for its input."""
+    return _ADVICE.get(framework, "Prepare the input in more parallel workers, ahead of the step.")
 
 
 def _settled(series: Series, at: float) -> bool:
@@ -50,7 +55,7 @@ def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
         return None
     samples = sum(bucket.count for bucket in buckets)
     mean_ = sum(bucket.utilization for bucket in buckets) / samples
-    if mean_ > _LOW:
+    if mean_ > LOW:
         return None
     cpu_count = sum(bucket.cpu_count for bucket in buckets)
     cpu = sum(bucket.cpu for bucket in buckets) / cpu_count if cpu_count else None
@@ -118,6 +123,6 @@ class InputBound(Condition):
                 f"framework: {printable(process.framework or '')}",
                 command(process),
             ),
-            action=_ADVICE.get(framework, "Prepare the input in more parallel workers, ahead of the step."),
+            action=advice(framework),
             device_uuid=process.device_uuid,
         )

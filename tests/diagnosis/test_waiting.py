@@ -1,0 +1,122 @@
+"""A program that waits for its input, or stands still; and what only looks so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.program_threads import Standstill, ThreadStack, Waiting
+from gpuwatch.model.run import Memory, MemoryPoint, Outcome, Phases, Run, Throughput, TimedStep
+from tests.diagnosis.cases import on_gpus
+
+
+def stepping(*, busy: float | None = 10.0, steps: int = 60, **fields: Any) -> Run:
+    """A program with a step every 0.2 s from 5 s on, and samples of the GPU."""
+    speed = Throughput(
+        steps=steps,
+        warmup_steps=5,
+        median_step_seconds=0.2,
+        p10_step_seconds=0.2,
+        p90_step_seconds=0.2,
+        steps_per_second=5.0,
+    )
+    marks = tuple(TimedStep(t=5 + number / 5, seconds=0.2, number=number + 1) for number in range(steps))
+    points = tuple(MemoryPoint(t=float(t), gpu_percent=busy if t < 5 + steps / 5 else 0.0) for t in range(4, 60))
+    return on_gpus("x", group="run", throughput=speed, step_times=marks, memory=Memory(timeline=points), **fields)
+
+
+def waiting(looked: float = 12.0, waited: float = 0.0, fed: float = 0.0) -> Waiting:
+    return Waiting(
+        looked_seconds=looked,
+        input_seconds=waited,
+        feeding_seconds=fed,
+        places=("train.py:7 in batches",),
+        feeds=("data.py:3 in rows",),
+    )
+
+
+def told(run: Run, cause: str) -> list[Finding]:
+    return [one for one in diagnose(Evidence(run=run)) if one.id == cause]
+
+
+@pytest.mark.parametrize(
+    ("seen", "says", "line"),
+    [
+        (waiting(waited=11.0), "waits for its next batch 92 % of the time", "train.py:7 in batches"),
+        (waiting(fed=11.5), "the dataset runs Python code for the next batch 96 % of the time", "data.py:3 in rows"),
+    ],
+)
+def test_time_at_the_input_is_told_with_its_line(seen: Waiting, says: str, line: str) -> None:
+    (found,) = told(stepping(waiting=seen), "input.bound")
+    assert says in found.title
+    assert found.certainty == "likely"
+    assert any(line in text for text in found.evidence)
+    assert any("utilization 10 %" in text for text in found.evidence)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        stepping(waiting=waiting(waited=4.0)),  # evaluations, checkpoints: other time
+        stepping(waiting=waiting(looked=3.0, waited=2.9)),  # hardly looked at
+        stepping(waiting=waiting(waited=11.0), steps=10),
+        stepping(waiting=waiting(waited=11.0), busy=85.0),  # the GPU is at work all the same
+        stepping(waiting=waiting(fed=12.0), busy=85.0),  # it fills a buffer that is large enough
+        stepping(waiting=waiting(fed=12.0), busy=None),  # nothing tells whether it waits
+        stepping(waiting=waiting(fed=9.0)),  # it is asked less often than it could make them
+        stepping(),
+    ],
+)
+def test_what_is_not_starved_for_input(run: Run) -> None:
+    assert not told(run, "input.bound")
+
+
+def stalled(**fields: Any) -> Run:
+    """A program whose last step was at 17 s, interrupted at 50 s."""
+    found = Standstill(
+        since_seconds=17.0,
+        until_seconds=49.0,
+        stood_seconds=30.0,
+        cpu_seconds=0.1,
+        steps=60,
+        threads=(
+            ThreadStack(name="MainThread", place="train.py:9 in fetch", frames=("queue.py:171 in get",)),
+            ThreadStack(name="loader", frames=("socket.py:1 in recv",)),
+        ),
+    )
+    changed = msgspec.structs.replace(
+        found, **{name: fields.pop(name) for name in list(fields) if hasattr(found, name)}
+    )
+    run = stepping(standstill=changed, phases=Phases(total_seconds=50.0), verdict="interrupted")
+    return msgspec.structs.replace(run, **fields)
+
+
+def test_a_standstill_is_told_with_the_lines_of_each_thread() -> None:
+    (found,) = told(stalled(), "program.stalled")
+    assert found.title == "The program made no step in its last 33 s: it stands at train.py:9 in fetch"
+    assert "MainThread: queue.py:171 in get" in found.evidence
+    assert "loader: socket.py:1 in recv" in found.evidence
+    killed = stalled(verdict="error", outcome=Outcome(signal=9))
+    assert told(killed, "program.stalled")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        stalled(verdict="ok", outcome=Outcome(exit_code=0)),  # it did something else, and ended
+        stalled(verdict="error", outcome=Outcome(exit_code=1)),
+        stalled(cpu_seconds=20.0),  # it computes
+        stalled(stood_seconds=4.0),
+        stalled(since_seconds=40.0),
+        stalled(step_times=(TimedStep(t=17.0, seconds=14.0, number=60),)),  # its pauses are long
+        stalled(memory=Memory(timeline=(MemoryPoint(t=30.0, gpu_percent=97.0),))),  # one long step
+        stalled(standstill=None),
+    ],
+)
+def test_what_stands_still_for_a_reason(run: Run) -> None:
+    assert not told(run, "program.stalled")
