@@ -9,13 +9,12 @@ from gpuwatch.diagnosis.conditions.duration_text import lasted, mean, span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
 from gpuwatch.diagnosis.rules.phrasing import command, who
+from gpuwatch.diagnosis.starved_gpu import LOW, advice
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import Finding
 
 _WINDOW = 9
 """Buckets judged together: 90 seconds."""
-LOW = 60.0
-"""Mean utilization in percent up to which the device waits much of the time."""
 _CORE = 90.0
 """Percent of one core from which the host is busy for this process."""
 _DISK = 0.3
@@ -24,16 +23,6 @@ _WARM = 120.0
 """Seconds after its first kernels in which a process compiles, tunes and fills its buffers."""
 _AT_WORK = 30.0
 """An old process that computes within so many seconds after it was first seen was at work before."""
-
-_ADVICE = {
-    "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
-    "torch": "Feed it faster: DataLoader(num_workers=8, pin_memory=True, persistent_workers=True).",
-}
-
-
-def advice(framework: str) -> str:
-    """What to do where a GPU waits for its input."""
-    return _ADVICE.get(framework, "Prepare the input in more parallel workers, ahead of the step.")
 
 
 def _settled(series: Series, at: float) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.diagnosis.conditions.input_bound import LOW, advice
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
+from gpuwatch.diagnosis.starved_gpu import LOW, advice
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import percent
 from gpuwatch.model.findings import Finding
