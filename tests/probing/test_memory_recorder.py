@@ -56,8 +56,6 @@ class Watcher:
     def __init__(self) -> None:
         self.emitted: list[tuple[str, dict[str, Any]]] = []
         self.batches = SimpleNamespace(count=0)
-        self.optimizer = SimpleNamespace(count=0)
-        self.calls = SimpleNamespace(known={})
         self.latest: dict[str, Any] = {}
         self.started_before_fork = False
         self.devices: object | None = None
@@ -71,6 +69,9 @@ class Watcher:
 
     def context(self) -> object | None:
         return self.devices
+
+    def steps(self) -> int:
+        return int(self.batches.count)
 
     def told(self, kind: str) -> list[dict[str, Any]]:
         return [data for one, data in self.emitted if one == kind]
