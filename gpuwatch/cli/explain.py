@@ -56,9 +56,10 @@ Examples:
 def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
     """Explain a TensorFlow or PyTorch log: what happened, and why.
 
-    Files of other tools are recognised by their content: a profile of TensorFlow (*.xplane.pb) and a snapshot of
-    PyTorch's allocator (torch.cuda.memory._dump_snapshot) tell who held the memory, the output of dcgmi diag -j which
-    tests failed. Nothing in them is run.
+    Files of other tools are recognised by their content: a profile of TensorFlow (*.xplane.pb), a snapshot of
+    PyTorch's allocator (torch.cuda.memory._dump_snapshot), its memory timeline (*.raw.json.gz) and a device memory
+    profile of JAX (memory.prof) tell who held the memory, the output of dcgmi diag -j which tests failed. Nothing in
+    them is run.
 
     With -, the log is read from stdin until the program that writes it ends. On a terminal, causes are shown as soon
     as they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.

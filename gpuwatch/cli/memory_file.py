@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from gpuwatch.model.explanation import Explanation
 
 
+_GZIP = b"\x1f\x8b"
+
+
 def recording(descriptor: int, path: Path) -> Explanation | None:
     """The explanation of a file that is no log; None for a log, or a pipe."""
     from gpuwatch.diagnosis import explain_recording
@@ -21,14 +25,17 @@ def recording(descriptor: int, path: Path) -> Explanation | None:
         start = os.pread(descriptor, explain_recording.START_BYTES, 0)
     except OSError:
         return None  # a pipe, or unreadable: reading it as a log says so
-    kind = explain_recording.kind_of(start)
+    packed = start.startswith(_GZIP)
+    kind = explain_recording.kind_of(_inflated(start, explain_recording.START_BYTES) if packed else start)
     if kind is None:
         return None
-    if os.fstat(descriptor).st_size > explain_recording.MOST_BYTES:
-        most = f"{explain_recording.MOST_BYTES >> 20} MiB"
-        raise UsageError(f"cannot read {file_name(path)}, a {kind}: it is larger than {most}, the maximum")
+    most = explain_recording.MOST_BYTES
     with os.fdopen(os.dup(descriptor), "rb") as file:
-        content = file.read(explain_recording.MOST_BYTES)
+        content = file.read(most + 1)
+    if packed:
+        content = _inflated(content, most + 1)
+    if len(content) > most:
+        raise UsageError(f"cannot read {file_name(path)}, a {kind}: it is larger than {most >> 20} MiB, the maximum")
     try:
         return explain_recording.explain_recording(kind, content, str(path))
     except explain_recording.BrokenRecording as error:
@@ -45,3 +52,11 @@ def recording_at(path: Path) -> Explanation | None:
         return recording(descriptor, path)
     finally:
         os.close(descriptor)
+
+
+def _inflated(data: bytes, most: int) -> bytes:
+    """The begin of a gzip file's content, of at most so many bytes; as much as is whole of one that is cut off."""
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, most)
+    except zlib.error:
+        return b""

@@ -1,8 +1,8 @@
-"""Explains files that are no logs: TensorFlow's profiles, PyTorch's snapshots, results of ``dcgmi diag -j``."""
+"""Explains files that are no logs: memory of TensorFlow, PyTorch and JAX, results of ``dcgmi diag -j``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -13,10 +13,11 @@ from gpuwatch.model.explanation import Explanation, FileKind, GpuTest
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.run import Oom
-from gpuwatch.traces import dcgm, plain_pickle, xplane
+from gpuwatch.traces import dcgm, plain_pickle, pprof, torch_timeline, xplane
 from gpuwatch.traces.held_most import held_most
 from gpuwatch.traces.memory_profiles import of_tensorflow, of_torch
 from gpuwatch.traces.plain_pickle import BrokenPickle
+from gpuwatch.traces.torch_timeline import BrokenTimeline
 from gpuwatch.traces.wire import BrokenMessage
 
 MOST_BYTES = 512 << 20
@@ -37,7 +38,19 @@ def kind_of(start: bytes) -> FileKind | None:
         return "TensorFlow profile"
     if plain_pickle.is_pickle(start):
         return "PyTorch snapshot"
+    if torch_timeline.is_timeline(start):
+        return "PyTorch memory timeline"
+    if pprof.is_pprof(start):
+        return "JAX memory profile"
     return "DCGM diagnostic" if dcgm.is_diagnostic(start) else None
+
+
+_PROFILES: dict[FileKind, Callable[[bytes], Iterable[MemoryProfile]]] = {
+    "TensorFlow profile": lambda content: of_tensorflow([(content, 0.0, None)]),
+    "PyTorch snapshot": of_torch,
+    "PyTorch memory timeline": lambda content: [torch_timeline.profile(content)],
+    "JAX memory profile": pprof.profiles,
+}
 
 
 def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanation:
@@ -45,8 +58,8 @@ def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanatio
     try:
         if kind == "DCGM diagnostic":
             return _of_tests(dcgm.read(content), source)
-        profiles = tuple(of_tensorflow([(content, 0.0, None)]) if kind == "TensorFlow profile" else of_torch(content))
-    except (BrokenMessage, BrokenPickle, dcgm.BrokenDiagnostic) as error:
+        profiles = tuple(_PROFILES[kind](content))
+    except (BrokenMessage, BrokenPickle, BrokenTimeline, dcgm.BrokenDiagnostic) as error:
         raise BrokenRecording(str(error)) from error
     if not profiles:
         raise BrokenRecording("it has no allocations: nothing used memory while it was recorded")
@@ -81,7 +94,7 @@ def _with_holder(findings: Iterable[Finding], profile: MemoryProfile) -> Iterato
 
 
 def _framework(profile: MemoryProfile) -> str:
-    return "PyTorch" if profile.tool == "torch" else "TensorFlow"
+    return {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}[profile.tool]
 
 
 def _of_tests(result: dcgm.Diagnostic, source: str) -> Explanation:

@@ -10,7 +10,9 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.run import DeviceMapping, Fallback, Oom, Placement, RunError
 
-FileKind = Literal["log", "TensorFlow profile", "PyTorch snapshot", "DCGM diagnostic"]
+FileKind = Literal[
+    "log", "TensorFlow profile", "PyTorch snapshot", "PyTorch memory timeline", "JAX memory profile", "DCGM diagnostic"
+]
 TestStatus = Literal["pass", "warn", "fail", "skip"]
 
 

@@ -11,6 +11,8 @@ Group = Literal[
     "weights",
     "weights and caches",
     "caches",
+    "arrays",
+    "executables",
     "optimizer state",
     "other variables",
     "gradients",
@@ -87,7 +89,7 @@ class MemorySegments(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
     """One allocator's memory at its peak and over time, from TensorFlow's profiler or PyTorch's allocator history."""
 
-    tool: Literal["tensorflow", "torch"]
+    tool: Literal["tensorflow", "torch", "jax"]
     """Whose recorder it was."""
     device: str
     """The framework's device, ``GPU:0``, or ``host``."""

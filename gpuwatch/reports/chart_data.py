@@ -33,6 +33,8 @@ GROUP_KINDS: dict[str, Kind] = {
     "weights": "weights",
     "weights and caches": "kept",
     "caches": "kept",
+    "arrays": "weights",
+    "executables": "kept",
     "optimizer state": "optimizer",
     "other variables": "variables",
     "inputs": "inputs",

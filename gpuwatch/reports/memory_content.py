@@ -17,6 +17,8 @@ _FIRST = 12
 _MEANINGS = {
     "weights": "parameters of the model",
     "weights and caches": "alive since before the recording began: parameters, buffers, caches",
+    "arrays": "arrays that the program has alive",
+    "executables": "compiled programs, which the device holds too",
     "caches": "keys and values kept between steps",
     "optimizer state": "what the optimizer keeps, such as momentum",
     "other variables": "variables that are not trained, or not of Keras",
@@ -120,12 +122,12 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
     if profile.failed_bytes is not None:
         yield f"A request for {size(profile.failed_bytes)} was refused."
     named, shaped = (_share(held, profile) for held in (profile.named_bytes, profile.shaped_bytes))
-    if profile.tool == "torch":
+    if profile.tool != "tensorflow" and profile.holders:
         yield f"{named} of it belong to a line of the program."
-    else:
+    elif profile.tool == "tensorflow":
         yield f"{named} of it belong to a named op, {shaped} also have a shape."
     rounding = profile.live_bytes - profile.requested_bytes
-    if profile.live_bytes and rounding >= 0:
+    if profile.live_bytes and rounding > 0:
         lost = 100 * rounding / profile.live_bytes
         yield f"The program asked for {size(profile.requested_bytes)}: {percent(lost)} is rounding of the allocator."
     if profile.fragmentation is not None:
@@ -165,7 +167,7 @@ def _holders(
     *,
     folded: bool = False,
 ) -> Table:
-    torch = profile.tool == "torch"
+    torch = profile.tool != "tensorflow"
     what = ("Op", "Line") if torch else ("Shape", "Op or variable")
     rows = tuple(_holder(holder, profile, torch=torch) for holder in holders)
     worked_out = any(holder.shape_from in ("variable", "input") for holder in holders)

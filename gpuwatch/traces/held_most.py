@@ -13,6 +13,8 @@ _WHOSE = {
     "weights": "the weights",
     "weights and caches": "weights and caches",
     "caches": "caches",
+    "arrays": "arrays",
+    "executables": "compiled programs",
     "optimizer state": "the optimizer's state",
     "other variables": "variables",
     "gradients": "gradients",
@@ -43,7 +45,7 @@ def held_most(profile: MemoryProfile) -> str:
         return text if rest is None else f"{text}; of the rest the largest holder was {_amount(rest, profile)}"
     named = _largest(profile)
     nameless = profile.peak_bytes - profile.named_bytes
-    whose = "line" if profile.tool == "torch" else "op"
+    whose = "op" if profile.tool == "tensorflow" else "line"
     if named is None:
         most = next(iter(profile.holders), None)
         many = f"; the largest: {_times(most)}" if most is not None else ""
@@ -59,7 +61,7 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
     named = [
         one for one in profile.holders if (one.group == group or not group) and (one.variable or one.source or one.op)
     ]
-    if profile.tool != "torch":
+    if profile.tool == "tensorflow":
         return (who(named[0], profile.tool), named[0].allocated_bytes) if named else None
     lines: dict[str, list[MemoryHolderOp]] = {}
     for one in named:
@@ -87,7 +89,7 @@ def who(holder: MemoryHolderOp, tool: str) -> str:
     times = f" ×{holder.count}" if holder.count > 1 else ""
     shape = f" {holder.shape}" if holder.shape else ""
     name = holder.variable or inside(holder.op) or holder.source
-    if tool == "torch" and holder.source:
+    if tool != "tensorflow" and holder.source:
         name = f"{holder.source} ({holder.op})" if holder.op else holder.source
     return printable(f"{name}{shape}{times}")
 

@@ -19,7 +19,7 @@ _MOST_READ = 40_000_000
 """Frames that are looked at in all stacks of a file."""
 _LONGEST, _LONGEST_PATH = 160, 4096
 
-Kind = Literal["native", "torch", "hidden", "library", "program"]
+Kind = Literal["native", "framework", "hidden", "library", "program"]
 """``hidden``: the interpreter, the standard library, launchers, generated code."""
 Role = Literal[
     "", "workspace", "backward", "optimizer", "zeroes", "state", "weights", "gradients", "cache", "forward", "inputs",
@@ -29,10 +29,10 @@ Role = Literal[
 by an op outside of a module."""
 
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
-_TORCH = re.compile(
+_FRAMEWORK = re.compile(
     r"(?:^|/)torch/(?:_|(?:amp|ao|autograd|backends|compiler|cuda|distributed|distributions|export|fft|func|functional"
     r"|futures|fx|hub|jit|library|linalg|masked|mtia|multiprocessing|nested|nn|onnx|optim|overrides|package|profiler"
-    r"|quantization|random|serialization|signal|sparse|special|storage|utils|xpu)(?:/|\.py))|/(?:site|dist)-packages/torch/"
+    r"|quantization|random|serialization|signal|sparse|special|storage|utils|xpu)(?:/|\.py))|/(?:site|dist)-packages/(?:torch|jax|jaxlib)/"
 )
 _HIDDEN = re.compile(
     r"/lib(?:64)?/python\d[\d.]*/(?!(?:site|dist)-packages/)|/[Pp]ython\d+/[Ll]ib/(?!site-packages/)|/torchinductor_"
@@ -205,8 +205,8 @@ def _frame(file: str, function: str) -> _Frame:
     role: Role = next((role for at, of, role in _COMPILED if at.search(path) and of.match(function)), "")
     package = _first(_PACKAGE, path)
     kind: Kind = "program"
-    if _TORCH.search(path):
-        kind = "torch"
+    if _FRAMEWORK.search(path):
+        kind = "framework"
     elif _HIDDEN.search(path):
         kind = "hidden"
     elif package:

@@ -167,7 +167,7 @@ def _over_time(table: Table, width: int) -> Iterator[str]:
         if isinstance(chart, Areas) and (lines := list(memory_layers.in_characters(chart, width - 4))):
             yield ""
             yield from paragraph(
-                f"{chart.title}, in the order of allocations; each line has its own scale:", width, "  "
+                f"{chart.title}, in the order of allocations; each line has its own scale:", width, "  ", "  "
             )
             yield from (f"    {line}" for line in lines)
 
