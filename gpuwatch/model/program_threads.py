@@ -1,4 +1,4 @@
-"""What a watched program's threads did: where they waited, where they stopped, what TensorFlow traced again."""
+"""What a watched program's threads and children did: where they waited or stopped, what TensorFlow traced again."""
 
 from __future__ import annotations
 
@@ -73,3 +73,15 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     threads: tuple[ThreadStack, ...] = ()
     """That of the steps first."""
+
+
+class KilledChild(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that the program started, ended by a crash or by SIGKILL, as the process that waited for it tells."""
+
+    pid: int
+    signal: int
+    started_by: str
+    """``multiprocessing`` or ``subprocess``, Python's modules."""
+    command: str = ""
+    framework: bool = False
+    """Whether it had loaded one."""

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.memory_profile import MemoryProfile
-from gpuwatch.model.program_threads import Retraced, Standstill, Waiting
+from gpuwatch.model.program_threads import KilledChild, Retraced, Standstill, Waiting
 
 Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
 """``interrupted``: stopped by the user, or because gpuwatch itself ended."""
@@ -423,6 +423,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     """Of a watched program whose steps were counted."""
     standstill: Standstill | None = None
     """Of a watched program that makes no more steps; None once it does again."""
+    killed_children: tuple[KilledChild, ...] = ()
     workers: tuple[Worker, ...] = ()
     processes: tuple[RunProcess, ...] = ()
     """Processes of a watched program; the run's own numbers are of all of them, or of the busiest."""
@@ -434,7 +435,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     host_memory_out: bool = False
     """Killed by the kernel because host memory ran out, by the kernel's counters (watched programs only)."""
     host_memory: HostMemory | None = None
-    """Only if SIGKILL ended it."""
+    """Only if SIGKILL ended it, or a process that it started."""
     left_behind: int = 0
     """Processes that a watched program left running."""
     verdict: Verdict

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.logs.clean import device, in_words
 from gpuwatch.model.events import BrokenEvent, Event, decode_event
-from gpuwatch.model.program_threads import Retraced, Standstill, ThreadStack, Waiting
+from gpuwatch.model.program_threads import KilledChild, Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
 from gpuwatch.probing.memory_records import MemoryRecords
 from gpuwatch.probing.placement_join import Kind, Traced, TracedGraph
@@ -113,6 +113,7 @@ class EventState:
         self.waiting: Waiting | None = None
         self.standstill: Standstill | None = None
         """With monotonic times, by the clock that all processes of the machine share."""
+        self.killed: list[KilledChild] = []
 
     def line(self, raw: bytes) -> Event | None:
         """Takes one line from the event pipe; None if it is not an event."""
@@ -196,6 +197,9 @@ class EventState:
                 self.waiting = msgspec.convert(data, Waiting)
             case "standing":
                 self.standstill = None if data["since"] is None else _standstill(data)
+            case "child_killed":
+                if len(self.killed) < _MOST:
+                    self.killed.append(msgspec.convert(data, KilledChild))
             case "note":
                 self.problem(str(data.get("text", "")))
             case "skip":

@@ -399,7 +399,7 @@ class Watch:
             **draft.run.settings,
         }
         run = judged(
-            msgspec.structs.replace(draft.run, settings=settings),
+            msgspec.structs.replace(draft.run, settings=settings, killed_children=self._processes.killed()),
             Termination(
                 outcome=outcome,
                 asked=tuple(self._asked),

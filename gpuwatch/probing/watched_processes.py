@@ -14,9 +14,12 @@ import struct
 import time
 from collections.abc import Collection
 
+import msgspec
+
 from gpuwatch.logs import devices
 from gpuwatch.logs.pytorch import is_out_of_memory
 from gpuwatch.model.memory_profile import MemoryProfile
+from gpuwatch.model.program_threads import KilledChild
 from gpuwatch.model.run import DeviceMapping, Framework, RunError, RunProcess
 from gpuwatch.probing.event_state import Applied, EventState
 from gpuwatch.probing.placement_join import Traced
@@ -199,6 +202,18 @@ class WatchedProcesses:
         found = (member.state.traced for member in self._members.values())
         return tuple(traced for traced in found if traced.eager or traced.graphs)
 
+    def killed(self) -> tuple[KilledChild, ...]:
+        """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
+        found = []
+        for one in [one for member in self._members.values() for one in member.state.killed]:
+            member = self._members.get(one.pid)
+            if member is not None:
+                has = member.framework is not None
+                found.append(msgspec.structs.replace(one, command=member.state.command, framework=has))
+            elif one.started_by == "multiprocessing":
+                found.append(one)
+        return tuple(found)
+
     def memory_profiles(self) -> tuple[tuple[MemoryProfile, ...], tuple[str, ...]]:
         """With --memory: the profiles of every process, the fullest first, and what could not be recorded."""
         found: list[MemoryProfile] = []
@@ -287,5 +302,5 @@ class WatchedProcesses:
         lines.close()
         connection.close()
         # A pool that keeps replacing its workers must not fill the list.
-        if not member.worth_telling and len(self._members) > 8:
+        if not member.worth_telling and not member.state.killed and len(self._members) > 8:
             self._members.pop(member.pid, None)

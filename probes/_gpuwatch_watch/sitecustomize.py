@@ -135,8 +135,24 @@ class _Waiter(object):
         return module
 
 
+class _Children(object):
+    """Observes the modules that start processes (_gpuwatch_children.py)."""
+
+    def __init__(self, waiter):
+        self.waiter = waiter
+        self.actions = dict.fromkeys(("subprocess", "multiprocessing.popen_fork"), self.watch)
+
+    def watch(self, module):
+        self.waiter.load("_gpuwatch_children").watch(module, os.environ["GPUWATCH_WATCH"])
+
+    def failed(self, name, error):
+        return None  # another version of Python: how its children end is not told
+
+
 _folder = _hand_over()
 if (_WATCHED or _SIMULATED) and sys.version_info >= (3, 7):
-    sys.meta_path.insert(0, _Waiter(_folder))
+    _waiter = _Waiter(_folder)
+    sys.meta_path.insert(0, _waiter)
     if _WATCHED:
+        _waiter.observers.append(_Children(_waiter))
         _note_environment()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.probing.test_watcher import load
-from tests.probing.watched import read, started, watched
+from tests.probing.watched import read, started, watched, with_torch
 
 _TRACES = """
 import tensorflow as tf
@@ -271,3 +271,49 @@ def test_threads_are_told_once_steps_stop_and_no_more_when_they_come_again(monke
     stub.count += 1
     threads.look()
     assert stub.sent[-1] == ("standing", {"since": None})
+
+
+# Children that are killed
+
+_CHILDREN = """
+import multiprocessing, os, signal, subprocess, sys
+
+
+def work(number):
+    import torch
+    torch.hold(1)
+    os.kill(os.getpid(), number)
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        process = multiprocessing.get_context("spawn").Process(target=work, args=(number,))
+        process.start()
+        process.join()
+        print(process.pid)
+    crash = "import os, time, torch; torch.hold(1); time.sleep(0.5); os.kill(os.getpid(), 11)"
+    process = subprocess.Popen([sys.executable, "-c", crash])
+    print(process.pid, process.returncode is None, hasattr(subprocess.Popen, "returncode"), process.wait())
+    wait = "import time, torch; torch.hold(1); print(flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.kill()
+    print(process.pid, process.wait())
+    subprocess.run(["sh", "-c", "kill -9 $$"])
+"""
+
+
+def test_a_child_that_a_signal_ended_although_its_parent_exits_with_0(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(_CHILDREN)
+    arguments = ("--no-save", "-o", "run.json", "--", sys.executable, "train.py")
+    done = watched(*arguments, cwd=tmp_path, env=with_torch(tmp_path))
+    assert done.returncode == 0, done.stderr
+    killed, _, crashed, _ = (line.split() for line in done.stdout.decode().splitlines())
+    assert crashed[1:] == ["True", "False", "-11"]
+    run = read(tmp_path / "run.json")
+    found = {one["pid"]: (one["signal"], one["framework"]) for one in run["killed_children"]}
+    assert found == {int(killed[0]): (9, found[int(killed[0])][1]), int(crashed[0]): (11, True)}
+    (told,) = [one for one in run["findings"] if one["id"] == "unknown"]
+    assert told["title"].startswith(f"It exited with code 0, although its process {killed[0]} and 1 more were ended")
+    assert any(f"process {crashed[0]}: SIGSEGV" in line for line in told["evidence"])
+    assert run["verdict_reason"].startswith("It exited with code 0, although")
