@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.diagnosis.framework_advice import TENSORFLOW, libraries_action
+from gpuwatch.diagnosis.advice import TENSORFLOW, libraries_action
 from gpuwatch.logs.devices import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'

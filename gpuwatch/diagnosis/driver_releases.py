@@ -1,7 +1,7 @@
 """Which release of NVIDIA's driver a CUDA version needs.
 
-Source: CUDA Toolkit release notes and CUDA Compatibility guide, "minor version compatibility": the first driver branch
-for each major version of CUDA.
+Source: CUDA Toolkit release notes (the driver of each toolkit) and CUDA Compatibility guide, "minor version
+compatibility": the first driver branch for each major version of CUDA, which cannot compile PTX of later toolkits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ import re
 _NEWEST_TENSORFLOW = 21
 """Minor version of the latest TensorFlow 2.x release whose CUDA is known here."""
 _FIRST = {11: 450, 12: 525, 13: 580}
+_OF_TOOLKIT = {
+    (11, 0): 450, (11, 1): 455, (11, 2): 460, (11, 3): 465, (11, 4): 470, (11, 5): 495, (11, 6): 510, (11, 7): 515,
+    (11, 8): 520, (12, 0): 525, (12, 1): 530, (12, 2): 535, (12, 3): 545, (12, 4): 550, (12, 5): 555, (12, 6): 560,
+    (12, 8): 570, (12, 9): 575, (13, 0): 580, (13, 1): 590,
+}  # fmt: skip
+"""The driver branch that comes with a toolkit and supports all of it."""
 _LAST_FOR_CUDA_11 = {
     "tensorflow": 'TensorFlow 2.14 (Python 3.9 to 3.11) is the last one for CUDA 11: pip install'
     ' "tensorflow[and-cuda]==2.14.*"',
@@ -21,6 +27,11 @@ _LAST_FOR_CUDA_11 = {
 def first_release(cuda_major: int) -> int | None:
     """The first driver branch for a CUDA version, such as 525 for CUDA 12; None if unknown."""
     return _FIRST.get(cuda_major)
+
+
+def release_of(cuda: tuple[int, int]) -> int | None:
+    """The driver branch that supports all of a CUDA version, such as 570 for 12.8; None if unknown."""
+    return _OF_TOOLKIT.get(cuda)
 
 
 def cuda_of_tensorflow(version: str | None) -> int | None:
@@ -42,8 +53,8 @@ def update(cuda_major: int | None = None, has_major: int | None = None, framewor
     """What to do about a driver that is too old, with version numbers if known."""
     if cuda_major is None or (release := first_release(cuda_major)) is None:
         return (
-            "Update the NVIDIA driver (CUDA 12 needs release 525 or later, CUDA 13 580 or later), or use a framework"
-            " build for an older CUDA."
+            "Update the NVIDIA driver to the release of the build's CUDA (12.4: 550 or later, 12.6: 560, 12.8: 570,"
+            " 12.9: 575, 13: 580), or use a framework build for an older CUDA."
         )
     action = f"Update the NVIDIA driver to release {release} or later, which CUDA {cuda_major} needs"
     if has_major is None:
@@ -51,3 +62,14 @@ def update(cuda_major: int | None = None, has_major: int | None = None, framewor
     action += f"; or use a build for CUDA {has_major}."
     older = _LAST_FOR_CUDA_11.get(framework or "") if has_major == 11 else None
     return f"{action} {older}." if older else action
+
+
+def update_from_log(has: tuple[int, int] | None, needs: tuple[int, int] | None) -> str:
+    """The same with the CUDA that a log says the driver supports, and the one that the build was made for."""
+    release = release_of(needs) if needs is not None else None
+    build = f"use a framework build for CUDA {has[0]}.{has[1]} or older" if has is not None else ""
+    if needs is None or release is None:
+        newer = update().partition(", or use")[0]
+        return f"{newer}; or {build}." if build else update()
+    action = f"Update the NVIDIA driver to release {release} or later, which CUDA {needs[0]}.{needs[1]} needs"
+    return f"{action}, or {build or 'use a framework build for an older CUDA'}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gpuwatch.diagnosis.advice import with_advice
 from gpuwatch.diagnosis.conditions import snapshot_rule
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.no_finding import nothing_found
@@ -130,7 +131,10 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
     ):
         nothing = nothing_found(evidence, found.values())
         found[nothing.id, None, None, ""] = nothing
-    return tuple(in_order(found.values()))
+    findings = in_order(found.values())
+    if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
+        findings = [with_advice(result, evidence) for result in findings]
+    return tuple(findings)
 
 
 def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:

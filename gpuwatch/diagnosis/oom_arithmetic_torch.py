@@ -18,11 +18,6 @@ _SMALL = 2 << 20
 """PyTorch's request to the driver for tensors of up to 1 MiB (``kSmallBuffer`` in ``CUDACachingAllocator.cpp``), which
 have a separate pool: blocks of larger tensors are no room for them."""
 
-FRAGMENTED = (
-    "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts (before PyTorch 2.1:"
-    " max_split_size_mb:128), and keep the shapes of batches constant."
-)
-
 _REFUSED = (
     "Restart the program, then the driver (reboot) if it keeps refusing memory that it reports as free;"
     " on Windows, enlarge the paging file, which must cover GPU memory too."
@@ -52,10 +47,10 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
         return small
     if spare is not None and spare >= asked > _SMALL and not room:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated, in blocks that are too small"
-        return "memory.fragmented", why, False, FRAGMENTED
+        return "memory.fragmented", why, False, ""
     if spare is not None and free is not None and asked > _SMALL and spare + free >= asked > free and spare > free:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated + {size(free)} free on the device"
-        return "memory.fragmented", why, False, FRAGMENTED
+        return "memory.fragmented", why, False, ""
     if free is None:
         return "memory.model-too-large", f"{size(asked)} asked, {size(own)} of {size(total)} in use", False, ""
     beyond = _beyond(asked, free, total)

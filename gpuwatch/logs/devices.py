@@ -66,6 +66,8 @@ _ASSIGNED = re.compile(
     r"environ(?:\.setdefault\()?\[?[\"']CUDA_VISIBLE_DEVICES[\"']\]?\s{0,4}[=,]\s{0,4}[\"']([^\"']{0,200})[\"']"
     r"|(?:^|export |set |\$ |env |Setting )CUDA_VISIBLE_DEVICES=[\"']?([\w,.-]{0,200})"
 )
+_CONTAINER = re.compile(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
+"""Docker names a host by the first digits of its container's number."""
 _LIBRARY_MEMORY = re.compile(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
 _REAL_GPU = re.compile(r"(?<!XLA_)GPU:\d")
 _KERNEL = re.compile(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
@@ -150,6 +152,11 @@ def ignored(message: str) -> IgnoredGpu | None:
     return IgnoredGpu(
         name=match[2], pci_bus_id=pci_address(match[3]), cuda_ordinal=int(match[1]), reason=reason, detail=why
     )
+
+
+def of_container(message: str) -> bool:
+    """Whether the message or prompt names a host as Docker does."""
+    return _CONTAINER.search(message) is not None
 
 
 def cuinit(message: str) -> CuInitError | None:

@@ -54,7 +54,10 @@ _WORDS = (
     ("cuda setup", "bitsandbytes"),
     ("vllm", "vllm"),
     ("ggml", "llama.cpp"),
-    ("llama", "llama.cpp"),
+    *((word, "llama.cpp") for word in ("llama.cpp", "llama_model_load", "llama_kv", "llama_context", "llama-server")),
+    *((word, "llama.cpp") for word in ("llama_new_context", "llama_init", "llama-cpp", "llama_cpp", "llama runner")),
+    ("comfyui", "comfyui"),
+    ("sglang", "sglang"),
     ("ctranslate2", "ctranslate2"),
     ("paddle", "paddlepaddle"),
     ("mxnet", "mxnet"),
@@ -329,6 +332,8 @@ class LogParser:
             self._facts.kernel_driver = self._facts.kernel_driver or version
             self._facts.note("driver.loaded", line)
             return True
+        if raw.startswith("[rank"):
+            self._facts.note("environment.launcher", raw.rstrip())
         known = self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
         known |= self._meaning("", line, line)
         known |= self._python_error(line)
@@ -363,6 +368,8 @@ class LogParser:
         known = False
         message = topics.plain(message)
         for topic in topics.topics_of(message):
+            if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
+                continue  # the unit of a fabric manager that is not needed
             facts.note(topic, line)
             known = True
             if topic == "placement.no-kernel":
@@ -424,6 +431,8 @@ class LogParser:
         ):
             self._memory(source, line, message)
             known = True
+        if "host" in message or "root@" in message:
+            known |= self._within_container(line, message)
         if "cuInit" in message and (error := devices.cuinit(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error
             facts.note("driver.cuinit", line)
@@ -500,6 +509,12 @@ class LogParser:
             facts.note("driver.loaded", line)
             return True
         return False
+
+    def _within_container(self, line: str, message: str) -> bool:
+        if not devices.of_container(message):
+            return False
+        self._facts.note("environment.docker", line)
+        return True
 
     def _mapped(self, found: DeviceMapping) -> None:
         known = self._facts.device_map

@@ -100,7 +100,16 @@ def hinted(line: bytes) -> bool:
         or "platform" in text
         or "assertion" in text
         or "instance" in text
-        or "+cpu" in text
+        or "+c" in text  # torch 2.7.1+cpu, +cu126
+        or "docker" in text
+        or "kube" in text
+        or "singularity" in text
+        or "nv files" in text
+        or "--nproc" in text
+        or "local_rank" in text
+        or "_vram" in text
+        or "root@" in text
+        or "outside the" in text
         or "% |" in text
         or "initializing torch" in text
         or "tfrt" in text
@@ -332,7 +341,12 @@ _CASED: tuple[tuple[str, str], ...] = (
 )
 """Case-sensitive texts."""
 
-INFERRED: tuple[tuple[Needle, str], ...] = (*_INFERRED, *topics_machine.INFERRED, *topics_programs.INFERRED)
+INFERRED: tuple[tuple[Needle, str], ...] = (
+    *_INFERRED,
+    *topics_machine.INFERRED,
+    *topics_programs.INFERRED,
+    *topics_machine.ENVIRONMENTS,
+)
 """Rows whose text suggests a cause, while similar causes remain possible."""
 OUTRIGHT: tuple[tuple[Needle, str], ...] = (*_TENSORFLOW, *topics_machine.OUTRIGHT, *topics_programs.OUTRIGHT)
 """Rows whose text names its cause explicitly."""

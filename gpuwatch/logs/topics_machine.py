@@ -67,7 +67,9 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("nvidia-smi", "is not recognized"), "driver.not-running"),
     ("failed to initialize the nvidia gpu", "driver.bad-state"),
     (("fabric", "manager", "fail"), "driver.bad-state"),
-    (("nvswitch", "nv_warn_nothing_to_do"), "fabric.no-switch"),
+    (("nvswitch", "nv_warn_nothing_to_do"), "ended.no-switch"),
+    (("no runtime for", "nvidia", "is configured"), "driver.not-running"),
+    (("runtimeclass", "nvidia", "not found"), "driver.not-running"),
     (("pending page blacklist", ": yes"), "hardware.fault"),
     ("loaded the uvm driver", "driver.answered"),
     ("no devices were found", "driver.bad-state"),
@@ -155,3 +157,34 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("mig mode", "in use by another client"), "mig.misuse"),
 )
 """Texts that suggest a cause, while similar causes remain possible."""
+
+_DOCKER, _KUBERNETES, _SINGULARITY = "environment.docker", "environment.kubernetes", "environment.singularity"
+_LAUNCHER, _SETTING = "environment.launcher", "environment.setting"
+ENVIRONMENTS: tuple[tuple[str | tuple[str, ...], str], ...] = (
+    ("docker: error response", _DOCKER),
+    ("error response from daemon", _DOCKER),
+    ("docker run", _DOCKER),
+    ("docker compose", _DOCKER),
+    ("docker-compose", _DOCKER),
+    ("docker exec", _DOCKER),
+    ("/.dockerenv", _DOCKER),
+    ("kubelet", _KUBERNETES),
+    ("kubectl", _KUBERNETES),
+    ("kubepods", _KUBERNETES),
+    ("nvidia-device-plugin", _KUBERNETES),
+    ("detected non-nvml platform", _KUBERNETES),
+    ("nvidia.com/gpu", _KUBERNETES),
+    ("singularity", _SINGULARITY),
+    ("could not find any nv files on this host", _SINGULARITY),
+    (("docker", "--shm-size"), "environment.shm"),
+    (("docker", "--ipc=host"), "environment.shm"),
+    ("--nproc", _LAUNCHER),
+    ("local_rank", _LAUNCHER),
+    ("nvidia-ctk runtime configure", _SETTING),
+    ("expandable_segments:true", _SETTING),
+    ("triton_ptxas_path", _SETTING),
+    ("cuda_disable_control", _SETTING),
+    ("_vram", _SETTING),
+    ("+cu1", _SETTING),
+)
+"""What tells where the program ran, and what was set already, for :mod:`gpuwatch.diagnosis.advice_table`."""

@@ -12,7 +12,9 @@ _FOREIGN = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d[\d.]*/|/lib-dynload/|^<frozen |^<string>$|^<__array_function__"
     r"|/_gpuwatch_watch/|/__autograph_generated_file|^/tmp/__autograph|\bbazel-out\b|[\\/]Lib[\\/]",
 )
-_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w{1,40})")
+_PACKAGE = re.compile(
+    r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})|(?P<program>sglang|ComfyUI|text_generation_server)[/\\])"
+)
 _CODE = 200
 _OF_MEMORY = re.compile(
     r"^\w*(?:ResourceExhausted|Memory|Internal|Unknown|Xla|Jax|Status)|emory|OOM |EXHAUSTED|Dst tensor|ALLOC"
@@ -36,6 +38,9 @@ PACKAGES = {
     "ctranslate2": "ctranslate2",
     "paddle": "paddlepaddle",
     "mxnet": "mxnet",
+    "sglang": "sglang",
+    "ComfyUI": "comfyui",
+    "text_generation_server": "text-generation-inference",
 }
 """Framework names, as findings use them, by Python package."""
 
@@ -77,8 +82,10 @@ class FrameFinder:
             file, number, function = match[1], match[2], None
         else:
             return False
-        if (package := _PACKAGE.search(file)) is not None and package[1] in PACKAGES:
-            self.packages.add(PACKAGES[package[1]])
+        for found in _PACKAGE.finditer(file):
+            name = found["package"] or found["program"]
+            if name in PACKAGES:
+                self.packages.add(PACKAGES[name])
         if not _FOREIGN.search(file):
             self.frame = self.requested_at = self._current = Frame(file=file, line=int(number), function=function)
             self.open = True

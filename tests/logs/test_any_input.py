@@ -71,6 +71,8 @@ def essence(found: LogFacts) -> dict[str, object]:
         "last_lines_tell",  # a collector's level is part of it
     ):
         del plain[name]
+    # A decoration may tell who handed the log on.
+    plain["topics"] = {topic: count for topic, count in found.topics.items() if not topic.startswith("environment.")}
     return plain
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpuwatch.diagnosis.advice import TENSORFLOW, TORCH
 from gpuwatch.diagnosis.compute_capability import built_for, capability, support
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version, several, took
 from gpuwatch.diagnosis.driver_releases import update
-from gpuwatch.diagnosis.framework_advice import TENSORFLOW, TORCH
 from gpuwatch.diagnosis.rules.ending_words import SIGNALS
 from gpuwatch.diagnosis.rules.signals import ended_by
 from gpuwatch.logs.clean import device as device_name

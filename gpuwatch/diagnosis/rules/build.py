@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from gpuwatch.diagnosis.advice import JAX, TENSORFLOW, framework_of, gpu_build
 from gpuwatch.diagnosis.compute_capability import capability
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.framework_advice import JAX, TENSORFLOW, framework_of, gpu_build
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.logs.devices import LIBDEVICE
@@ -229,6 +229,10 @@ _NAMES_OF_BUILDS = re.compile(r"supports CUDA capabilities ((?:(?:sm|compute)_\w
 _RANGE = re.compile(r"\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)")
 
 
+_OLD = re.compile(r"(?:sm_)?[567]\.?[0-2]")
+_LAST_FOR_OLD = ": those for CUDA 12.6 (cu126) are the last with Maxwell, Pascal and Volta"
+
+
 def _for_this_gpu(evidence: Evidence, lines: Iterable[str]) -> str:
     """Advice to use a build for the compute capability in the log."""
     text = " ".join(lines)
@@ -244,7 +248,8 @@ def _for_this_gpu(evidence: Evidence, lines: Iterable[str]) -> str:
     name = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}.get(
         framework_of(evidence, lines), "program"
     )
-    return f"Use a build of {'the ' * (name == 'program')}{name} for {wants}{has}, or another GPU."
+    last = _LAST_FOR_OLD if name == "PyTorch" and _OLD.fullmatch(wants) else ""
+    return f"Use a build of {'the ' * (name == 'program')}{name} for {wants}{has}{last}, or another GPU."
 
 
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.compute_capability import built_for, capability, support
-from gpuwatch.diagnosis.driver_releases import branch, cuda_of_tensorflow, first_release, update
+from gpuwatch.diagnosis.driver_releases import branch, cuda_of_tensorflow, first_release, update, update_from_log
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.simulated_driver import says_limit
@@ -26,6 +26,9 @@ _OTHER_LIBCUDA = (
 )
 _ON_REAL = "On a real machine: find the older libcuda.so.1 (gpuwatch doctor shows its file), and remove it."
 _VERSION = re.compile(r"^(\d+)\.(\d+)")
+_FOUND = re.compile(r"too old \(found version (\d{1,2})0(\d)0\)")
+_NEEDED = re.compile(r"unsatisfied condition: cuda ?>= ?(\d{1,2})\.(\d)")
+_WHEEL = re.compile(r"\+cu(1\d)(\d)\b")
 
 
 def _built_with_cuda(evidence: Evidence) -> Framework | None:
@@ -60,6 +63,17 @@ def _wants(framework: Framework, *, stated: bool) -> str | None:
     return str(cuda) if cuda is not None else None
 
 
+def _by_log(evidence: Evidence, stated: list[str]) -> str:
+    """Advice with the CUDA versions that the log names."""
+    text = "\n".join((*stated, *(evidence.log.lines_of("environment.setting") if evidence.log is not None else ())))
+    has, needs = _FOUND.search(text), _NEEDED.search(text)
+    wheel = _WHEEL.search(text) if needs is None else None
+    return update_from_log(
+        (int(has[1]), int(has[2])) if has else None,
+        (int(needs[1]), int(needs[2])) if needs else (int(wheel[1]), int(wheel[2])) if wheel else None,
+    )
+
+
 @rule("driver.too-old")
 def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     """The driver does not support the build's major CUDA version: reported by CUDA, or known from both versions."""
@@ -79,6 +93,8 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     name = framework.name if framework is not None else None
     wants = needs[0] if needs is not None else None
     action = update(wants, has[0] if has is not None else None, name) if older or not has else update()
+    if framework is None and has is None:
+        action = _by_log(evidence, stated)
     if older and driver is not None and framework is not None and has is not None and needs is not None:
         lines.append(
             f"the driver ({driver.version}) supports CUDA up to {driver.cuda_version};"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.diagnosis.advice import advice
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.build import complains, ended_the_work
@@ -31,10 +32,6 @@ _NO_TOOLKIT = (
 )
 """Docker's errors when it was asked for GPUs without the NVIDIA Container Toolkit."""
 _NOT_SET_UP = "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up"
-_TOOLKIT = (
-    "On the host, install the NVIDIA Container Toolkit (package nvidia-container-toolkit), run"
-    " nvidia-ctk runtime configure --runtime=docker, and restart Docker; nvidia-smi must work on the host."
-)
 RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """Advice if only one of the driver's two libraries is present."""
@@ -181,7 +178,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         "fact" if certainty == "fact" else "likely",
         title=_NOT_SET_UP if no_toolkit else "",
         evidence=lines or ["NVML does not answer"],
-        action=_TOOLKIT if no_toolkit else _advice(evidence),
+        action=advice("driver.missing", "", stated, evidence, "says") or _advice(evidence),
     )
 
 
@@ -268,17 +265,14 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     code = evidence.log.cuinit_error.code if evidence.log is not None and evidence.log.cuinit_error else None
     if code is None and evidence.log is not None:
         code = next(filter(None, map(cuda_errors.number, evidence.log.lines_of("driver.mismatch"))), None)
-    if code == 804:
-        action = (
-            "Remove the cuda-compat libcuda.so.1 from LD_LIBRARY_PATH: forward compatibility is for data-center GPUs."
-        )
-    else:
+    lines = [*_problem_lines(evidence), *_log_lines(evidence)]
+    action = advice("driver.mismatch", "", lines, evidence, "says")
+    if not action:
         action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
         hints = [problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch"]
         if evidence.snapshot is not None and evidence.snapshot.simulated and any(hints):
             action = next(filter(None, hints))
             action = action[0].upper() + action[1:]
-    lines = [*_problem_lines(evidence), *_log_lines(evidence)]
     stated = evidence.log.lines_of("driver.mismatch") if evidence.log is not None else ()
     known = bool(_problem_lines(evidence)) or code in _MISMATCH_CODES
     certain = known or any(outright(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)

@@ -24,6 +24,15 @@ ENDINGS: dict[str, Words] = {
         "Check that labels are from 0 to classes - 1 and indices within their table; CUDA_LAUNCH_BLOCKING=1, or the"
         " same step on the CPU, shows the line.",
     ),
+    "ended.label": (
+        "A label is outside the range of classes: the data or the last layer is wrong, not the GPU",
+        "Make the last layer as wide as there are classes, and count labels from 0 (the line names the value and the"
+        " range); on a GPU the same mistake can give NaN instead of an error.",
+    ),
+    "ended.no-switch": (
+        "The fabric manager found no NVSwitch",
+        "Nothing to do, if the machine has none.",
+    ),
     WAITED: (
         "Ranks of a job waited for one that never arrived, until the wait timed out",
         "Look for the rank that stopped first: its own log shows why (an exception, out of memory, fewer batches).",

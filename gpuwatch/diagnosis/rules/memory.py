@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpuwatch.diagnosis.advice import framework_of, memory_action
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.framework_advice import framework_of, memory_action
 from gpuwatch.diagnosis.memory_growth import growth, kept
 from gpuwatch.diagnosis.memory_holders import ANYWHERE, described, headline, holders, make_room
 from gpuwatch.diagnosis.oom_arithmetic import WHO_HELD_IT, Judgement, judge
@@ -101,7 +101,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         if cause in ("memory.other-process", "memory.context-failed"):
             named, remedy = _named(evidence, device, failures[0][0])
             title, action = title or named * (cause == "memory.other-process"), action or remedy
-        action = action or memory_action(cause, framework_of(evidence)) or ACTIONS[cause]
+        action = action or memory_action(cause, framework_of(evidence), evidence) or ACTIONS[cause]
         if not expected:
             grown = _grown(evidence, failures) if cause == "memory.model-too-large" and not of_host else []
             alike = next(filter(None, (kept(oom) for oom, _ in failures)), None)
@@ -327,5 +327,5 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
         "error",
         "likely",
         evidence=lines,
-        action=memory_action("memory.masked", framework_of(evidence)) or ACTIONS["memory.masked"],
+        action=memory_action("memory.masked", framework_of(evidence), evidence) or ACTIONS["memory.masked"],
     )

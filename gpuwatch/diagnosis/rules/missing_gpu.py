@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.diagnosis.advice import framework_of, gpu_build
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.framework_advice import framework_of, gpu_build
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.program_errors import names_cause
 from gpuwatch.model.findings import Finding

@@ -241,7 +241,8 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     last = log.last_error_line
     if ends_log(log):
         error = log.errors[-1]
-        return [] if error.type in ON_PURPOSE or log.last_error_went_on else [line_of(error)]
+        handled = log.last_error_went_on or (log.oom_survived and "memory" in f"{error.type} {error.message}".lower())
+        return [] if error.type in ON_PURPOSE or handled else [line_of(error)]
     if last is not None and _nothing_after(log):
         return [] if log.errors[-1].type in ON_PURPOSE else [line_of(log.errors[-1])]
     frame, head = log.last_frame_line, log.open_traceback_line

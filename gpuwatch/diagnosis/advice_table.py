@@ -1,0 +1,375 @@
+"""What to do about a cause, by the environment that the log shows, the framework that failed, and its line.
+
+Sources: the installation guides and documentation of NVIDIA's container toolkit, device plugin, CUDA on WSL, CUDA
+compatibility and fabric manager, Apptainer, DKMS, PyTorch ("CUDA semantics", torchrun), Triton, JAX ("GPU memory
+allocation"), vLLM, SGLang, text-generation-inference, llama.cpp, ComfyUI, ONNX Runtime and the others named.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+TENSORFLOW, TORCH, JAX = "tensorflow", "pytorch", "jax"
+
+
+class Advice(NamedTuple):
+    """One cell. The first that fits wins: those of a line stand before those of an environment or framework."""
+
+    cause: str
+    action: str
+    """With the named groups of ``says`` in braces, where it has any."""
+    says: str = ""
+    """What one of the finding's lines says (a regular expression, in any case); empty: whatever it says."""
+    environment: str = ""
+    """As in the topics ``environment.*``; empty: any."""
+    framework: str = ""
+    """Empty: any."""
+    done: str = ""
+    """How the log shows that this was done already (a regular expression): then the next cell is tried."""
+
+
+_GPUS = r"--gpus[ =]|--runtime[ =]nvidia|NVIDIA_VISIBLE_DEVICES=|capabilities: \[\[gpu|driver: nvidia"
+_NO_TOOLKIT = r"could not select device driver|Unknown runtime specified nvidia|unknown or invalid runtime name: nvidia"
+_FRACTION = "XLA_CLIENT_MEM_FRACTION (XLA_PYTHON_CLIENT_MEM_FRACTION in older versions of JAX)"
+
+MACHINE = (
+    # No driver
+    Advice(
+        "driver.missing",
+        "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown; nvidia-smi must"
+        " work in WSL before a container can have the GPU.",
+        says=r"WSL environment|dxcore|/usr/lib/wsl|microsoft-standard",
+        done=r"wsl --update|wsl\.exe --update",
+    ),
+    Advice(
+        "driver.missing",
+        "WSL is up to date, so look at Windows: nvidia-smi there must list a GPU (WSL 1 and GPUs of other vendors have"
+        " none); then restart Windows and Docker Desktop, with its WSL 2 engine.",
+        says=r"WSL environment|dxcore|/usr/lib/wsl|microsoft-standard",
+    ),
+    Advice(
+        "driver.missing",
+        "Register the runtime on that node: nvidia-ctk runtime configure --runtime=containerd (or crio, or k3s' own"
+        " template), restart it, and create a RuntimeClass named nvidia.",
+        says=r"no runtime for \"?\\?\"?nvidia|RuntimeClass \"?nvidia\"? not found",
+    ),
+    Advice(
+        "driver.missing",
+        "On the host, install the NVIDIA Container Toolkit (package nvidia-container-toolkit), run nvidia-ctk runtime"
+        " configure --runtime=docker, and restart Docker; nvidia-smi must work on the host.",
+        says=_NO_TOOLKIT,
+        done=r"nvidia-ctk runtime configure",
+    ),
+    Advice(
+        "driver.missing",
+        "Restart Docker, and look whether docker info lists the runtime nvidia: Docker Desktop and Docker from snap do"
+        " not read the file that nvidia-ctk changes.",
+        says=_NO_TOOLKIT,
+    ),
+    Advice(
+        "driver.missing",
+        "Read the make.log that the line names: the module was not built. Install the headers of the running kernel"
+        " (linux-headers-$(uname -r), and its compiler) or a driver release that supports this kernel, then run dkms"
+        " autoinstall.",
+        says=r"dkms|Bad return status for module build|bad exit status",
+    ),
+    Advice(
+        "driver.missing",
+        "Enrol the key that signs the module (mokutil --import, then confirm it at the next boot), or disable Secure"
+        " Boot in the firmware.",
+        says=r"Key was rejected|Required key not available|unsigned module",
+    ),
+    Advice(
+        "driver.missing",
+        "Start the container with singularity exec --nv (apptainer exec --nv), which brings the host's driver in.",
+        environment="singularity",
+        done=r"(?:^|\s)--nv(?:\s|$)|any nv files on this host",
+    ),
+    Advice(
+        "driver.missing",
+        "--nv found no driver on that host: run nvidia-smi outside the container, and submit to a node with GPUs"
+        " (Slurm: --gres=gpu:1), or let ldconfig know the folder of libcuda.so.1.",
+        environment="singularity",
+    ),
+    Advice(
+        "driver.missing",
+        "Run the pod with NVIDIA's runtime: runtimeClassName: nvidia in its spec (the device plugin's own pods, too),"
+        " or make it the default (nvidia-ctk runtime configure --runtime=containerd --set-as-default), and let the pod"
+        " request nvidia.com/gpu.",
+        environment="kubernetes",
+        done=r"runtimeClass(?:Name)?: ?\"?nvidia",
+    ),
+    Advice(
+        "driver.missing",
+        "The pod has the runtime: look at the node. nvidia-smi must work there, nvidia-container-cli info must list"
+        " its GPUs, and the pod must request nvidia.com/gpu.",
+        environment="kubernetes",
+    ),
+    Advice(
+        "driver.missing",
+        "Start the container with its GPUs (docker run --gpus all IMAGE; Compose:"
+        " deploy.resources.reservations.devices), with the NVIDIA Container Toolkit and a working nvidia-smi on the"
+        " host.",
+        environment="docker",
+        done=_GPUS,
+    ),
+    Advice(
+        "driver.missing",
+        "The container asked for GPUs: nvidia-smi must work on the host, and docker run --rm --gpus all ubuntu"
+        " nvidia-smi in a bare container; if only this image fails, unset NVIDIA_VISIBLE_DEVICES and LD_LIBRARY_PATH"
+        " in it.",
+        environment="docker",
+        done=r"--rm --gpus all ubuntu",
+    ),
+    # Versions of the driver's parts
+    Advice(
+        "driver.mismatch",
+        "Install the fabric manager of exactly the driver's version, {driver} (package nvidia-fabricmanager of its"
+        " branch), or the driver {manager}, then systemctl restart nvidia-fabricmanager.",
+        says=r"fabric manager .{0,60}version (?P<manager>[\d.]+\d) don.t match with driver version"
+        r" (?P<driver>[\d.]+\d)",
+    ),
+    Advice(
+        "driver.mismatch",
+        "Remove cuda-compat's libcuda.so.1 from LD_LIBRARY_PATH (or from the image: /usr/local/cuda/compat): forward"
+        " compatibility is for data-center GPUs. Or update the host's driver, so that the image needs none.",
+        says=r"\b804\b|forward compatibility was attempted|CUDA_ERROR_COMPAT_NOT_SUPPORTED",
+    ),
+    Advice(
+        "driver.mismatch",
+        "Use the host's driver in the container: remove the image's own libcuda.so.1 (cuda-compat, or a driver package"
+        " that was installed into it) or its folder from LD_LIBRARY_PATH; or update the host's driver. Nothing needs a"
+        " reboot.",
+        says=r"does not match DSO|\b803\b|unsupported display driver",
+        environment="docker",
+    ),
+    Advice(
+        "driver.bad-state",
+        "The loaded libcuda.so.1 is the stub of the CUDA toolkit: remove its folder (lib64/stubs) from"
+        " LD_LIBRARY_PATH.",
+        says=r"UNKNOWN ERROR \(-1\)|CUresult\(-1\)|stub library",
+    ),
+    # A number too high
+    Advice(
+        "visibility.bad-ordinal",
+        "Start no more processes than the host has GPUs: --nproc-per-node (num_processes, -np) at most what nvidia-smi"
+        " -L lists, or what CUDA_VISIBLE_DEVICES leaves; and use LOCAL_RANK, not RANK, as the device's number.",
+        says=r"invalid device ordinal|Invalid device id",
+        environment="launcher",
+    ),
+)
+
+BUILDS = (
+    Advice(
+        "build.gpu-unsupported",
+        "Give Triton a ptxas that knows {arch}: export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas of a newer CUDA"
+        " toolkit (13.0 for sm_110 and sm_121, 12.8 for sm_120), or install a newer Triton.",
+        says=r"ptxas fatal.{0,40}Value '(?P<arch>sm_\d+\w?)' is not defined",
+        done=r"TRITON_PTXAS_PATH ?=",
+    ),
+    Advice(
+        "build.gpu-unsupported",
+        "Install a build for {arch} (Blackwell): PyTorch 2.7 or later with CUDA 12.8 or later (the cu128 command from"
+        " pytorch.org), and rebuild or update what was compiled for the older one (flash-attn, xformers,"
+        " bitsandbytes).",
+        says=r"capability (?P<arch>(?:sm_)?1[0-2][01][af]?\b|1[0-2]\.[01])",
+        framework=TORCH,
+        done=r"\+cu12[89]|\+cu13\d",
+    ),
+    Advice(
+        "build.gpu-unsupported",
+        "Install a newer bitsandbytes, built for this GPU and this PyTorch's CUDA (python -m bitsandbytes tells them);"
+        " with several kinds of GPU, CUDA_VISIBLE_DEVICES chooses those that it supports.",
+        says=r"named symbol not found",
+        framework="bitsandbytes",
+    ),
+    Advice(
+        "cuda.libraries-missing",
+        "Install a CUDA toolkit with nvcc, of the CUDA version that PyTorch was built for (torch.version.cuda; conda"
+        " install -c nvidia cuda-toolkit, or the devel image), and set CUDA_HOME to its folder; or install a prebuilt"
+        " wheel of the package, which needs none.",
+        says=r"CUDA_HOME|nvcc was not found",
+    ),
+    Advice(
+        "cuda.libraries-missing",
+        "Install ptxas and nvJitLink into the same environment: pip install nvidia-cuda-nvcc-cu12"
+        " nvidia-nvjitlink-cu12 (cu13 for CUDA 13), or put the bin folder of a CUDA toolkit into PATH.",
+        says=r"PTX compilation provider|version of ptxas|ptxas version string|launch ptxas",
+    ),
+)
+_ANY_OOM = ("memory.model-too-large", "memory.request-too-large")
+SERVERS = (
+    *(
+        Advice(cause, action, framework=framework, done=done)
+        for cause in _ANY_OOM
+        for framework, done, action in (
+            (
+                "vllm",
+                "",
+                "Lower --max-model-len and --max-num-seqs, use a quantised model, or share it among more GPUs"
+                " (--tensor-parallel-size).",
+            ),
+            (
+                "sglang",
+                "",
+                "Lower --mem-fraction-static, --chunked-prefill-size and --cuda-graph-max-bs, use a quantised model,"
+                " or share it among more GPUs (--tp).",
+            ),
+            (
+                "text-generation-inference",
+                "",
+                "Lower --max-batch-prefill-tokens and --max-input-tokens, use --quantize, or share the model among"
+                " more GPUs (--num-shard).",
+            ),
+            (
+                "llama.cpp",
+                "",
+                "Offload fewer layers (-ngl; Ollama: num_gpu), use a smaller context (-c; num_ctx) or a quantised KV"
+                " cache (-ctk q8_0 -ctv q8_0), or divide the model otherwise (--tensor-split).",
+            ),
+            (
+                "comfyui",
+                "--lowvram|LOW_VRAM|NO_VRAM",
+                "Start ComfyUI with --lowvram, make the picture, video or batch smaller, or use the model in fp8 or"
+                " GGUF.",
+            ),
+            (
+                "comfyui",
+                "--novram|NO_VRAM",
+                "--lowvram is not enough: make the picture, video or batch smaller, use the model in fp8 or GGUF, or"
+                " start with --novram.",
+            ),
+            (
+                "DirectML",
+                "",
+                "Make the batch or the model smaller; on Windows a native CUDA build of PyTorch or TensorFlow in WSL"
+                " uses an NVIDIA GPU's memory better than DirectML.",
+            ),
+        )
+    ),
+    Advice(
+        "memory.limit-too-small",
+        "Set --max-running-requests lower (SGLang has no slot left for another request).",
+        says=r"alloc_req_slots runs out of memory",
+    ),
+    Advice(
+        "memory.limit-too-small",
+        "Raise --mem-fraction-static; if weights and graphs leave no room, lower --context-length, or share the model"
+        " among more GPUs (--tp).",
+        says=r"--mem-fraction-static",
+    ),
+    Advice(
+        "memory.limit-too-small",
+        "Raise the pod's share (nvidia.com/gpumem), or make the batch smaller: HAMi allows no more."
+        " CUDA_DISABLE_CONTROL=true in the container shows whether the limit is the reason.",
+        says=r"HAMi|cuMemoryAllocate|Device \d+ OOM",
+        done=r"CUDA_DISABLE_CONTROL=true",
+    ),
+)
+
+FRAMEWORKS = (
+    Advice("memory.model-too-large", "Make the batch or the model smaller, or use bfloat16. JAX allocates 75 % of"
+           f" the GPU by default: {_FRACTION} raises that.", framework=JAX),
+    Advice("memory.fragmented", "Leave JAX's preallocation on (no XLA_PYTHON_CLIENT_PREALLOCATE=false, no platform"
+           " allocator), and keep batch shapes constant.", framework=JAX),
+    Advice("memory.other-process", "Stop the other programs on this GPU, or share it:"
+           " XLA_PYTHON_CLIENT_PREALLOCATE=false,"
+           f" or a smaller {_FRACTION}.", framework=JAX),
+    Advice("memory.limit-too-small", f"Raise {_FRACTION}: the device has room for more.", framework=JAX),
+    Advice("memory.masked", f"Leave room for cuDNN and cuBLAS: a smaller {_FRACTION}, or"
+           " XLA_PYTHON_CLIENT_PREALLOCATE=false; or free the device.", framework=JAX),
+    Advice("memory.fragmented", "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts"
+           " (before PyTorch 2.1: max_split_size_mb:128), and keep the shapes of batches"
+           " constant.", framework=TORCH, done=r"(?<!setting PYTORCH_CUDA_ALLOC_CONF=)"
+           r"(?<!setting PYTORCH_ALLOC_CONF=)expandable_segments:True"),
+    Advice("memory.fragmented", "Keep the shapes of batches constant (pad to a few lengths), or make them smaller;"
+           " torch.cuda.empty_cache() between phases of different shapes.", framework=TORCH),
+    Advice("memory.limit-too-small", "Raise the fraction in torch.cuda.set_per_process_memory_fraction, or remove that"
+           " call: the device has room for more.", framework=TORCH),
+    Advice("memory.masked", "Leave room for cuDNN and cuBLAS: use a smaller batch, or end other programs on this GPU."
+           " If its memory is free (nvidia-smi), look for another cuDNN or cuBLAS version in LD_LIBRARY_PATH.",
+           framework=TORCH),
+    Advice("cuda.libraries-missing", "Reinstall PyTorch with the command from pytorch.org: its wheels include the CUDA"
+           " libraries that they need. Keep other copies out of LD_LIBRARY_PATH.", framework=TORCH),
+    Advice("cuda.libraries-missing", 'Install JAX with its CUDA: pip install -U "jax[cuda12]" (or cuda13, depending on'
+           ' the driver); keep other copies of CUDA out of LD_LIBRARY_PATH.', framework=JAX),
+    Advice("cuda.libraries-missing", "Install the CUDA and cuDNN that ONNX Runtime's table lists for this version"
+           " (1.19 and later: CUDA 12 with cuDNN 9), or pip install onnxruntime-gpu[cuda,cudnn], and add their folder"
+           " to LD_LIBRARY_PATH or PATH.", framework="onnxruntime"),
+    Advice("cuda.libraries-missing", "Install the CuPy for the installed CUDA (cupy-cuda12x, cupy-cuda13x), or the"
+           " CUDA that CuPy needs: its toolkit or pip's nvidia packages.", framework="cupy"),
+    Advice("cuda.libraries-missing", "Install a CUDA toolkit that Numba finds (conda install cuda-nvcc cuda-nvrtc, or"
+           " CUDA_HOME), in a version that the driver supports.", framework="numba"),
+    Advice("cuda.libraries-missing", "Make the CUDA runtime known to bitsandbytes (python -m bitsandbytes shows what"
+           " it looked for): add the folder of libcudart to LD_LIBRARY_PATH, or use a newer bitsandbytes, which uses"
+           " PyTorch's CUDA.", framework="bitsandbytes"),
+    Advice("cuda.libraries-missing", "Install the cuBLAS and cuDNN that CTranslate2 needs (pip install"
+           " nvidia-cublas-cu12 nvidia-cudnn-cu12), and add their folders to LD_LIBRARY_PATH or"
+           " PATH.", framework="ctranslate2"),
+    Advice("cuda.libraries-missing", "Reinstall vLLM in its own environment: its wheels include the PyTorch and CUDA"
+           " that they need.", framework="vllm"),
+    Advice("build.cpu-only", 'Install the build with GPU support: pip uninstall tensorflow-cpu; pip install'
+           ' "tensorflow[and-cuda]" (on Windows: within WSL2, native builds have no GPU since 2.11).',
+           framework=TENSORFLOW),
+    Advice("build.cpu-only", "Install the CUDA build: pip uninstall torch, then the command from pytorch.org for your"
+           " CUDA.", framework=TORCH),
+    Advice("build.cpu-only", 'Install the CUDA build: pip install -U "jax[cuda12]" (cuda13 for driver release 580 or'
+           ' later).', framework=JAX),
+    Advice("build.cpu-only", "Install the CUDA build: pip uninstall onnxruntime; pip install onnxruntime-gpu.",
+           framework="onnxruntime"),
+    Advice("build.cpu-only", "Install a bitsandbytes with CUDA, and check which CUDA python -m bitsandbytes looks for.",
+           framework="bitsandbytes"),
+    Advice("build.cpu-only", "Build llama.cpp with -DGGML_CUDA=ON (llama-cpp-python: CMAKE_ARGS=-DGGML_CUDA=on, and"
+           " --force-reinstall --no-cache-dir).", framework="llama.cpp"),
+    Advice("build.cpu-only", "Install paddlepaddle-gpu instead of paddlepaddle.", framework="paddlepaddle"),
+)  # fmt: skip
+
+ENDINGS = (
+    Advice(
+        "unknown",
+        "Set no-cgroups = true in /etc/nvidia-container-runtime/config.toml, as in unprivileged LXC containers and"
+        " with rootless Docker, and pass the /dev/nvidia* devices to the container.",
+        says=r"bpf_prog_query|failed to add device rules|device filters attached to the cgroup",
+        done=r"no-cgroups ?= ?true",
+    ),
+    Advice(
+        "unknown",
+        "Give the node more RAM or run fewer tasks at once (num_cpus of each task); RAY_memory_usage_threshold moves"
+        " the share at which Ray kills, RAY_memory_monitor_refresh_ms=0 turns that off.",
+        says=r"memory pressure \(OOM\)|node running low on memory|memory usage threshold",
+    ),
+    Advice(
+        "unknown",
+        "Raise the container's limit (resources.limits.memory), or keep less data in memory: what is written to"
+        " /dev/shm and to emptyDir volumes of medium Memory counts, too.",
+        says=r"OOMKilled|CONSTRAINT_MEMCG|cgroup out of memory",
+    ),
+    Advice(
+        "unknown",
+        "Mount an emptyDir of medium Memory at /dev/shm, or use fewer workers.",
+        says=r"shared memory \(shm\)|out of shared memory|/dev/shm|torch_shm",
+        environment="kubernetes",
+        done=r"medium: ?Memory",
+    ),
+    Advice(
+        "unknown",
+        "Use fewer workers (num_workers), or torch.multiprocessing.set_sharing_strategy('file_system'): the container"
+        " has its /dev/shm enlarged already.",
+        says=r"shared memory \(shm\)|out of shared memory|/dev/shm|torch_shm",
+        environment="shm",
+    ),
+    Advice(
+        "unknown",
+        "Nothing, if the machine has no NVSwitch: then the fabric manager is not needed (systemctl disable"
+        " nvidia-fabricmanager). HGX and DGX B200 also need nvlsm, and NVLink's own adapters in the container.",
+        says=r"NV_WARN_NOTHING_TO_DO",
+    ),
+)
+
+TABLE: tuple[Advice, ...] = (*MACHINE, *BUILDS, *SERVERS, *ENDINGS, *FRAMEWORKS)
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A cell's expression, which no letter case changes."""
+    return re.compile(pattern, re.IGNORECASE)

@@ -1,0 +1,113 @@
+# ruff: noqa: E501 - texts as they are printed
+"""The table of advice: each cell is reached, and none advises what the log shows was done already."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from gpuwatch.diagnosis.advice_table import TABLE, Advice, compiled
+from gpuwatch.diagnosis.explain import explain
+
+_NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"
+_DSO = "E tensorflow/stream_executor/cuda/cuda_diagnostics.cc:313] kernel version 455.32.0 does not match DSO version 460.73.1 -- cannot find working devices"
+_OOM = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of which 512.06 MiB is free. Of the allocated memory 20.11 GiB is allocated by PyTorch, and {} is reserved by PyTorch but unallocated."
+_HINT = " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+_LIMIT = "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
+
+
+class Sample(NamedTuple):
+    """A log, a part of the action for it, a line that shows that this was done, and a part of the action then."""
+
+    log: str
+    action: str
+    done: str = ""
+    then: str = ""
+
+
+SAMPLES = (
+    Sample("nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
+           "wsl --update", "PS C:\\> docker run --gpus all x; wsl --update", "nvidia-smi there must list"),
+    Sample('Warning  FailedCreatePodSandBox  kubelet  Failed to create pod sandbox: no runtime for "nvidia" is configured',
+           "RuntimeClass named nvidia"),
+    Sample('docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+           "nvidia-container-toolkit", "$ sudo nvidia-ctk runtime configure --runtime=docker", "Restart Docker"),
+    Sample("Error! Bad return status for module build on kernel: 6.8.0-31-generic\nConsult /var/lib/dkms/nvidia/535.1/build/make.log for more information.",
+           "linux-headers"),
+    Sample("modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "mokutil"),
+    Sample(f"Singularity> python train.py --singularity\n{_NO_DRIVER}", "exec --nv", "INFO:    Could not find any nv files on this host!",
+           "outside the container"),
+    Sample(f"I0121 20:28 factory.go:107] Detected non-NVML platform: x\n{_NO_DRIVER}", "runtimeClassName: nvidia",
+           "$ kubectl get pod -o yaml | grep runtimeClassName: nvidia", "look at the node"),
+    Sample(f"root@4728a09607c1:/opt/project# python3 test.py\n{_NO_DRIVER}", "docker run --gpus all", "$ docker run -it --gpus all me/image",
+           "on the host"),
+    Sample("nv-fabricmanager[7]: fabric manager NVIDIA GPU driver interface version 530.30.02 don't match with driver version 530.41.03. Please update",
+           "fabric manager of exactly the driver's version, 530.41.03"),
+    Sample("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
+           "cuda-compat"),
+    Sample(f"I cuda_diagnostics.cc:169] retrieving CUDA diagnostic information for host: f7b7a8f85319\n{_DSO}", "Nothing needs a reboot"),
+    Sample("2020-07-26 10:00:00.2: E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: UNKNOWN ERROR (-1)", "stub"),
+    Sample("[rank6]: RuntimeError: CUDA error: invalid device ordinal", "--nproc-per-node"),
+    Sample("ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'", "knows sm_121a", "$ export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
+           "sm_121a"),
+    Sample("NVIDIA RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.", "cu128",
+           "torch 2.9.1+cu128", "sm_120"),
+    Sample("bitsandbytes: Error named symbol not found at line 90 in file /src/csrc/ops.cu", "newer bitsandbytes"),
+    Sample("OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.", "toolkit with nvcc"),
+    Sample("W op_kernel.cc:1855] OP_REQUIRES failed at xla_ops.cc:590 : UNAVAILABLE: No PTX compilation provider is available.", "nvidia-cuda-nvcc"),
+    Sample('  File "/opt/env/lib/python3.12/site-packages/vllm/worker.py", line 7, in load\ntorch.OutOfMemoryError: ' + _OOM.format("1.00 MiB"), "--max-model-len"),
+    Sample('  File "/opt/env/lib/python3.12/site-packages/sglang/srt/x.py", line 7, in load\ntorch.OutOfMemoryError: ' + _OOM.format("1.00 MiB"),
+           "--chunked-prefill-size"),
+    Sample("Error: Not enough memory to handle 4096 prefill tokens.", "--max-batch-prefill-tokens"),
+    Sample("ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5174.72 MiB on device 1: cudaMalloc failed: out of memory", "-ngl"),
+    Sample('  File "C:\\ComfyUI\\execution.py", line 323, in execute\ntorch.OutOfMemoryError: Allocation on device ', "--lowvram",
+           "Set vram state to: LOW_VRAM", "--novram"),
+    Sample("RuntimeError: Could not allocate tensor with 734003200 bytes. There is not enough GPU video memory available!", "DirectML"),
+    Sample("RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`.", "--max-running-requests"),
+    Sample(_LIMIT, "Raise --mem-fraction-static"),
+    Sample("[HAMI-core ERROR (pid:7 allocator.c:53)]: Device 0 OOM 4171158016 / 4145728000", "nvidia.com/gpumem", "export CUDA_DISABLE_CONTROL=true", ""),
+    Sample("nvidia-container-cli: mount error: failed to add device rules: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted",
+           "no-cgroups = true"),
+    Sample("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "num_cpus"),
+    Sample("[88112.31] Memory cgroup out of memory: Killed process 461754 (python) total-vm:20255636kB", "resources.limits.memory"),
+    Sample("kubelet: x\nRuntimeError: DataLoader worker is killed. It is possible that dataloader's workers are out of shared memory.", "emptyDir"),
+    Sample("$ docker run --ipc=host me/image\nRuntimeError: DataLoader worker is killed. It is possible that dataloader's workers are out of shared memory.",
+           "set_sharing_strategy"),
+    Sample("request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]",
+           "not needed"),
+    Sample("torch.OutOfMemoryError: " + _OOM.format("3.00 GiB") + _HINT, "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+           "$ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "shapes"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.action)
+def test_the_action_is_for_the_line_and_its_environment(sample: Sample) -> None:
+    assert sample.action in explain(sample.log.split("\n")).findings[0].action
+
+
+@pytest.mark.parametrize("sample", [one for one in SAMPLES if one.done], ids=lambda sample: sample.action)
+def test_nothing_is_advised_that_was_done_already(sample: Sample) -> None:
+    first = explain(sample.log.split("\n")).findings[0]
+    again = explain([sample.done, *sample.log.split("\n")]).findings[0]
+    assert again.id == first.id
+    assert again.action != first.action
+    assert sample.then in again.action
+    for cell in TABLE:
+        if cell.cause == again.id and cell.done and compiled(cell.done).search(sample.done):
+            assert not _is(cell, again.action)
+
+
+def test_each_cell_of_a_line_or_an_environment_is_reached() -> None:
+    said = {explain(sample.log.split("\n")).findings[0].action for sample in SAMPLES}
+    said |= {explain([one.done, *one.log.split("\n")]).findings[0].action for one in SAMPLES if one.done}
+    unreached = [
+        cell.action[:60] for cell in TABLE if cell.says or cell.environment if not any(_is(cell, one) for one in said)
+    ]
+    assert unreached == []
+
+
+def _is(cell: Advice, action: str) -> bool:
+    pattern = ".+".join(map(re.escape, re.split(r"\{\w+\}", cell.action)))
+    return re.fullmatch(pattern, action) is not None
