@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.diagnosis.advice import TENSORFLOW, libraries_action
+from gpuwatch.diagnosis.advice import libraries_action
+from gpuwatch.diagnosis.advice_table import TENSORFLOW
 from gpuwatch.logs.devices import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'

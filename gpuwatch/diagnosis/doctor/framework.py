@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuwatch.diagnosis.advice import TENSORFLOW, TORCH
+from gpuwatch.diagnosis.advice_table import TENSORFLOW, TORCH
 from gpuwatch.diagnosis.compute_capability import built_for, capability, support
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.diagnosis.advice import JAX, TENSORFLOW, framework_of, gpu_build
+from gpuwatch.diagnosis.advice import framework_of, gpu_build
+from gpuwatch.diagnosis.advice_table import JAX, TENSORFLOW
 from gpuwatch.diagnosis.compute_capability import capability
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuwatch.diagnosis.advice import TENSORFLOW, framework_of, libraries_action
+from gpuwatch.diagnosis.advice import framework_of, libraries_action
+from gpuwatch.diagnosis.advice_table import TENSORFLOW
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.driver import STATE_ADVICE
