@@ -109,6 +109,9 @@ class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
     """What the allocator had got from the driver at the peak; None if it was not recorded."""
     live_bytes: int = 0
     """Bytes alive at the peak whose allocation was recorded."""
+    before_bytes: int = 0
+    """Bytes at the peak that were in use before the recording began, as the allocator counts them, and whose allocation
+    is therefore unknown."""
     requested_bytes: int = 0
     """Bytes that the program asked for of these; the rest is rounding."""
     named_bytes: int = 0

@@ -6,6 +6,7 @@ from gpuwatch.formatting.units import size
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.reports.content import STATES, Content, Table, clean, clean_finding
+from gpuwatch.reports.ledger import profiles_table
 from gpuwatch.reports.memory_content import held_most_fact, memory_profile_tables
 from gpuwatch.reports.tables import cut, device_map_table, error_table, fallback_table, oom_table, placement_table
 from gpuwatch.traces.held_most import held_most
@@ -27,6 +28,7 @@ def explanation_content(document: Explanation) -> Content:
     name = source.rpartition("/")[2] or source
     tables = (
         *memory_profile_tables(document.memory_profiles),
+        profiles_table(document.memory_profiles),
         _tests(document),
         device_map_table(document.device_map),
         oom_table(document.ooms, with_expected=False),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.run import DeviceMemory, Run, Worker
 from gpuwatch.reports.chart_data import Bars, Kind, Part
 from gpuwatch.reports.chart_data import Row as Bar
@@ -16,6 +17,12 @@ _WITHIN = "↳ "
 _NOTE = (
     "↳ marks a part of the line above with one mark less. Each size is from its own source; none is a sum over sources."
 )
+BY_OWNER = "Memory by owner"
+_PROFILES = 8
+_UNKNOWN = "not known from this file"
+_UNKNOWN_HERE = "not known"
+_TOOLS = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
+_POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at its start unless it is told otherwise"}
 _ALONE = "the time per step that it takes alone"
 _HEADS = ("Owner", "What", "Size", "Source")
 
@@ -37,14 +44,47 @@ def memory_table(run: Run) -> Table:
             (2, "This process", "peak", memory.nvml_peak_bytes, "NVML"),
             *_allocators(run, None),
         ]
-    known = tuple(
-        (f"{_WITHIN * depth}{owner}", what, size(amount), source)
-        for depth, owner, what, amount, source in rows
-        if amount is not None
-    )
+    known = tuple(_shown(*row) for row in rows if row[3] is not None or row[4].startswith(_UNKNOWN_HERE))
     bars = memory_bars(run)
     drawn = (bars,) if bars is not None else ()
-    return Table("Memory", _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "", charts=drawn)
+    title = BY_OWNER if run.memory_profiles else "Memory"
+    return Table(title, _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "", charts=drawn)
+
+
+def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
+    """The same of files that have an allocator's part alone: what they do not tell is said."""
+    rows = [row for profile in profiles[:_PROFILES] for row in _of_profile(profile)]
+    note = f"{_NOTE} gpuwatch run --memory, on the machine, tells what the file does not."
+    return Table(BY_OWNER, _HEADS, tuple(_shown(*row) for row in rows), frozenset({2}), note=note)
+
+
+def _shown(depth: int, owner: str, what: str, amount: int | None, source: str) -> tuple[str, str, str, str]:
+    return f"{_WITHIN * depth}{owner}", what, size(amount) if amount is not None else "not known", source
+
+
+def _of_profile(profile: MemoryProfile) -> Iterator[Row]:
+    tool = _TOOLS[profile.tool]
+    yield 0, clean(profile.device), "used, as nvidia-smi shows it", None, _UNKNOWN
+    if profile.device_free_bytes is not None:
+        yield 1, "Free", "when a request was refused", profile.device_free_bytes, tool
+    yield 1, "Other processes", "at the peak", None, _UNKNOWN
+    yield 1, "Unexplained", "owned by no listed process", None, _UNKNOWN
+    yield 1, "This process", "at the peak", None, _UNKNOWN
+    yield 2, "CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL", None, _UNKNOWN
+    yield from _pool(profile, 2)
+
+
+def _pool(profile: MemoryProfile, depth: int) -> Iterator[Row]:
+    """An allocator's pool and what of it was in use."""
+    tool, owner = _TOOLS[profile.tool], f"Allocator {clean(profile.allocator)}"
+    when = "at the peak" if profile.has_history else "alive"
+    pool, limit = profile.pool_bytes, profile.limit_bytes
+    why = _POOL_UNKNOWN.get(profile.tool, _UNKNOWN)
+    source = tool if pool is not None else f"{why}, at most {size(limit)}" if limit is not None else why
+    yield depth, owner, "taken from the driver", pool, source
+    yield depth + 1, "Tensors", f"allocated, {when}", profile.peak_bytes, tool
+    if pool is not None and pool >= profile.peak_bytes:
+        yield depth + 1, "Free in the allocator", "kept for later requests", pool - profile.peak_bytes, tool
 
 
 def used_no_gpu(run: Run) -> bool:
@@ -77,7 +117,35 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
         return
     yield 2, "This process", "at the peak", entry.process_bytes, "NVML"
     yield 3, "CUDA context", "as simulated", entry.context_bytes, "simulation"
-    yield from _allocators(run, entry.uuid)
+    recorded = [one for one in run.memory_profiles if _is_on(run, one, entry)]
+    if recorded and entry.context_bytes is None:
+        yield _context(entry, recorded)
+    for profile in recorded:
+        yield from _pool(profile, 3)
+    if not recorded:
+        yield from _allocators(run, entry.uuid)
+
+
+def _context(entry: DeviceMemory, recorded: Sequence[MemoryProfile]) -> Row:
+    """What the process holds beside the pools of its allocators."""
+    owner, what = "CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL"
+    pools = [one.pool_bytes for one in recorded]
+    taken = sum(pool for pool in pools if pool is not None)
+    if entry.process_bytes is None:
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: NVML does not tell what the process holds"
+    if None in pools:
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the framework does not tell what its allocator took"
+    if taken > entry.process_bytes:
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the allocator's peak was at another moment"
+    return 3, owner, what, entry.process_bytes - taken, "NVML less the allocator"
+
+
+def _is_on(run: Run, profile: MemoryProfile, entry: DeviceMemory) -> bool:
+    name = device_name(profile.device)
+    return any(
+        mapping.uuid == entry.uuid and device_name(clean(mapping.framework_device)) == name
+        for mapping in run.device_map
+    )
 
 
 def free(entry: DeviceMemory) -> int | None:

@@ -29,6 +29,7 @@ _MEANINGS = {
     "unattributed": "recorded, but its name does not tell what it was for",
 }
 _NOT_RECORDED = "allocated outside of what was recorded"
+_BEFORE = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
 _LEAST = 0.0005
 """Share of the peak below which a holder or a group is not listed by itself."""
 _OF_SEVERAL = 4
@@ -51,7 +52,7 @@ def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
         yield _peak(f"{peak}{of}", profile)
         large = [one for one in profile.holders if one.allocated_bytes >= _LEAST * profile.peak_bytes]
         if large:
-            yield _holders(f"{largest}{of}", profile, large[:_FIRST])
+            yield _holders(f"{largest}{of}", profile, large[:_FIRST], folded=number > 0)
         if large[_FIRST:]:
             yield _holders(f"{more}{of}", profile, large[_FIRST:], folded=True)
         if profile.segments:
@@ -95,7 +96,8 @@ def _peak(title: str, profile: MemoryProfile) -> Table:
         rows.append(("others", size(held), _share(held, profile), ", ".join(map(clean, small))))
     missing = profile.peak_bytes - profile.live_bytes
     if missing > _LEAST * profile.peak_bytes:
-        rows.append(("not recorded", size(missing), _share(missing, profile), _NOT_RECORDED))
+        name, what = ("before", _BEFORE) if profile.before_bytes else ("not recorded", _NOT_RECORDED)
+        rows.append((name, size(missing), _share(missing, profile), what))
     return Table(
         title,
         ("Group", "Held", "Share", "What"),
@@ -133,8 +135,6 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
     if profile.fragmentation is not None:
         share = percent(100 * profile.fragmentation)
         yield f"Fragmentation: {share} of the free memory lay outside of its largest block."
-    if profile.pool_bytes is not None:
-        yield f"The allocator had {size(profile.pool_bytes)} from the driver."
     if profile.has_history:
         windows = "1 window" if profile.windows == 1 else f"{profile.windows} windows"
         span = f", {seconds(profile.recorded_seconds)}" if profile.timed else ""
@@ -155,7 +155,8 @@ def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
         ]
         missing = profile.peak_bytes - profile.live_bytes
         if missing > _LEAST * profile.peak_bytes:
-            parts.append(Part("free", "not recorded", missing, size(missing)))
+            name = "before the recording" if profile.before_bytes else "not recorded"
+            parts.append(Part("free", name, missing, size(missing)))
         row = Row(clean(profile.device), tuple(parts), size(profile.peak_bytes))
         yield Bars("At the peak, by group", (row,), float(profile.peak_bytes), "from 0 to the peak")
 

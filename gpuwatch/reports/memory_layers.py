@@ -41,13 +41,21 @@ def layers(chart: Areas) -> list[Layer]:
 
 def _groups() -> Iterator[Layer]:
     for name, kind in GROUP_KINDS.items():
-        yield Layer(name, kind, lambda moment, name=name: moment.groups.get(name, 0))  # type: ignore[misc]
+        yield Layer(name, kind, _of_group(name))
 
 
 def _lines(profile: MemoryProfile) -> Iterator[Layer]:
     yield Layer("others", "workspace", lambda moment: max(moment.in_use_bytes - sum(moment.lines), 0))
     for place, name in reversed(list(enumerate(profile.lines))):
-        yield Layer(clean(name), f"c{place}", lambda moment, place=place: moment.lines[place])  # type: ignore[misc]
+        yield Layer(clean(name), f"c{place}", _of_line(place))
+
+
+def _of_group(name: str) -> Callable[[MemoryMoment], int]:
+    return lambda moment: moment.groups.get(name, 0)
+
+
+def _of_line(place: int) -> Callable[[MemoryMoment], int]:
+    return lambda moment: moment.lines[place] if place < len(moment.lines) else 0
 
 
 def in_characters(chart: Areas, width: int) -> Iterator[str]:

@@ -62,6 +62,8 @@ class Replay:
         """For each window: what was freed before it, unseen."""
         self.peak: list[Allocation] = []
         """What was alive at the peak, as far as it was recorded."""
+        self.before = 0
+        """Bytes at the peak that were in use before the first window; known of a single window alone."""
         self.peak_event: Event | None = None
         self.peak_at = 0
         self.left: list[Allocation] = []
@@ -95,6 +97,8 @@ class Replay:
             self._changes.append(changes)
             self._gone.append(gone)
         self.left = list(live.values())
+        if len(self._windows) == 1 and self.peak_event is not None:
+            self.before = max(self.peak_event.in_use - sum(one.event.size for one in self.peak), 0)
 
     def moments(self, group: Callable[[Allocation], str], before: int = 0) -> list[Moment]:
         """The fullest moment of each of :data:`MOST_MOMENTS` equal shares of the allocations and frees.

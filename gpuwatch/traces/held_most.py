@@ -46,6 +46,15 @@ def held_most(profile: MemoryProfile) -> str:
     named = _largest(profile)
     nameless = profile.peak_bytes - profile.named_bytes
     whose = "op" if profile.tool == "tensorflow" else "line"
+    if profile.before_bytes > (named[1] if named is not None else 0):
+        text = (
+            f"{peak}, {size(profile.before_bytes)}{_share(profile.before_bytes, profile.peak_bytes)} were in use before"
+        )
+        text += " the recording began"
+        if group:
+            text += f"; of the rest {_WHOSE[group]} held the most: {size(known[group])}"
+            return f"{text}{_share(known[group], profile.peak_bytes)}"
+        return text if named is None else f"{text}; of the rest the largest holder was {_amount(named, profile)}"
     if named is None:
         most = next(iter(profile.holders), None)
         many = f"; the largest: {_times(most)}" if most is not None else ""

@@ -15,6 +15,7 @@ from gpuwatch.traces.tensorflow_names import Meaning, Names, in_cluster, inside,
 MOST_HOLDERS = 200
 _MOST_NAMED = 0.95
 _MOST_MICROSECONDS = 1 << 52
+_NOISE = 0.001
 _LINES = 6
 """Lines of the program whose memory is told over time."""
 _PICO = 1e12
@@ -222,6 +223,7 @@ def _profile(
         peak_seconds=round(replay.peak_at / _PICO, 6),
         program_peak_bytes=last or None,
         limit_bytes=event.in_use + event.available if event is not None and event.available else None,
+        before_bytes=replay.before if replay.before > _NOISE * (event.in_use if event is not None else 0) else 0,
         live_bytes=sum(one.event.size for one in live),
         requested_bytes=sum(one.event.requested for one in live),
         named_bytes=sum(one.event.size for one in live if one.event.op),

@@ -5,9 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.run import Memory
 from gpuwatch.reports.format_registry import FORMATS
-from gpuwatch.reports.ledger import expectation, expected, memory_table, results_table, slow_down, workers_table
+from gpuwatch.reports.ledger import (
+    expectation,
+    expected,
+    memory_table,
+    profiles_table,
+    results_table,
+    slow_down,
+    workers_table,
+)
 from tests.reports.documents import GIB, bare_run, full_run, speed
 
 ROWS = {(row[0], row[1]): row[2] for row in memory_table(full_run()).rows}
@@ -89,3 +98,36 @@ def test_every_format_for_people_shows_them(name: str) -> None:
     drawn = next(entry for entry in FORMATS if entry.name == name).render(full_run(simulated=False))
     for word in ("Unexplained", "724 MiB", "Expected", "second", "× 2.00", "4096", "Largest batch"):
         assert word in drawn
+
+
+def recorded(pool: int | None, **more: object) -> MemoryProfile:
+    fields = {"tool": "torch", "device": "cuda:1", "allocator": "pytorch", "peak_bytes": 2 * GIB, "peak_seconds": 0.0}
+    return MemoryProfile(**{**fields, "pool_bytes": pool, **more})  # type: ignore[arg-type]
+
+
+def test_of_a_file_what_it_does_not_tell_is_said() -> None:
+    rows = profiles_table([recorded(3 * GIB)]).rows
+    assert [(row[0], row[2]) for row in rows] == [
+        ("cuda:1", "not known"),
+        ("↳ Other processes", "not known"),
+        ("↳ Unexplained", "not known"),
+        ("↳ This process", "not known"),
+        ("↳ ↳ CUDA context and libraries", "not known"),
+        ("↳ ↳ Allocator pytorch", "3.0 GiB"),
+        ("↳ ↳ ↳ Tensors", "2.0 GiB"),
+        ("↳ ↳ ↳ Free in the allocator", "1.0 GiB"),
+    ]
+    assert {row[3] for row in rows} == {"PyTorch", "not known from this file"}
+    (pool,) = (row for row in profiles_table([recorded(None, limit_bytes=9 * GIB)]).rows if "Allocator" in row[0])
+    assert pool[2:] == ("not known", "not known from this file, at most 9.0 GiB")
+
+
+@pytest.mark.parametrize(("pool", "context"), [(3 * GIB, "11.0 GiB"), (None, "not known"), (99 * GIB, "not known")])
+def test_of_a_run_the_context_is_what_nvml_counts_beyond_the_allocator(pool: int | None, context: str) -> None:
+    table = memory_table(full_run(memory_profiles=(recorded(pool, device="GPU:0"),)))
+    rows = {row[0]: row for row in table.rows}
+    assert table.title == "Memory by owner"
+    assert rows["↳ ↳ This process"][2] == "14.0 GiB"
+    assert rows["↳ ↳ ↳ CUDA context and libraries"][2] == context
+    assert rows["↳ ↳ ↳ ↳ Tensors"][2] == "2.0 GiB"
+    assert "↳ ↳ ↳ Allocator of GPU:0" not in rows

@@ -192,3 +192,18 @@ def test_a_line_is_that_of_an_op_in_a_graph() -> None:
         f"{CALL}MatMul": "train.py:9 in step",
         "MatMul": "",
     }
+
+
+def test_what_was_in_use_before_the_recording_is_told_as_that() -> None:
+    began = Profile(in_use=8 * KIB)
+    began.allocate(1000, 2 * KIB, f"{CALL}sequential/dense/MatMul", "[16,32]")
+    (found,) = of_tensorflow([(began.encoded(), 0.0, None)])
+    assert (found.peak_bytes, found.live_bytes, found.before_bytes) == (10 * KIB, 2 * KIB, 8 * KIB)
+    assert held_most(found) == (
+        "At the recorded peak of 10.0 KiB on GPU:0, 8.0 KiB (80 %) were in use before the recording began; of the rest"
+        " activations held the most: 2.0 KiB (20 %)"
+    )
+    again = Profile(in_use=10 * KIB)
+    again.allocate(9000, 4 * KIB, f"{CALL}sequential/dense/MatMul", "[16,64]")
+    (several,) = of_tensorflow([(began.encoded(), 0.0, None), (again.encoded(), 1.0, None)])
+    assert several.before_bytes == 0, "between two windows it may have been freed, and other memory allocated"
