@@ -38,6 +38,8 @@ class OomFacts:
     """Whether the user set a limit or fraction."""
     refusals: int = 0
     """Allocations that the driver refused."""
+    peak_bytes: int | None = None
+    """Most that the allocator had in use at any moment of the run."""
     from_name: bool = False
     """Whether the total is only derived from the card's name, so that it proves nothing about one huge request."""
 
@@ -67,6 +69,12 @@ class Judgement:
 HOST_ALLOCATORS = ("cpu", "mklcpu")
 """TensorFlow's allocators of host memory."""
 _OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
+_AMPLE = 2
+"""With so many times the request free in all, its blocks are the reason, whatever the program needs next."""
+_SMALLER_OR_FRAGMENTED = (
+    "Make the batch or the model smaller, or use mixed precision. If a step of this size ran before, memory is"
+    " fragmented: set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
+)
 _MIB = 1 << 20
 _ROUND_MIB = (256, 1000)
 _SMALL_SHARE = 0.8
@@ -123,7 +131,17 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
             lines.append(f"the driver refused {known.refusals} allocations")
             return _driver_had_no_more(lines, known, asked, used)
         lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block")
+        need = asked + (used or 0)
+        if known.peak_bytes is not None and known.peak_bytes < need and free < _AMPLE * asked:
+            lines.append(
+                f"at most {size(known.peak_bytes)} were in use before, and {size(need)} with this request: whether what"
+                " the program needs next would fit is not known"
+            )
+            return Judgement("memory.model-too-large", tuple(lines), certain=False, action=_SMALLER_OR_FRAGMENTED)
         return _fragmented(lines, known, limit, free)
+    if asked <= free and oom.allocator in HOST_ALLOCATORS:
+        lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the system had no more to give")
+        return Judgement("memory.model-too-large", tuple(lines), certain=False)
     if asked <= free:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
         return _driver_had_no_more(lines, known, asked, used or 0)

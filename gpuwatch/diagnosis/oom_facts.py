@@ -48,6 +48,7 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
         overhead_bytes=overhead,
         limited=run is not None and is_limited(run),
         refusals=evidence.log.refusals.count if evidence.log is not None else 0,
+        peak_bytes=_peak(run, oom),
         from_name=not measured,
     )
 
@@ -110,14 +111,21 @@ def _limited(evidence: Evidence, oom: Oom) -> Oom:
 def _with_peak(evidence: Evidence, oom: Oom) -> Oom:
     """The failure with what its allocator counted at most as in use, if that fills it and the log is silenced."""
     run = evidence.run
-    if run is None or oom.in_use_bytes is not None or oom.largest_free_bytes is not None or len(run.processes) > 1:
+    if oom.in_use_bytes is not None or oom.largest_free_bytes is not None:
         return oom
+    peak, asked, limit = _peak(run, oom), oom.requested_bytes, oom.limit_bytes
+    if peak is None or asked is None or limit is None or not limit - asked < peak <= limit:
+        return oom
+    return msgspec.structs.replace(oom, in_use_bytes=peak)
+
+
+def _peak(run: Run | None, oom: Oom) -> int | None:
+    """What the allocator that failed had in use at most, as the program's only process reported it."""
+    if run is None or len(run.processes) > 1:
+        return None
     wanted = device_name(oom.device) if oom.device else None
     peaks = [peak for name, peak in run.memory.allocators.items() if device_name(name) == wanted]
-    asked, limit = oom.requested_bytes, oom.limit_bytes
-    if len(peaks) != 1 or asked is None or limit is None or not limit - asked < peaks[0] <= limit:
-        return oom
-    return msgspec.structs.replace(oom, in_use_bytes=peaks[0])
+    return peaks[0] if len(peaks) == 1 else None
 
 
 def on_host(oom: Oom) -> bool:

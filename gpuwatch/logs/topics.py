@@ -167,6 +167,8 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("Setting memory limit is required for GPU virtual devices", "config.inconsistent"),
     ("memory limit on CPU virtual devices is currently not supported", "config.inconsistent"),
     ("Setting both virtual devices and memory growth", "config.inconsistent"),
+    ("rotocol message GPUOptions has no ", "config.inconsistent"),
+    ("rotocol message ConfigProto has no ", "config.inconsistent"),
     ("Invalid visible device index", "visibility.bad-ordinal"),
     ("Attempting to deserialize object on CUDA device", "visibility.bad-ordinal"),
     ("E. Process |", "mode.exclusive"),
@@ -247,6 +249,7 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("GEMV launch failed", "memory.masked"),
     ("StreamExecutor without BLAS support", "memory.masked"),
     ("StreamExecutor without DNN support", "memory.masked"),
+    ("No DNN in stream executor", "memory.masked"),
     ("Fail to find the dnn implementation", "memory.masked"),
     ("CUDNN_STATUS_EXECUTION_FAILED", "memory.library-failed"),
     ("CUDNN_STATUS_INTERNAL_ERROR", "memory.library-failed"),
@@ -314,7 +317,6 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("has no attribute 'per_process_gpu_memory_fraction'", "api.removed"),
     ("Error: No module named 'tensorflow.contrib", "api.removed"),
     ("Error: No module named 'keras.utils.training_utils'", "api.removed"),
-    ('rror: Protocol message GPUOptions has no "per_process_memory_fraction"', "api.removed"),
     *(
         (f"Error: module '{module}' has no attribute '{name}'", "api.removed")
         for module, names in _REMOVED.items()

@@ -116,8 +116,8 @@ OWN = "gpuwatch run"
 
 def requested(setting: Setting) -> bool:
     """Whether it was asked for; ``by CUDA_VISIBLE_DEVICES`` notes the effect of that variable."""
-    if setting.source == OWN:
-        return False
+    if setting.source == OWN or setting.asked == "auto":
+        return False  # nobody asked: the framework chooses
     return setting.asked is not None and not (isinstance(setting.asked, str) and setting.asked.startswith("by "))
 
 

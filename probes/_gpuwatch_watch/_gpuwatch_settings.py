@@ -133,10 +133,10 @@ class Settings:
         place = _place(frame)
         for name in _GPU_OPTIONS:
             value = getattr(config.gpu_options, name)
-            if value:
+            if value and not (late and self.asked.get(name, {}).get("asked") == value):
                 self.note(name, value, place, late)
         virtual = [list(part.memory_limit_mb) for part in config.gpu_options.experimental.virtual_devices]
-        if virtual:
+        if virtual and not (late and self.asked.get("memory_limit", {}).get("asked") == virtual):
             self.note("memory_limit", virtual, place, late)
         if config.allow_soft_placement:
             self.note("allow_soft_placement", True, place, "")
@@ -173,20 +173,26 @@ class Settings:
             return self._of_session(name, entry["asked"])
         if context is None:
             return None, ""
-        gpus = [device for device in context._physical_devices if device.device_type == "GPU"]
-        if name == "memory growth":
-            return _common([bool(context._memory_growth_map.get(gpu)) for gpu in gpus]), ""
-        if name == "memory_limit" and "by device" in entry:
-            parts = [context._virtual_device_map.get(gpu) or [] for gpu in gpus]
-            limits = [[part.memory_limit for part in one] for one in parts if one]
-            return _common([one[0] if len(one) == 1 else one for one in limits]), "" if limits else "it came too late"
-        if name == "logical devices":
-            return len([one for one in context.list_logical_devices() if one.device_type == "GPU"]), ""
+        if "by device" in entry:
+            asked = [gpu for gpu in context._physical_devices if gpu.name in entry["by device"]]
+            return self._by_gpu(name, asked, entry["asked"], context), ""
         if name == "visible devices":
             return [one.name for one in context._visible_device_list if one.device_type == "GPU"], ""
         if name == "soft placement":
             return bool(context._soft_device_placement), ""
         return None, ""
+
+    def _by_gpu(self, name, gpus, asked, context):
+        """The effective value of each GPU for which a setting was asked for; one value if all have the same."""
+        if name == "memory growth":
+            found = [bool(context._memory_growth_map.get(gpu)) for gpu in gpus]
+        else:
+            parts = [context._virtual_device_map.get(gpu) or [] for gpu in gpus]
+            limits = [[part.memory_limit for part in one] for one in parts]
+            found = [len(one) or 1 if name == "logical devices" else _only(one) for one in limits]
+        if isinstance(asked, dict):
+            return {gpu.name: found[number] for number, gpu in enumerate(gpus)}
+        return _common(found)
 
     def _of_session(self, name, asked):
         """The effective value of a session's option, by the devices that the session got."""
@@ -243,6 +249,10 @@ class _Watched:
 
 def _nothing(frame, attribute):
     return None
+
+
+def _only(values):
+    return values[0] if len(values) == 1 else values
 
 
 def _common(values):

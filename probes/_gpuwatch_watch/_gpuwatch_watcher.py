@@ -92,19 +92,21 @@ class Calls:
 
     def look(self, detectors, now, last=False):
         for reference, detector in detectors.items():
-            code, count = reference(), detector._call_count
+            code, count, latest = reference(), detector._call_count, (detector._calls_per_tracings or [0])[-1]
             if code is None:
                 continue
             entry = self.known.get(code)
             if entry is None:
                 if len(self.known) < _MOST_FUNCTIONS:
-                    self.known[code] = [count, now, count, collections.deque(maxlen=_WINDOWS), 0]
+                    self.known[code] = [count, now, count, collections.deque(maxlen=_WINDOWS), 0, latest]
                 continue
-            before, since, total, windows, warm_up = entry
+            before, since, total, windows, warm_up, in_trace = entry
             more = count - before
-            if more <= 0:
-                # TensorFlow drops old calls when a function is traced again.
-                entry[0] = count
+            if more != latest - in_trace:
+                # Traced again: TensorFlow drops old calls then, so these cannot be counted.
+                entry[0], entry[1], entry[2], entry[5] = count, now, total + max(more, 0), latest
+                continue
+            if not more:
                 if windows and now - since > 10 + 10 * max(windows):
                     entry[1] = now  # a pause, not a slow step
                 continue
@@ -119,7 +121,7 @@ class Calls:
                 self.marks.setdefault(code, _marks()).append((now, now - since, total + more, more))
                 if self.pending is not None:
                     self.pending.setdefault(code, collections.deque(maxlen=_LATEST)).append(windows[-1])
-            entry[0], entry[1], entry[2] = count, now, total + more
+            entry[0], entry[1], entry[2], entry[5] = count, now, total + more, latest
 
     def busiest(self):
         """Name, speed and latest calls of the most-called function; None if unknown."""
@@ -209,6 +211,9 @@ class Watcher:
         self.socket.connect("\0" + self.address)
         self.write("start", config="run", pid=self.pid, options={}, command=" ".join(getattr(sys, "argv", ()))[:400])
         self.write("environment", variables=self.environment(), places=self.places())
+        limit = _address_limit()
+        if limit is not None:  # native code that is refused memory ends the program without last words
+            self.write("result", name="address_limit_bytes", value=limit)
 
     def environment(self):
         """The current GPU-related variables."""
@@ -322,15 +327,12 @@ class Watcher:
             self.emit("error", type=type(error).__name__, message=_LIBRARY_FRAME.sub("", text)[:2000])
             self.kernels(text)
             self.refused(text)
-            if isinstance(error, MemoryError):
-                self.address_space()
+            self.address_space()
 
     def address_space(self):
-        """Reports the limit of this process's address space (RLIMIT_AS) and its peak, in bytes, if it has a limit."""
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit == resource.RLIM_INFINITY:
+        """Reports the peak of this process's address space in bytes, if it has a limit (RLIMIT_AS)."""
+        limit = _address_limit()
+        if limit is None:
             return
         with open("/proc/self/status") as status:
             peak = re.search(r"^VmPeak:\s+(\d+) kB", status.read(), re.MULTILINE)
@@ -422,7 +424,7 @@ class Watcher:
         self.emit("environment", variables=self.environment(), places=self.places())
 
     def replicas(self, logical):
-        """Reports devices of a MirroredStrategy that do not exist: TensorFlow accepts any name.
+        """Reports the devices of a MirroredStrategy, and which do not exist: TensorFlow accepts any name.
 
         TensorFlow's gauge says that there is a strategy; it is found among the referrers of its class.
         """
@@ -441,8 +443,8 @@ class Watcher:
                 self.sent.add("replicas")
                 names = ["/device:" + name.rpartition("/device:")[2] for name in one.extended.worker_devices]
                 missing = [name for name in names if name not in logical]
-                if missing:
-                    self.emit("result", name="replicas", value={"devices": names, "missing": missing})
+                value = {"devices": names, "missing": missing} if missing else {"devices": names}
+                self.emit("result", name="replicas", value=value)
                 return
 
     def mapping(self, context, logical):
@@ -664,6 +666,14 @@ class Watcher:
 def simulated_plugin():
     """Whether the GPUs are simulated by gpuwatch as a plug-in of TensorFlow."""
     return "GPUWATCH_SIM_STATE" in os.environ and "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in os.environ
+
+
+def _address_limit():
+    """The limit of the address space in bytes (RLIMIT_AS); None without one."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _complete(module):

@@ -385,7 +385,6 @@ REMOVED = tuple(
         "ModuleNotFoundError: No module named 'keras.utils.training_utils'",
         "AttributeError: module 'keras.backend' has no attribute 'set_session'",
         "AttributeError: module 'tensorflow._api.v2.config' has no attribute 'gpu'",
-        'ValueError: Protocol message GPUOptions has no "per_process_memory_fraction" field.',
     )
 )
 
@@ -410,6 +409,9 @@ PLACEMENT = (
     Wording("WARNING:tensorflow:Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow:"
             " /replica:0/task:0/device:GPU:1", "distribution.devices-missing"),
     Wording("RuntimeError: Virtual devices cannot be modified after being initialized", "config.too-late"),
+    Wording(
+        'ValueError: Protocol message GPUOptions has no "per_process_memory_fraction" field.', "config.inconsistent"
+    ),
     Wording("ValueError: Memory growth cannot differ between GPU devices", "config.inconsistent"),
     Wording("ValueError: Cannot set memory growth on device when virtual devices configured", "config.inconsistent"),
     Wording("ValueError: Cannot configure virtual devices with memory growth enabled on the same GPU",

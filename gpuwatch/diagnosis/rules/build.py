@@ -48,7 +48,7 @@ NO_NCCL = "cuda.nccl-missing"
 """The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
 
 
-@rule("cuda.libraries-missing")
+@rule("cuda.libraries-missing", "simulation.limit")
 def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
     """The driver works, but a CUDA library cannot be loaded: TensorFlow then uses no GPU."""
     log = evidence.log
@@ -58,6 +58,17 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
         return  # a PluggableDevice needs none of them
     names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
     no_nccl, _ = error_lines(evidence, NO_NCCL)
+    if no_nccl and evidence.run is not None and evidence.run.simulation == "driver":
+        yield finding(
+            "simulation.limit",
+            "error",
+            "fact",
+            title="Only on these simulated GPUs: the simulated driver has no NCCL",
+            evidence=no_nccl,
+            action="Nothing to do for a real GPU. Here use --sim-tier plugin, or give MirroredStrategy"
+            " cross_device_ops=tf.distribute.ReductionToOneDevice().",
+        )
+        return
     stated = log.lines_of("cuda.libraries-missing")
     if not {"memory.masked", "memory.library-failed"} & set(log.topics):
         stated += log.lines_of("memory.dnn-missing")  # cuDNN was not there, or did not fit

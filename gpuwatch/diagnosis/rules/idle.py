@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
+from gpuwatch.diagnosis.rules.placement import REPLICAS
 from gpuwatch.formatting.units import memory, size
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import Run
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1
+_TINY = 1000
+"""A device with a replica of a small model has about as much in use as the others, not a fraction of it."""
 _UNTOUCHED = 64 << 10
 """Bytes that an allocator uses itself before its device is used."""
 
@@ -55,16 +59,19 @@ def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
     held = {entry.uuid: entry.process_bytes for entry in run.memory.devices}
     most = max(peaks.values(), default=0)
+    at_work = _replicas(run) | {device_name(one.actual) for one in run.placements}
     taken = [entry for entry in run.device_map if device_name(entry.framework_device) in peaks]
     idle = [
         entry
         for entry in taken
-        if peaks[device_name(entry.framework_device)] <= min(_UNTOUCHED, most // 10) and held.get(entry.uuid or "")
+        if (name := device_name(entry.framework_device)) not in at_work
+        and peaks[name] <= min(_UNTOUCHED, most // _TINY)
+        and held.get(entry.uuid or "")
     ]
     used = [entry for entry in taken if entry not in idle]
     # Several logical devices on one GPU are another matter.
     cards = {entry.uuid for entry in taken}
-    if not idle or not used or len(cards) != len(taken):
+    if not most or not idle or not used or len(cards) != len(taken):
         return
     names = ", ".join(device_name(entry.framework_device) for entry in idle)
     only = ",".join(str(entry.cuda_ordinal) for entry in used)
@@ -84,3 +91,10 @@ def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
         " (tf.distribute.MirroredStrategy; in PyTorch DistributedDataParallel).",
         device_uuid=idle[0].uuid,
     )
+
+
+def _replicas(run: Run) -> set[str]:
+    """The devices of a MirroredStrategy: each does its share, however small the model is."""
+    found = run.results.get(REPLICAS)
+    names = found.get("devices") if isinstance(found, dict) else None
+    return {device_name(str(name)) for name in names or ()}

@@ -69,6 +69,22 @@ _COORDINATOR = (
     "Use ClusterCoordinator.create_per_worker_dataset and schedule in a loop of your own, or Keras 2 (pip install"
     " tf_keras, TF_USE_LEGACY_KERAS=1). On one machine MirroredStrategy does the same work.",
 )
+_THREADS = (
+    "The system refused the program another thread or process",
+    "Look at its limits: ulimit -u (processes and threads), ulimit -v (address space), and a container's pids limit"
+    " (docker --pids-limit, pids.max of its cgroup).",
+)
+_UNMAPPED = (
+    "A library could not be mapped into the process's memory",
+    "Look at ulimit -v (its address space), at free host memory, and at whether the environment's file system is"
+    " mounted noexec.",
+)
+OF_ADDRESS_SPACE = (_THREADS, _UNMAPPED, HOST_MEMORY)
+"""What a limit of the address space can be the reason of."""
+ADDRESS_SPACE = (
+    "The process's address space is limited (ulimit -v), and what it needed did not fit",
+    "Raise the limit (ulimit -v, resource.setrlimit(RLIMIT_AS)): libraries of CUDA alone map some GiB.",
+)
 ENDS: dict[str, Words] = {NO_COMPILER: _COMPILER, NO_CUDA_COMPILER: _CUDA_COMPILER, NOT_COMPILED: _COMPILE}
 """The same, as pip and setuptools report them, by topic."""
 _COMPILERS = ("gcc", "g++", "cc", "c++", "cl", "cl.exe", "clang", "clang++")
@@ -84,6 +100,13 @@ LAST_ERRORS: tuple[tuple[tuple[str, ...], Words], ...] = (
     (("too many open files",), _OPEN_FILES),
     (("oserror: [errno 24]",), _OPEN_FILES),
     (("oserror: [errno 12]",), HOST_MEMORY),
+    (("std::bad_alloc",), HOST_MEMORY),
+    (("memoryerror",), HOST_MEMORY),
+    (("pthread_create", "fail"), _THREADS),
+    (("can't start new thread",), _THREADS),
+    (("resource temporarily unavailable", "thread"), _THREADS),
+    (("[errno 11] resource temporarily unavailable",), _THREADS),
+    (("failed to map segment from shared object",), _UNMAPPED),
     (("failed to listen on any local network address",), _PORT),
     (("oserror: [errno 98]",), _PORT),
     (("failed to find c compiler",), _COMPILER),

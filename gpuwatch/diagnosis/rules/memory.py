@@ -36,8 +36,10 @@ ACTIONS = {
 
 _CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
 """Topics after which every call of a CUDA library fails."""
-_ENOUGH_TO_START = 2 << 30
+_ENOUGH_TO_START = 1 << 30
 """With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
+_NOT_OF_MEMORY = re.compile(r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|BAD_PARAM|LICENSE_ERROR)\w*")
+"""Statuses of cuDNN and cuBLAS that no lack of memory causes."""
 _GROWS = "GPU memory in use grew step by step until none was left: the program probably keeps tensors"
 _STOP_KEEPING = (
     "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of results."
@@ -51,6 +53,8 @@ ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
 """Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
 _COPY = "Dst tensor is not initialized"
 """TensorFlow's message for a copy from the host that does not fit on the GPU."""
+_NOTABLE = 0.1
+"""Share of the allocator's limit from which one tensor is worth keeping on the CPU."""
 _COPIED_OP = re.compile(r"in order to run (\w{1,80})")
 _KEEP_ON_CPU = (
     "Keep the data on the CPU and hand over batches: make the dataset within tf.device('/CPU:0'), or read it by a"
@@ -112,7 +116,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 if alike.many:
                     tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} are kept alive"
                     certain, title, action = False, f"{tensors}, perhaps in a list that grows", _STOP_KEEPING
-            copied = _copied(evidence) if cause in ("memory.model-too-large", "memory.request-too-large") else ""
+            copied = _copied(evidence, failures[-1][0])
+            copied = copied if cause in ("memory.model-too-large", "memory.request-too-large") else ""
             if copied and not grown:
                 title, action = copied, _KEEP_ON_CPU
             lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
@@ -165,8 +170,13 @@ def _address_space(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) ->
     return f"peak of its address space {size(peak)} + {size(asked)} requested > its limit of {size(limit)}"
 
 
-def _copied(evidence: Evidence) -> str:
-    """What was copied from the host when memory ran out, if TensorFlow reports it; else empty."""
+def _copied(evidence: Evidence, oom: Oom) -> str:
+    """What was copied from the host when memory ran out, if TensorFlow reports it; else empty.
+
+    On a full GPU the smallest constant fails: only a copy with a notable share of the memory is the reason.
+    """
+    if oom.requested_bytes is not None and oom.requested_bytes < _NOTABLE * (oom.limit_bytes or 0):
+        return ""
     measured = [error.message for error in evidence.run.errors] if evidence.run is not None else []
     measured += evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
     line = next((line for line in measured if _COPY in line), None)
@@ -300,7 +310,7 @@ def _beside(evidence: Evidence, oom: Oom | None = None) -> list[str]:
     return lines
 
 
-@rule("memory.masked", "unknown")
+@rule("memory.masked", "simulation.limit", "unknown")
 def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
     """cuDNN or cuBLAS that fails to start is usually out of memory, unless its version is wrong."""
     log = evidence.log
@@ -311,12 +321,25 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
         return
     lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
     free = log.library_free_bytes
-    if free is not None and free >= _ENOUGH_TO_START:
+    status = next((match[0] for line in lines if (match := _NOT_OF_MEMORY.search(line))), "")
+    enough = free is not None and free >= _ENOUGH_TO_START
+    if (status or enough) and evidence.run is not None and evidence.run.simulation == "driver":
+        yield finding(
+            "simulation.limit",
+            "error",
+            "fact",
+            title="Only on these simulated GPUs: the simulated driver has no cuDNN",
+            evidence=lines,
+            action="Nothing to do for a real GPU. --sim-tier plugin computes the ops that cuDNN computes there.",
+        )
+        return
+    if status or enough:
+        why = f"although {size(free)} of GPU memory was free" if enough and free is not None else f"with {status}"
         yield finding(
             "unknown",
             "error",
             "fact",
-            title=f"cuDNN or cuBLAS failed to start although {size(free)} of GPU memory was free",
+            title=f"cuDNN or cuBLAS failed to start {why}",
             evidence=lines,
             action="Look for a second cuDNN or CUDA (pip list, conda list, LD_LIBRARY_PATH): an incompatible version"
             " fails the same way.",

@@ -11,11 +11,13 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules import last_errors
 from gpuwatch.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, NCCL_INTERNAL, PEER, WAITED, WORKER
+from gpuwatch.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.diagnosis.rules.other_processes import in_a_process, other_rank, own_error, own_lines, reported
 from gpuwatch.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause, raised_at
 from gpuwatch.diagnosis.rules.signals import crash, ended_by, host_evidence, of_signal, of_worker
 from gpuwatch.diagnosis.rules.simulated_driver import unreached
 from gpuwatch.diagnosis.rules.simulation import lacks_compiler
+from gpuwatch.formatting.units import size
 from gpuwatch.logs import reported_ends
 from gpuwatch.logs.exceptions import telling
 from gpuwatch.logs.facts import LogFacts
@@ -39,6 +41,8 @@ _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 _COMPILER_SAYS = "compiler.message"
 NOT_KNOWN = "which gpuwatch does not know"
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
+_NEAR = 16 << 30
+"""A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
 _TELLING = 8
 """Characters from which a message is recognised within another."""
 _CUT = "The log ends within a Python traceback, before the error itself"
@@ -83,12 +87,26 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
 
 def _end_of_run(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:
     """The end of a program that was observed; None if nothing is known of it."""
+    if (limited := _address_space(run, log, lines)) is not None:
+        return limited
     topic = HOST_MEMORY if run.host_memory_out else _topic(log)  # the first by the kernel's own count
     number = ended_by(run)
     if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
         title, action, certainty = of_signal(run, number)
         return _End(title, action, [*lines, *host_evidence(run)], certainty)
     return _by_topic(run, log, topic, lines)
+
+
+def _address_space(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:
+    """The end by the limit of the address space, if there is one, not far away, and the system refused memory."""
+    limit, peak = (run.results.get(name) for name in ADDRESS_SPACE)
+    if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR:
+        return None
+    told = _once(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY) if log is not None else ())
+    if last_errors.refused("\n".join(told)) not in last_errors.OF_ADDRESS_SPACE:
+        return None
+    measured = f", of which {size(peak)} were in use at most" if isinstance(peak, int) else ""
+    return _End(*last_errors.ADDRESS_SPACE, [f"limit of its address space: {size(limit)}{measured}", *told], "likely")
 
 
 def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
@@ -120,6 +138,8 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
         title, action = crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]
+        if topic == reported_ends.FATAL:
+            title, action = last_errors.refused("\n".join(told)) or (title, action)
         return _End(title, action, _once(told, lines))
     if log is not None and (report := reported(log))[0]:
         title, action = in_a_process(log)

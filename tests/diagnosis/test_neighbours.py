@@ -1,0 +1,207 @@
+"""Rules of ``run`` that fire on a symptom: the program that has the cause, and its neighbours that have another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import DeviceMapping, DeviceMemory, Memory, Oom, Outcome, Run, RunError, Setting
+from gpuwatch.reports.run_content import asked
+from tests.diagnosis.cases import GIB, MIB
+from tests.diagnosis.test_watched_program import program
+
+FAILED: dict[str, Any] = {"verdict": "error", "outcome": Outcome(exit_code=1, ended=True)}
+FULL = Oom(device="GPU:0", allocator="GPU_0_bfc", limit_bytes=8 * GIB, in_use_bytes=8 * GIB, largest_free_bytes=0)
+COPY = "Failed copying input tensor from CPU:0 to GPU:0 in order to run _EagerConst: Dst tensor is not initialized."
+
+
+def only(run: Run, cause: str) -> Finding:
+    (found,) = (one for one in run.findings if one.id == cause)
+    return found
+
+
+def causes(run: Run) -> list[str]:
+    return [one.id for one in run.findings]
+
+
+def oom(**fields: object) -> Oom:
+    values: dict[str, Any] = {name: getattr(FULL, name) for name in FULL.__struct_fields__} | fields
+    return Oom(**values)
+
+
+@pytest.mark.parametrize(
+    ("asked_bytes", "copied"), [(4, False), (256 * MIB, False), (2 * GIB, True), (GIB, True)]
+)  # the last constant of a full GPU, a batch, a dataset
+def test_only_a_large_copy_is_why_memory_ran_out(asked_bytes: int, *, copied: bool) -> None:
+    error = RunError(type="InternalError", message=COPY)
+    run = program(ooms=(oom(requested_bytes=asked_bytes),), errors=(error,), **FAILED)
+    found = only(run, "memory.model-too-large")
+    assert ("copied from the host" in found.title) == copied
+    assert ("generator" in found.action) == copied
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ('Protocol message GPUOptions has no "per_process_gpu_memory_fractoin" field.', "_fraction was probably meant"),
+        ('Protocol message GPUOptions has no "per_process_memory_fraction" field.', "per_process_gpu_memory_fraction"),
+        ('Protocol message GPUOptions has no "alow_growth" field.', "allow_growth was probably meant"),
+        ('Protocol message ConfigProto has no "allow_growth" field.', "ConfigProto.gpu_options.allow_growth"),
+        ('Protocol message GPUOptions has no "log_device_placement" field.', "belongs to ConfigProto"),
+        ('Protocol message GPUOptions has no "zzz" field.', "GPUOptions has no field zzz"),
+    ],
+)
+def test_a_field_that_does_not_exist_was_not_removed(message: str, says: str) -> None:
+    run = program(f"ValueError: {message}", errors=(RunError(type="ValueError", message=message),), **FAILED)
+    assert run.primary == "config.inconsistent"
+    assert says in only(run, "config.inconsistent").title
+    assert "api.removed" not in causes(run)
+
+
+def settings(name: str, asked: object, effective: object, note: str = "") -> dict[str, Setting]:
+    return {name: Setting(asked=asked, effective=effective, note=note, source="train.py:7")}
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        (settings("memory growth", True, False), "config.too-late"),
+        (settings("visible devices", ["GPU:1"], ["GPU:0", "GPU:1"]), "config.too-late"),
+        (settings("memory_limit", 1024, []), "config.too-late"),
+        (settings("logical devices", 2, 1), "config.too-late"),
+        (settings("allow_growth", True, None, "too late: TensorFlow already has its devices"), "config.too-late"),
+        (
+            settings("memory growth", True, False, "overridden by TF_FORCE_GPU_ALLOW_GROWTH=false"),
+            "config.inconsistent",
+        ),
+        (settings("memory growth", True, True, "overridden by TF_FORCE_GPU_ALLOW_GROWTH=true"), "healthy"),
+        (settings("memory growth", True, True), "healthy"),
+        (settings("visible devices", ["GPU:1", "GPU:0"], ["GPU:0", "GPU:1"]), "healthy"),
+        (settings("memory_limit", 1024, None), "healthy"),  # its devices were never made
+        (settings("jit_compile", True, False, "simulated GPUs have no XLA"), "healthy"),
+        (settings("per_process_gpu_memory_fraction", 0.5, None, "granted: GPU:0 990 MiB"), "healthy"),
+    ],
+)
+def test_a_setting_that_is_not_in_effect_is_a_finding_though_its_error_was_caught(
+    given: dict[str, Setting], cause: str
+) -> None:
+    run = program(settings=given)
+    assert [one for one in causes(run) if one != "idle.memory-held"] == [cause]
+    if cause != "healthy":
+        found = only(run, cause)
+        assert found.severity == "warning"
+        assert next(iter(given)) in found.title
+        assert "train.py:7" in found.evidence[0]
+
+
+def two_gpus(peak: int, **fields: object) -> Run:
+    mapped = tuple(
+        DeviceMapping(framework_device=f"GPU:{n}", uuid=f"GPU-{n}", physical_index=n, cuda_ordinal=n) for n in range(2)
+    )
+    held = tuple(DeviceMemory(uuid=f"GPU-{n}", index=n, process_bytes=20 * GIB) for n in range(2))
+    memory = Memory(allocators={"GPU:0": 4000, "GPU:1": peak}, devices=held)
+    return program(device_map=mapped, memory=memory, **fields)
+
+
+def test_a_gpu_with_a_replica_of_a_small_model_is_used() -> None:
+    replicas = {"replicas": {"devices": ["/device:GPU:0", "/device:GPU:1"]}}
+    assert "idle.memory-held" not in causes(two_gpus(1000, results=replicas))
+    assert "idle.memory-held" not in causes(two_gpus(0, results=replicas))
+    assert "idle.memory-held" not in causes(two_gpus(300)), "a small op ran there"
+    assert "used 1 of the 2 GPUs" in only(two_gpus(0), "idle.memory-held").title
+
+
+HANDLE = "E0000 00:00:1.1 7 cuda_dnn.cc:466] Could not create cudnn handle: {}"
+USAGE = "E0000 00:00:1.2 7 cuda_dnn.cc:470] Memory usage: {} bytes free, 4294967296 bytes total."
+
+
+@pytest.mark.parametrize(
+    ("status", "free", "simulation", "cause"),
+    [
+        ("CUDNN_STATUS_NOT_INITIALIZED", 100 * MIB, None, "memory.masked"),
+        ("CUDNN_STATUS_ALLOC_FAILED", 100 * MIB, "driver", "memory.masked"),
+        ("CUDNN_STATUS_NOT_INITIALIZED", 1536 * MIB, None, "unknown"),
+        ("CUDNN_STATUS_NOT_INITIALIZED", 1536 * MIB, "driver", "simulation.limit"),
+        ("CUDNN_STATUS_NOT_SUPPORTED", 100 * MIB, None, "unknown"),
+        ("CUDNN_STATUS_NOT_SUPPORTED", 100 * MIB, "driver", "simulation.limit"),
+        ("CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", 100 * MIB, None, "cuda.version-mismatch"),
+    ],
+)
+def test_status_and_free_memory_decide_why_cudnn_does_not_start(
+    status: str, free: int, simulation: str | None, cause: str
+) -> None:
+    error = RunError(type="InvalidArgumentError", message="No DNN in stream executor. [Op:Conv2D]")
+    log = "\n".join((HANDLE.format(status), USAGE.format(free), f"{error.type}: {error.message}"))
+    run = program(log, simulation=simulation, errors=(error,), **FAILED)
+    assert [one.id for one in run.findings if one.severity == "error"] == [cause]
+
+
+def test_a_simulated_driver_without_nccl_lacks_no_library() -> None:
+    error = RunError(type="InternalError", message="NCCL: Unable to load NCCL library.")
+    for simulation, cause in ((None, "cuda.libraries-missing"), ("driver", "simulation.limit")):
+        run = program(f"InternalError: {error.message}", simulation=simulation, errors=(error,), **FAILED)
+        assert run.primary == cause
+
+
+def test_settings_that_nobody_asked_for_are_not_told_as_asked() -> None:
+    given = {"jit_compile": Setting(asked="auto", effective=False), "use_cudnn": Setting(asked="auto", effective=False)}
+    assert asked(program(settings=given)) == "–"
+    assert "jit_compile" in asked(program(settings={"jit_compile": Setting(asked=True, effective=False)}))
+
+
+@pytest.mark.parametrize(
+    ("peak", "in_use", "requested", "cause"),
+    [
+        (2000 * MIB, 1900 * MIB, 256 * MIB, "memory.model-too-large"),  # Adam's first step, at its highest ever
+        (2200 * MIB, 1900 * MIB, 256 * MIB, "memory.fragmented"),  # as much was in use before
+        (1200 * MIB, 1100 * MIB, 256 * MIB, "memory.fragmented"),  # there is ample room, in small blocks
+        (None, 1900 * MIB, 256 * MIB, "memory.fragmented"),
+    ],
+)
+def test_fragmented_is_only_what_would_fit(peak: int | None, in_use: int, requested: int, cause: str) -> None:
+    failed = oom(limit_bytes=2160 * MIB, in_use_bytes=in_use, requested_bytes=requested, largest_free_bytes=200 * MIB)
+    memory = Memory(allocators={} if peak is None else {"GPU:0": peak})
+    run = program(
+        ooms=(failed,), memory=memory, errors=(RunError(type="ResourceExhaustedError", message=""),), **FAILED
+    )
+    assert run.ooms[0].verdict == cause
+    found = only(run, cause)
+    assert ("whether what the program needs next would fit" in " ".join(found.evidence)) == (peak == 2000 * MIB)
+
+
+def test_host_memory_that_ran_out_below_tensorflows_limit_is_not_another_process_on_the_gpu() -> None:
+    failed = oom(
+        device="CPU:0", allocator="mklcpu", limit_bytes=23 * GIB, in_use_bytes=6 * GIB, requested_bytes=256 * MIB
+    )
+    run = program(ooms=(failed,), errors=(RunError(type="ResourceExhaustedError", message=""),), **FAILED)
+    assert "memory.other-process" not in causes(run)
+    assert "Out of host memory" in only(run, "memory.model-too-large").title
+
+
+THREAD = (
+    "F0000 00:00:1.3 7 env.cc:100] Check failed: ret == 0 (11 vs. 0)Thread tf_x creation via pthread_create() failed."
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        ("", RunError(type="RuntimeError", message="can't start new thread")),
+        ("", RunError(type="ImportError", message="libx.so.2: failed to map segment from shared object")),
+        (THREAD, None),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", None),
+    ],
+)
+def test_what_a_limit_of_the_address_space_ends_is_no_bug_of_the_framework(log: str, error: RunError | None) -> None:
+    near = {"address_limit_bytes": 4 * GIB}
+    far = {"address_limit_bytes": 400 * GIB, "address_peak_bytes": 30 * GIB}
+    outcome = {"verdict": "error", "outcome": Outcome(signal=6, ended=True)} if error is None else FAILED
+    errors = (error,) if error is not None else ()
+    text = log or f"{errors[0].type}: {errors[0].message}"
+    for results, limited in ((near, True), (far, False), ({}, False)):
+        (found,) = program(text, errors=errors, results=results, **outcome).findings
+        assert ("ulimit -v" in found.title) == limited
+        assert "bug of the framework" not in found.action
+        assert "does not know" not in found.title
