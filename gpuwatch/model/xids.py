@@ -1,11 +1,173 @@
-"""Xids: the numbers of GPU errors that NVIDIA's driver reports, and whether card or program is usually at fault."""
+"""Xids: the numbers of GPU errors that NVIDIA's driver reports: what they mean, who is usually to blame, what to do.
+
+Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (drivers up to r610; its resolution buckets), and "GPU
+Memory Error Management". Numbers that the catalogue lists as unused are from the older list of Xids.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 import msgspec
 
 UNKNOWN = 999
 """NVML's number for an unknown Xid."""
+
+Blame = Literal["program", "driver", "hardware", "link", "nobody"]
+"""Who is usually at fault: ``driver`` includes the GPU's firmware, ``nobody`` a note of what another Xid caused."""
+
+_PROGRAM = (
+    "Run the program again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or under compute-sanitizer, which names the"
+    " kernel; the step on the CPU names a wrong index. Suspect the card only if other programs fail on it too."
+)
+_RESTART_PROGRAM = "Restart the program; if it returns with other programs too, reset the GPU (nvidia-smi -r)."
+_RESET = (
+    "End the work on this GPU and reset it (nvidia-smi -r), or restart the machine; if it returns, have the card, its"
+    " power and its seating checked."
+)
+_RESTART_MACHINE = (
+    "Restart the machine, with power off if that is not enough: a GPU that is not on the bus cannot be reset. If it"
+    " returns, have its power, its seating and the card checked."
+)
+_DIAGNOSE = (
+    "End the work on this GPU and reset it (nvidia-smi -r); if it returns, run NVIDIA's field diagnostic (dcgmi diag -r"
+    " 3), or have the card replaced."
+)
+_LINKS = (
+    "End the work on the GPUs of this NVLink and reset them together (nvidia-smi -r), or restart the machine; check"
+    " nvidia-smi nvlink -e, the fabric manager's log and cables or bridges if it returns."
+)
+_UPDATE = "Reset the GPU (nvidia-smi -r) or restart the machine; update the driver if it returns."
+_WATCH = "Nothing to do now: the driver corrected it. Reset the GPU (nvidia-smi -r) when its work allows."
+_POWER = "Connect the power cables of the card, and check the power supply."
+_OTHER = "Look at the error before it: this one is its consequence, or the program was ended (Ctrl+C, kill)."
+_ALLOWED = "Read the action in it: the driver says there what this GPU needs."
+
+
+class XidKind(NamedTuple):
+    """What an Xid means."""
+
+    meaning: str
+    blame: Blame
+    action: str
+
+
+def _kind(blame: Blame, action: str, **meanings: str) -> dict[int, XidKind]:
+    return {int(code[1:]): XidKind(meaning, blame, action) for code, meaning in meanings.items()}
+
+
+def _engines(name: str, *codes: int) -> dict[int, XidKind]:
+    return {code: XidKind(f"exception of a {name}", "program", _RESTART_PROGRAM) for code in codes}
+
+
+KINDS: dict[int, XidKind] = {
+    **_kind(
+        "program",
+        _PROGRAM,
+        x11="invalid or corrupted command stream",
+        x13="graphics engine exception, usually a program's index out of range",
+        x25="invalid or illegal command stream",
+        x31="page fault, usually a program's illegal address",
+        x69="graphics engine exception, usually a program's invalid command",
+        x137="illegal access to the memory of another GPU over NVLink, usually a program's",
+    ),
+    **_kind(
+        "program",
+        _RESTART_PROGRAM,
+        x8="a program's work did not end in time",
+        x32="corrupted command buffer",
+        x43="a program's work was stopped after its own fault",
+        x80="corrupted data sent to the GPU",
+        x141="fault in CUDA's fast path",
+    ),
+    **_engines("copy engine", 39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
+    **_engines("video engine", 60, 68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139, 142),
+    **_kind(
+        "nobody",
+        _OTHER,
+        x45="a program's work was removed, usually after another error",
+    ),
+    **_kind("nobody", _ALLOWED, x154="the driver changed what it asks to do with this GPU"),
+    **_kind(
+        "driver",
+        _UPDATE,
+        x37="firmware error",
+        x38="firmware watchdog timeout",
+        x44="fault during a context switch",
+        x46="the GPU stopped processing",
+        x61="the GPU's internal controller stopped at a breakpoint",
+        x62="the GPU's internal controller halted",
+        x66="illegal access by the driver",
+        x67="illegal access by the driver",
+        x78="virtual GPU could not start",
+        x109="context switch timeout",
+        x110="security fault",
+        x119="GSP firmware timeout",
+        x120="GSP firmware error",
+        x143="the GPU could not be initialized",
+        x151="key rotation error",
+        x158="fatal timeout of the GPU",
+        x169="the GPU's security controller halted",
+    ),
+    **_kind("hardware", _POWER, x54="the card's power cable is not connected"),
+    **_kind(
+        "hardware",
+        _DIAGNOSE,
+        x48="double-bit ECC error",
+        x58="memory error",
+        x64="row remapping or page retirement failed",
+        x95="uncontained memory error",
+        x140="unrecovered ECC error",
+        x157="a failed resource could not be retired",
+        x161="a failed memory channel could not be retired",
+        x168="less memory than there should be",
+        x171="uncorrectable error in the GPU's memory",
+        x172="uncorrectable error in the GPU's SRAM",
+    ),
+    **_kind(
+        "hardware",
+        "Restart the program that it hit, the others can go on; reset the GPU (nvidia-smi -r) when its work allows.",
+        x94="contained memory error",
+    ),
+    **_kind(
+        "hardware",
+        _WATCH,
+        x63="row remapping or page retirement recorded",
+        x92="high rate of corrected ECC errors",
+        x121="corrected error on the link to the CPU",
+        x156="a failed resource was retired",
+        x160="a failed memory channel was retired",
+    ),
+    **_kind(
+        "hardware",
+        _RESTART_MACHINE,
+        x79="the GPU has fallen off the bus",
+        x167="fatal timeout of PCIe",
+    ),
+    **_kind(
+        "link",
+        _LINKS,
+        x74="NVLink error",
+        x136="NVLink training failed",
+        x144="NVLink 5 error, SAW",
+        x145="NVLink 5 error, RLW",
+        x146="NVLink 5 error, TLW",
+        x147="NVLink 5 error, TREX",
+        x148="NVLink 5 error, NVLPW_CTRL",
+        x149="NVLink 5 error, NETIR (a link went down, or nearly)",
+        x150="NVLink 5 error, MSE",
+        x155="an NVLink was shut down by software",
+        x159="error on the link to the CPU",
+    ),
+}
+_HARMLESS = frozenset({37, 38, 44, 63, 66, 67, 121, 155, 156, 160})
+"""Not the program's, but the catalogue does not ask for a reset."""
+OFF_THE_BUS = 79
+_RANKS: dict[Blame, int] = {"hardware": 0, "link": 1, "driver": 2, "program": 3, "nobody": 4}
+_XID = re.compile(r"Xid \([^)]{0,80}\): (\d{1,4})\b")
+_BEFORE = re.compile(r"caused by previous Xid (\d{1,4})\b", re.IGNORECASE)
 
 
 class Xid(msgspec.Struct, frozen=True):
@@ -21,36 +183,44 @@ class Xid(msgspec.Struct, frozen=True):
         """``Xid 79 (the GPU has fallen off the bus)``."""
         if self.code is None:
             return "an error with an unknown Xid"
-        meaning = _HARDWARE.get(self.code) or _PROGRAM.get(self.code)
-        return f"Xid {self.code} ({meaning})" if meaning else f"Xid {self.code}"
+        kind = KINDS.get(self.code)
+        return f"Xid {self.code} ({kind.meaning})" if kind else f"Xid {self.code}"
 
     @property
     def hardware(self) -> bool:
         """Whether it points to the card, its link or its firmware rather than the program."""
-        return self.code in _HARDWARE
+        kind = KINDS.get(self.code or 0)
+        return kind is not None and kind.blame in ("hardware", "link", "driver") and self.code not in _HARMLESS
+
+    @property
+    def programs(self) -> bool:
+        """Whether it is a program's fault, or a consequence of one, until others speak."""
+        kind = KINDS.get(self.code or 0)
+        return kind is not None and kind.blame in ("program", "nobody")
+
+    @property
+    def action(self) -> str:
+        """What to do about it."""
+        kind = KINDS.get(self.code or 0)
+        return kind.action if kind is not None else _RESET
 
 
-# Source: NVIDIA, Xid catalog and "GPU Memory Error Management".
-_HARDWARE = {
-    48: "double-bit ECC error",
-    61: "the GPU's internal controller stopped at a breakpoint",
-    62: "the GPU's internal controller halted",
-    64: "row remapping or page retirement failed",
-    74: "NVLink error",
-    79: "the GPU has fallen off the bus",
-    92: "high rate of corrected ECC errors",
-    94: "contained memory error",
-    95: "uncontained memory error",
-    119: "GSP firmware timeout",
-    120: "GSP firmware error",
-    140: "unrecovered ECC error",
-}
-_PROGRAM = {
-    13: "graphics engine exception, usually a program's index out of range",
-    31: "page fault, usually a program's illegal address",
-    32: "corrupted command buffer",
-    43: "a program's work was stopped after its own fault",
-    45: "a program's work was removed, usually after another error",
-    63: "row remapping or page retirement recorded",
-    69: "graphics engine exception, usually a program's invalid command",
-}
+def in_lines(lines: Iterable[str]) -> list[Xid]:
+    """The Xids of a kernel's log in its order; of one that another caused, that one."""
+    found = []
+    for line in lines:
+        if match := _XID.search(line):
+            before = _BEFORE.search(line, match.end())
+            found.append(Xid(at=0.0, code=int((before or match)[1])))
+    return found
+
+
+def main_one(xids: Iterable[Xid]) -> Xid | None:
+    """The Xid to act on: the hardware's before the link's before the driver's before a program's; of those the
+    first."""
+    return min(xids, key=_rank, default=None)
+
+
+def _rank(xid: Xid) -> tuple[bool, int]:
+    kind = KINDS.get(xid.code or 0)
+    return (not xid.hardware, _RANKS[kind.blame] if kind is not None else _RANKS["driver"])

@@ -42,16 +42,31 @@ def test_one_crash_told_twice_is_not_two_kinds() -> None:
     ("line", "title", "action"),
     [
         (_XID.format(31), "Xid 31 (page fault", "BLOCKING=1"),
-        (_XID.format(79), "Xid 79 (the GPU has fallen off the bus)", "nvidia-smi -r"),
+        (_XID.format(79), "Xid 79 (the GPU has fallen off the bus)", "Restart the machine"),
+        (_XID.format(48), "Xid 48 (double-bit ECC error)", "field diagnostic"),
+        (_XID.format(145), "Xid 145 (NVLink 5 error, RLW)", "fabric manager"),
+        (_XID.format(119), "Xid 119 (GSP firmware timeout)", "update the driver"),
+        (_XID.format(998), "Xid 998", "reset it"),
+        (_XID.format(45) + ", Ch 00000008 caused by previous Xid 149", "Xid 149 (NVLink 5", "fabric manager"),
+        ("NVRM: GPU 0000:b3:00.0 has fallen off the bus.", "A GPU has fallen off the bus", "Restart the machine"),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "hardware fault", "nvidia-smi -r"),
     ],
 )
 def test_whose_fault_it_is(line: str, title: str, action: str) -> None:
     found = explain([line]).findings[0]
-    assert (found.id, found.severity, found.certainty) == ("hardware.fault", "error", "likely")
+    assert (found.id, found.severity) == ("hardware.fault", "error")
+    assert found.certainty == ("likely" if "Xid" in line or "CUDA" in line else "fact")
     assert title in found.title
     assert action in found.action
+    assert "dmesg" not in found.action or "Xid" not in line
     assert found.evidence[0].endswith(line[-40:])
+
+
+@pytest.mark.parametrize(
+    ("codes", "told"), [((13, 45), 13), ((45, 31), 31), ((31, 45, 79), 79), ((74, 48), 48), ((43, 119, 149), 149)]
+)
+def test_of_several_xids_the_one_to_act_on_is_told(codes: tuple[int, ...], told: int) -> None:
+    assert f"Xid {told} (" in explain([_XID.format(code) for code in codes]).findings[0].title
 
 
 def test_an_illegal_access_beside_a_lost_gpu_is_the_cards() -> None:
@@ -59,7 +74,7 @@ def test_an_illegal_access_beside_a_lost_gpu_is_the_cards() -> None:
     found = explain(lines).findings
     assert [entry.id for entry in found] == ["hardware.fault"]
     assert "Xid 79" in found[0].title
-    assert "nvidia-smi -r" in found[0].action
+    assert "Restart the machine" in found[0].action
 
 
 def test_an_assertion_asks_for_the_index_and_not_for_a_report() -> None:

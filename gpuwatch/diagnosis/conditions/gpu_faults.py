@@ -13,6 +13,7 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.history.machine_event import BAD_STATES, span
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Device
+from gpuwatch.model.xids import OFF_THE_BUS, Xid
 
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
 _LATEST = 3
@@ -53,7 +54,9 @@ class Lost(Condition):
             "fact",
             title=f"{seen_as(device)} {_FAULTS[device.state] if listed else 'is no longer listed'}",
             evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _which(device)),
-            action="Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
+            action=Xid(at=0.0, code=OFF_THE_BUS).action
+            if device.state == "lost"
+            else "Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
         )
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
@@ -95,8 +98,7 @@ class HardwareXid(Condition):
             "fact",
             title=_reported(device, xids[-1].text) + ("" if recent else ", an hour ago or longer"),
             evidence=(*_xid_lines(device, context), "" if recent else f"none for {hours:.0f} h since", _which(device)),
-            action="End the work on this GPU and reset it (nvidia-smi -r), or reboot; if it returns, have the card,"
-            " its power and its seating checked.",
+            action=xids[-1].action,
         )
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:

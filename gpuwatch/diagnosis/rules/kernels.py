@@ -5,7 +5,6 @@ Sources: CUDA driver API (CUresult, 700 to 719); of Xids :mod:`gpuwatch.model.xi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
@@ -14,17 +13,17 @@ from gpuwatch.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.logs import cuda_errors
 from gpuwatch.logs.topics import outright
 from gpuwatch.model.findings import Finding, Severity
-from gpuwatch.model.xids import Xid
+from gpuwatch.model.xids import OFF_THE_BUS, Xid, in_lines, main_one
 
 _OUT_OF_BOUNDS = frozenset({700, 716})
-_XID = re.compile(r"Xid \([^)]*\): (\d{1,4})\b")
 
 _FIND_THE_OP = (
     "Run it again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or the step on the CPU, which names a wrong index;"
     " compute-sanitizer names the kernel. Suspect the card only if other programs fail on it too, or if dmesg has"
     " Xid 48, 74 or 79."
 )
-_RESET = "Look for Xid lines in dmesg; drain and reset the GPU (nvidia-smi -r), and try another one."
+_RESET = "Drain the GPU and reset it (nvidia-smi -r), and try another one; the kernel's log (dmesg) may say more."
+_OFF_THE_BUS = Xid(at=0.0, code=OFF_THE_BUS)
 _CRASHED = "A kernel crashed: usually a bug in it, or an index out of range"
 
 
@@ -35,17 +34,20 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
     if not lines:
         return
     severity: Severity = "info" if expected else "error"
-    xids = [Xid(at=0.0, code=int(match[1])) for line in lines if (match := _XID.search(line))]
-    xid = next((entry for entry in xids if entry.hardware), xids[0] if xids else None)
+    xids = in_lines(lines)
+    xid, title, action = main_one(xids), "", _RESET
+    if xid is not None:
+        title, action = f"The driver reported {xid.text}", xid.action
+    if (xid is None or not xid.hardware) and any("fallen off the bus" in line.lower() for line in lines):
+        title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
     only_xids = len(xids) == len(lines)
-    programs = xid is not None and not xid.hardware and only_xids
     yield finding(
         "hardware.fault",
         severity,
         "fact" if not only_xids and any(outright(line, "hardware.fault") for line in lines) else "likely",
-        title=f"The driver reported {xid.text}" if xid is not None else "",
+        title=title,
         evidence=lines,
-        action=_FIND_THE_OP if programs else _RESET,
+        action=action,
     )
 
 
