@@ -90,7 +90,9 @@ def _failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
 def _with_holder(findings: Iterable[Finding], profile: MemoryProfile) -> Iterator[Finding]:
     for found in findings:
         memory = found.id.startswith("memory.")
-        yield msgspec.structs.replace(found, evidence=(*found.evidence, held_most(profile))) if memory else found
+        asked = (f"the refused request was made by {profile.failed_source}",) if profile.failed_source else ()
+        evidence = (*found.evidence, *asked, held_most(profile))
+        yield msgspec.structs.replace(found, evidence=evidence) if memory else found
 
 
 def _framework(profile: MemoryProfile) -> str:

@@ -18,6 +18,7 @@ Group = Literal[
     "gradients",
     "activations",
     "inputs",
+    "created",
     "workspace",
     "unattributed",
 ]
@@ -122,6 +123,8 @@ class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the pool's free memory at the peak that was not in its largest free block, from 0 to 1."""
     failed_bytes: int | None = None
     """Bytes of a request that was refused; None if none was."""
+    failed_source: str = ""
+    """The line of the program whose request was refused; empty if it is unknown."""
     device_free_bytes: int | None = None
     """Free memory of the device when it was refused; None if it is unknown."""
     holders: tuple[MemoryHolderOp, ...] = ()

@@ -38,6 +38,7 @@ GROUP_KINDS: dict[str, Kind] = {
     "optimizer state": "optimizer",
     "other variables": "variables",
     "inputs": "inputs",
+    "created": "inputs",
     "activations": "activations",
     "gradients": "gradients",
     "workspace": "workspace",

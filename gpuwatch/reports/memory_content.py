@@ -25,6 +25,7 @@ _MEANINGS = {
     "gradients": "results of the backward pass",
     "activations": "results of the layers' forward ops",
     "inputs": "data copied to the GPU that has the shape of an input",
+    "created": "tensors that the program creates directly, such as torch.zeros",
     "workspace": "temporary buffers of kernels and of the optimizer's update",
     "unattributed": "recorded, but its name does not tell what it was for",
 }
@@ -122,7 +123,12 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
     if whole is not None and whole > 1.02 * profile.peak_bytes:
         yield f"The program's own peak was {size(whole)}, outside of what was recorded."
     if profile.failed_bytes is not None:
-        yield f"A request for {size(profile.failed_bytes)} was refused."
+        line = f", of {clean(profile.failed_source)}" if profile.failed_source else ""
+        yield (
+            f"A request for {size(profile.failed_bytes)}{line}, was refused."
+            if line
+            else (f"A request for {size(profile.failed_bytes)} was refused.")
+        )
     named, shaped = (_share(held, profile) for held in (profile.named_bytes, profile.shaped_bytes))
     if profile.tool != "tensorflow" and profile.holders:
         yield f"{named} of it belong to a line of the program."

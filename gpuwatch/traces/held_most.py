@@ -20,6 +20,7 @@ _WHOSE = {
     "gradients": "gradients",
     "activations": "activations",
     "inputs": "inputs",
+    "created": "tensors that the program creates directly",
     "workspace": "workspace",
 }
 
@@ -81,7 +82,13 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
     of = max(lines.values(), key=lambda ones: sum(one.allocated_bytes for one in ones))
     count = sum(one.count for one in of)
     alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({one.op for one in of}) == 1 else "")
-    return who(alike, profile.tool), sum(one.allocated_bytes for one in of)
+    layers: dict[str, int] = {}
+    for one in of:
+        if one.layer:
+            layers[one.layer] = layers.get(one.layer, 0) + one.allocated_bytes
+    largest = max(layers, key=lambda name: layers[name], default="")
+    through = printable(f", {size(layers[largest])} through {largest}") if largest else ""
+    return who(alike, profile.tool) + through, sum(one.allocated_bytes for one in of)
 
 
 def _amount(named: tuple[str, int], profile: MemoryProfile) -> str:

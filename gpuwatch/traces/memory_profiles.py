@@ -98,6 +98,7 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, source: st
         named_bytes=named,
         fragmentation=fragmentation,
         failed_bytes=device.failed,
+        failed_source=device.failed_at,
         device_free_bytes=device.device_free,
         holders=tuple(holders[:MOST_HOLDERS]),
         more_bytes=sum(one.allocated_bytes for one in holders[MOST_HOLDERS:]),

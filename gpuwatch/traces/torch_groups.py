@@ -22,6 +22,7 @@ _BY_ROLE: dict[Role, Group] = {
     "cache": "caches",
     "forward": "activations",
     "inputs": "inputs",
+    "created": "created",
 }
 _FREED_BY: dict[Role, Group] = {
     "zeroes": "gradients",
@@ -120,6 +121,7 @@ def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
         return  # no history
     before = [one for one in changes if one.before and not one.frees and not one.stack.known]
     held = [one for one in before if one.freed is None]
+    _trained(changes, roles)
     for one in before:
         if one.freed is not None:
             one.group = _FREED_BY.get(one.freed_by.role, "unattributed")
@@ -137,6 +139,19 @@ def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
                 one.group = "optimizer state"
             else:
                 one.group = "weights and caches"
+
+
+def _trained(changes: Sequence[Change], roles: dict[int, Role]) -> None:
+    """What the program created itself and keeps is its weights where as many gradients have the same size."""
+    counts = dict(_gradients(changes, roles))
+    for one in changes:
+        if one.group == "weights" and not one.frees and one.freed is None:
+            counts[one.requested] = counts.get(one.requested, 0) - 1
+    for one in changes:
+        if one.group in ("created", "unattributed") and not (one.frees or one.before) and one.freed is None:
+            counts[one.requested] = counts.get(one.requested, 0) - 1
+            if counts[one.requested] >= 0:
+                one.group = "weights"
 
 
 def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:

@@ -62,7 +62,8 @@ class DeviceHistory:
     """Bytes of the last request that was refused."""
     device_free: int | None = None
     """Free memory of the device at that moment."""
-    failed_at: Stack = NO_STACK
+    failed_at: str = ""
+    """The line of the program that made the request."""
 
     def holder(self, one: Change, stacks: Stacks) -> str:
         """The key in :attr:`holders` of an allocation."""
@@ -219,12 +220,14 @@ def _history(
             device.pool_changes.append((at, -size))
         elif action == "oom":
             device.failed, device.device_free = size, _whole(entry.get("device_free"))
-            device.failed_at = reader.stacks.read(entry.get("frames"))
+            device.failed_at = reader.stacks.read(entry.get("frames")).line
     for address, block in blocks.items():
         if address not in live:
             before[address] = Change(0, False, address, block.size, block.requested, block.stack, before=True)
     device.recorded = bool(changes)
     changes = [*before.values(), *changes]
+    if device.failed_at:
+        device.failed_at = reader.stacks.short(device.failed_at)
     find_groups(changes, failed=device.failed is not None)
     in_use = peak = 0
     sizes: dict[int, int] = {}

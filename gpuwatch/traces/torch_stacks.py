@@ -23,10 +23,10 @@ Kind = Literal["native", "framework", "hidden", "library", "program"]
 """``hidden``: the interpreter, the standard library, launchers, generated code."""
 Role = Literal[
     "", "workspace", "backward", "optimizer", "zeroes", "state", "weights", "gradients", "cache", "forward", "inputs",
-    "computed",
+    "computed", "created",
 ]  # fmt: skip
 """What the frames say the memory is for: ``state`` of an optimizer; ``zeroes`` sets the gradients to none; ``computed``
-by an op outside of a module."""
+by an op outside of a module, ``created`` by one such as ``torch.zeros``."""
 
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _FRAMEWORK = re.compile(
@@ -50,7 +50,7 @@ _MODULE = "torch/nn/modules/module.py"
 
 _OP = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")
 _OVERLOAD = re.compile(r"(?<=[a-z0-9])_[A-Z]\w*$")
-_KERNEL = re.compile(r"at::native::(?:\w+::)*(\w+)$")
+_KERNEL = re.compile(r"at::native::(?:\w+::)*(?!impl$|operator)(\w+)$")
 _NODE = re.compile(r"torch::autograd::(?:\w+::)*?(\w*Backward\w*?)(?:_apply_functional\w*)?(?:::|$)")
 _ENGINE = re.compile(r"torch::autograd::(?:Engine|AccumulateGrad|Node|PyNode|python::PythonEngine)::")
 _SCRATCH = re.compile(r"[wW]orkspace|CUDABlasHandle|createCublas|CuFFT|cub::|radix_sort")
@@ -156,7 +156,7 @@ class Stacks:
             return Stack("", "", op, role or _of_op(op), known=True, native=native)
         called = [at for at, (one, _) in enumerate(seen[:place]) if one.path.endswith(_MODULE)]
         layer = next((at for at, (one, _) in enumerate(seen[:place]) if one.kind == "library"), place)
-        through = self._line(*seen[layer]) if called and layer < called[0] else ""
+        through = self._line(*seen[layer]) if called and layer < called[-1] else ""
         return Stack(self._line(*seen[place]), through, op, role or _of_op(op), known=True, native=native)
 
     def _frame(self, entry: Any) -> _Frame | None:
@@ -269,6 +269,8 @@ def _op(frames: Iterable[_Frame]) -> str:
 
 
 def _of_op(op: str) -> Role:
-    if not op or _FACTORIES.match(op):
+    if not op:
         return ""
+    if _FACTORIES.match(op):
+        return "created"
     return "inputs" if _COPIES.match(op) else "computed"

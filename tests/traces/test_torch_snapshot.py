@@ -192,6 +192,31 @@ def test_the_layer_of_a_library_and_files_of_one_name() -> None:
     }  # fmt: skip
 
 
+def test_a_headline_of_one_line_names_the_layer_below_it() -> None:
+    linear = ("/x/site-packages/torch/nn/modules/linear.py", 9, "forward")
+    layer = ("/x/site-packages/transformers/llama.py", 220, "forward")
+    called = (MODULE, 1, "_call_impl")
+    trace = [
+        entry("alloc", 9, 4096 * n, 1024, *native("linear"), linear, called, layer, called, MAIN) for n in range(1, 3)
+    ]
+    found = one(trace)
+    assert held_most(found).endswith("by train.py:3 in <module> (linear) ×2, 2.0 KiB through llama.py:220 in forward")
+
+
+def test_tensors_that_the_program_creates_are_weights_only_with_gradients_of_their_size() -> None:
+    trace = [entry("alloc", 1, 4096 * n, 1024, *native("zeros"), MAIN) for n in range(1, 4)]
+    assert one(trace).groups == {"created": 3072}
+    trace += [entry("alloc", 2, 65536, 1024, *native("new_empty_strided"), ENGINE)]
+    trace += [entry("alloc", 3, 99999, 2048, *native("randint"), MAIN)]
+    assert one(trace).groups == {"created": 4096, "weights": 1024, "gradients": 1024}
+
+
+def test_a_refused_request_is_told_with_its_line() -> None:
+    trace = [entry("alloc", 1, 1000, 512, MAIN), {**entry("oom", 2, 0, 1 << 40, MAIN), "device_free": 4096}]
+    found = one(trace)
+    assert (found.failed_bytes, found.failed_source) == (1 << 40, "train.py:3 in <module>")
+
+
 def test_what_an_optimizer_keeps_is_its_state() -> None:
     trace = [
         entry("alloc", 1, 1000, 512, *native("mul_Tensor"), ("/home/u/optimizer.py", 7, "step"), *STEP),
