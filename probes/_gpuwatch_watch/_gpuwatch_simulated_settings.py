@@ -96,13 +96,18 @@ class Settings:
         self.judge(asked)
         self.recounted()
         count = config.device_count.get("GPU")
-        listed = _listed(asked.visible_device_list)
-        if listed is None or count == 0:
-            return config  # TensorFlow will report an error, or create no GPU
+        if count == 0:
+            return config  # TensorFlow creates no GPU, and checks nothing
         visible = self.plugin().gpuwatch_plugin_visible()
-        ordinals = listed or list(range(visible))
+        ordinals = _listed(asked.visible_device_list, visible)
+        plugged = asked
+        if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name:  # in 2.16 there is one for both
+            plugged = config.pluggable_device_options
+        if ordinals is None:
+            plugged.visible_device_list = asked.visible_device_list  # TensorFlow refuses it, as for CUDA devices
+            return config
         virtual = [list(part.memory_limit_mb) for part in asked.experimental.virtual_devices]
-        if any(not 0 <= ordinal < visible for ordinal in ordinals) or len(virtual) > len(ordinals):
+        if len(virtual) > len(ordinals):
             return config
         if count is not None and not virtual:
             ordinals = ordinals[:count]
@@ -115,10 +120,7 @@ class Settings:
         given = self.lay_out(wanted, asked.per_process_gpu_memory_fraction)
         if given is None:
             return config
-        plugged = asked
-        if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name:  # in 2.16 there is one for both
-            plugged = config.pluggable_device_options
-            plugged.allow_growth = asked.allow_growth
+        plugged.allow_growth = asked.allow_growth
         plugged.experimental.ClearField("virtual_devices")
         plugged.visible_device_list = ",".join(map(str, given))
         plugged.per_process_gpu_memory_fraction = 1.0  # of the total, which the plug-in reports as the exact grant
@@ -162,12 +164,16 @@ class Settings:
         return self.library
 
 
-def _listed(text):
-    """The numbers in a visible_device_list; None if it is invalid."""
+def _listed(text, visible):
+    """The ordinals in a visible_device_list, all if it is empty; None if TensorFlow rejects it for CUDA devices."""
+    if not text:
+        return list(range(visible))
     try:
-        return [int(number) for number in text.split(",") if number.strip()]
+        ordinals = [int(number) for number in text.split(",")]
     except ValueError:
         return None
+    known = all(0 <= ordinal < visible for ordinal in ordinals)
+    return ordinals if known and len(set(ordinals)) == len(ordinals) else None
 
 
 def _replace(module, name, carry):

@@ -154,6 +154,15 @@ try:
 except tf.errors.AlreadyExistsError as error:
     answer = str(error)
 """
+_WRONG_LISTS = """
+answer = []
+for listed in ("1,2", "x", "0,0", "0,,1"):
+    try:
+        answer.append(session(visible_device_list=listed))
+    except tf.errors.InvalidArgumentError as error:
+        answer.append(error.message)
+answer.append(session(visible_device_list=" 1"))
+"""
 
 
 @tensorflow
@@ -173,10 +182,11 @@ def test_settings_are_honoured_as_a_cuda_build_does_it(sim_machine: Open) -> Non
             _RESERVE,
             _TOO_FULL,
             _ANOTHER_LIST,
+            _WRONG_LISTS,
         ],
     )
     assert None not in found, log[-4000:]
-    limit, visible, virtual, fraction, grown, listed, reserve, full, mapped_twice = found
+    limit, visible, virtual, fraction, grown, listed, reserve, full, mapped_twice, wrong = found
     assert limit == [[["GPU:0", 500]], True, False, [500 + context, 0]]
     assert visible == [[["GPU:0", usual]], [0, context]]
     # Each with its part; the first is CUDA's number of its GPU, the third one the plug-in's own.
@@ -196,6 +206,13 @@ def test_settings_are_honoured_as_a_cuda_build_does_it(sim_machine: Open) -> Non
     assert reserve == [["GPU:0", usual + 536], ["GPU:1", usual + 536]]
     assert "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY" in full
     assert "is being mapped to multiple devices" in mapped_twice
+    assert wrong == [
+        "'visible_device_list' listed an invalid Device id '2' but visible device count is 2",
+        "Could not parse entry in 'visible_device_list': 'x'.",
+        "visible_device_list contained a duplicate entry: 0,0",
+        "Could not parse entry in 'visible_device_list': ''.",
+        [["GPU:0", usual]],
+    ]
 
 
 @tensorflow

@@ -40,6 +40,11 @@ with tf.device("/GPU:0"):
     stacked = tf.matmul(np.stack([a] * 3), np.stack([b] * 3))
     half = tf.matmul(tf.constant(a.astype("float16")), tf.constant(b.astype("float16")))
     filled = tf.ones([8]) + tf.fill([8], 2.0) + tf.random.normal([8])
+if "cudnn" in sys.argv:
+    try:
+        tf.nn.conv2d(tf.ones([1, 8, 8, 1]), tf.ones([3, 3, 1, 1]), 1, "SAME")
+    except tf.errors.OpError as error:
+        print(type(error).__name__, error.message, file=sys.stderr)
 want = a @ b
 print("RESULT", eager.device, filled.device, np.allclose(eager, want, atol=1e-3), np.allclose(graph, want, atol=1e-3),
       np.allclose(stacked, want, atol=1e-3), np.allclose(half, want, rtol=1e-2),
@@ -147,12 +152,16 @@ print(N.nvmlDeviceGetUtilizationRates(d).gpu, *[s.smUtil for s in N.nvmlDeviceGe
 
 def test_limit_as_two_virtual_gpus(sim_machine: Machines, begin: Start) -> None:
     machine = sim_machine("2x24GiB")
-    process = begin(machine, PROGRAM, "limit", CUDA_VISIBLE_DEVICES="1")
+    process = begin(machine, PROGRAM, "limit", "cudnn", CUDA_VISIBLE_DEVICES="1")
     assert result(process)[2:] == [*FINE, "2"]
     assert machine.used_bytes(0) == 0
     assert GIB < machine.used_bytes(1) < 3 * GIB
     log = finish(process)
     assert len(re.findall(r"with 1024 MB memory:  -> device: 0, .*pci bus id: 0000:02:00.0", log)) == 2
+    # What cuDNN's failure for want of memory does not have: the simulation's line, and this status.
+    own, tensorflow = (log.find(text) for text in ("the simulated driver lacks cuDNN", "CUDNN_STATUS_NOT_SUPPORTED"))
+    assert 0 <= own < tensorflow
+    assert "InvalidArgumentError" in log
 
 
 @pytest.mark.parametrize(

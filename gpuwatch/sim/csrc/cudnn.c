@@ -1,5 +1,12 @@
 /* libcudnn.so.9 (and .8) of a simulated machine: it can be loaded and reports its version, so that logs look like
- * those of a real machine; creating a handle, as for a convolution, fails. */
+ * those of a real machine; creating a handle, as for a convolution, fails.
+ *
+ * TensorFlow then says "Could not create cudnn handle", as it does when GPU memory is full. Two signs tell this
+ * failure from that one: the line below on stderr, just before TensorFlow's, and the status NOT_SUPPORTED, which
+ * NVIDIA's cudnnCreate does not return (it has NOT_INITIALIZED, ALLOC_FAILED, INTERNAL_ERROR and their like). */
+#include <stdatomic.h>
+#include <stdio.h>
+
 #define API __attribute__((visibility("default")))
 
 enum { MAJOR = 9, MINOR = 3, PATCH = 0, INVALID_VALUE = 2003, NOT_SUPPORTED = 3000 };
@@ -14,7 +21,11 @@ API int cudnnGetProperty(int type, int *value) {
 }
 
 API int cudnnCreate(void **handle) {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     if (handle) *handle = 0;
+    if (!atomic_flag_test_and_set(&told))
+        fprintf(stderr, "gpuwatch: the simulated driver lacks cuDNN (status %d): convolutions and recurrent layers of "
+                        "cuDNN fail, whatever memory is free (--sim-tier plugin computes them)\n", NOT_SUPPORTED);
     return NOT_SUPPORTED;
 }
 
