@@ -19,7 +19,7 @@ from gpuwatch.logs.placement import PlacementCounter
 from gpuwatch.logs.placer_runs import PlacerRuns
 from gpuwatch.logs.reported_ends import ReportedEnds
 from gpuwatch.logs.tracebacks import FrameFinder
-from gpuwatch.logs.work_after_error import MANY_STEPS, WorkAfterError
+from gpuwatch.logs.work_after_error import MANY_STEPS, WorkAfterError, rank_of
 from gpuwatch.model.run import DeviceMapping, Oom, Placement
 
 _MAX_LINE = 20_000
@@ -141,11 +141,13 @@ class LogParser:
         elif self._work.unused:
             self._work.before(line)
         if self._exceptions.open:
+            self._frames.rank = rank_of(line)
             self._exceptions.follow(line)
             self._error_here(line)
         if self._frames.open:
+            self._frames.rank = rank_of(line)
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
-        if ", line " in line and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE]))):
+        if ", line " in line and self._frame(line):
             facts.last_frame_line = facts.lines
         elif TRACEBACK in line:
             self._exceptions.begin(line)
@@ -199,6 +201,10 @@ class LogParser:
                 self._remember(shape, _TORCH)
             return
         self._plain_line(line)
+
+    def _frame(self, line: str) -> bool:
+        self._frames.rank = rank_of(line)
+        return self._frames.line(unwrapped(undecorated(line[:_MAX_LINE])))
 
     def _error_here(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one."""
@@ -336,6 +342,7 @@ class LogParser:
             self._facts.note("environment.launcher", raw.rstrip())
         known = self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
         known |= self._meaning("", line, line)
+        self._frames.rank = rank_of(raw)
         known |= self._python_error(line)
         self._error_here(raw)
         return known

@@ -21,6 +21,13 @@ _OF_MEMORY = re.compile(
 )
 """An exception that may say that memory ran out; TensorFlow's and XLA's general ones say so in later lines."""
 _MARKS = frozenset("^~ ")
+_MOST_RANKS = 256
+_ELSEWHERE = re.compile(
+    r"^raise |\b(?:spawn|start_processes|notebook_launcher|elastic_launch|launch_agent)\("
+    r"|\.(?:result|join)\(|\bray\.get\("
+)
+"""Source text of a line that starts or awaits the process in which memory was requested, or that reports an earlier
+failure."""
 
 
 PACKAGES = {
@@ -65,8 +72,12 @@ class FrameFinder:
         """The latest frame, unless its traceback ended in an exception that has nothing to do with memory."""
         self._memory: tuple[str, Frame | None] = ("", None)
         """The last exception about memory, and where the memory was requested."""
-        self._current: Frame | None = None
-        """The latest frame since the last exception."""
+        self.rank = ""
+        """The prefix of the process that printed the line, if there are several: their tracebacks mix."""
+        self._of = ""
+        """That of the latest frame."""
+        self._current: dict[str, Frame] = {}
+        """The latest frame since the last exception, by prefix."""
         self.open = False
         """Whether the next line may be a frame's source text."""
         self.packages: set[str] = set()
@@ -87,27 +98,38 @@ class FrameFinder:
             if name in PACKAGES:
                 self.packages.add(PACKAGES[name])
         if not _FOREIGN.search(file):
-            self.frame = self.requested_at = self._current = Frame(file=file, line=int(number), function=function)
+            self._keep(Frame(file=file, line=int(number), function=function))
             self.open = True
         return True
+
+    def _keep(self, frame: Frame) -> None:
+        if len(self._current) >= _MOST_RANKS:
+            self._current.clear()
+        self.frame = self.requested_at = self._current[self.rank] = frame
+        self._of = self.rank
 
     def code(self, line: str) -> None:
         """Takes the line after a frame in the user's code: its source text, if the file could be read."""
         self.open = False
         text = line.strip()
-        if self.frame is not None and text and not _MARKS.issuperset(text) and _FRAME.search(line) is None:
-            self.frame = self.requested_at = self._current = msgspec.structs.replace(self.frame, code=text[:_CODE])
+        if (
+            self.rank == self._of
+            and self.frame is not None
+            and text
+            and not _MARKS.issuperset(text)
+            and _FRAME.search(line) is None
+        ):
+            self._keep(msgspec.structs.replace(self.frame, code=text[:_CODE]))
 
     def ended(self, error: str) -> Frame | None:
         """Takes the exception at the end of a traceback, as ``Type: message``; the user's frame that led to it.
 
         A process pool raises the exception of its worker again in the parent: the first traceback has the place.
         """
-        frame, self._current = self._current, None
+        frame = self._current.pop(self.rank, None)
         if frame is None:
             return None
         if _OF_MEMORY.search(error) is not None and error != self._memory[0]:
-            # What the program raises itself is about an earlier failure, elsewhere.
-            self._memory = (error, None if frame.code.startswith("raise ") else frame)
+            self._memory = (error, None if _ELSEWHERE.search(frame.code) else frame)
         self.requested_at = self._memory[1]
         return frame

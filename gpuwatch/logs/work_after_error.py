@@ -78,7 +78,7 @@ class WorkAfterError:
 
     def begin(self, line: str) -> None:
         """``line``, as it is, is an error: what went on after earlier ones counts no more."""
-        self.open, self._left, self._rank = True, _LINES, _rank(line)
+        self.open, self._left, self._rank = True, _LINES, rank_of(line)
         self.again()
 
     def again(self) -> None:
@@ -94,7 +94,7 @@ class WorkAfterError:
         self.open = self._left > 0 and self.steps < MANY_STEPS
         line = line[:_CHARS]
         lower = line.lower()
-        if not any(word in lower for word in _HINTS) or _rank(line) != self._rank:
+        if not any(word in lower for word in _HINTS) or rank_of(line) != self._rank:
             return
         if (bar := _BAR.search(line)) is not None:
             # Bars are on stderr, as tracebacks are: in the order of time.
@@ -123,6 +123,7 @@ class WorkAfterError:
         return self.steps + (self._finished and self.steps > 0) > 1
 
 
-def _rank(line: str) -> str:
+def rank_of(line: str) -> str:
+    """The prefix of one of several processes; empty without one."""
     found = _RANK.match(line.lstrip())
     return found[0] if found is not None else ""

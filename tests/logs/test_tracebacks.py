@@ -81,3 +81,58 @@ def test_memory_was_requested_by_the_latest_frame_that_no_other_exception_explai
     assert later.requested_at.file == "b.py"
     cut = parse("\n".join((head, *frame, "InternalError: Graph execution error:")))
     assert cut.requested_at is not None
+
+
+_FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+_LIBRARY = '  File "/opt/env/lib/python3.12/site-packages/torch/nn.py", line 9, in f'
+
+
+def _traceback(file: str, line: int, code: str, error: str, *, rank: str = "") -> list[str]:
+    lines = (
+        "Traceback (most recent call last):",
+        f'  File "{file}", line {line}, in f',
+        f"    {code}",
+        _LIBRARY,
+        error,
+    )
+    return [rank + text for text in lines]
+
+
+@pytest.mark.parametrize("code", ["mp.spawn(main, nprocs=8, join=True)", "ray.get(refs)", "future.result()"])
+def test_the_line_that_started_a_process_is_not_where_it_requested_memory(code: str) -> None:
+    parent = _traceback("main.py", 103, code, "torch.multiprocessing.spawn.ProcessRaisedException:")
+    child = [
+        "",
+        "-- Process 5 terminated with the following error:",
+        "Traceback (most recent call last):",
+        _LIBRARY,
+        _FULL,
+    ]
+    assert parse("\n".join((*parent, *child))).requested_at is None
+    assert parse("\n".join(_traceback("main.py", 103, code, _FULL))).requested_at is None
+    own = parse("\n".join((*parent, *child[:2], *_traceback("work.py", 61, "loss.backward()", _FULL)))).requested_at
+    assert own is not None
+    assert (own.file, own.line) == ("work.py", 61)
+
+
+def test_tracebacks_of_ranks_that_mix_are_told_apart() -> None:
+    one = _traceback("a.py", 1, "model(x)", _FULL, rank="[rank1]: ")
+    two = _traceback("b.py", 2, "next(data)", "KeyError: 'x'", rank="[rank2]: ")
+    mixed = [line for pair in zip(one[:4], two[:4], strict=True) for line in pair]
+    found = parse("\n".join((*mixed, one[4], two[4])))
+    assert found.requested_at is not None
+    assert found.requested_at.file == "a.py"
+    assert found.error_frames["KeyError: 'x'"].file == "b.py"
+
+
+def test_what_a_process_cannot_have_held_is_not_told() -> None:
+    """In a container, under MIG and in WSL the driver may tell PyTorch 0 or nonsense of its own process."""
+    message = (
+        f"{_FULL} GPU 0 has a total capacity of 23.64 GiB of which 0 bytes is free. Including non-PyTorch memory, this"
+        " process has {} memory in use. Of the allocated memory 21.72 GiB is allocated by PyTorch, and 100.00 MiB is"
+        " reserved by PyTorch but unallocated."
+    )
+    for told in ("0 bytes", "17179869184.00 GiB"):
+        oom = parse(message.format(told)).ooms[0]
+        assert oom.process_bytes == (oom.in_use_bytes or 0) + (oom.unallocated_bytes or 0)
+    assert parse(message.format("22.50 GiB")).ooms[0].process_bytes == int(22.5 * (1 << 30))
