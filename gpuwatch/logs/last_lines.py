@@ -36,7 +36,7 @@ SERVES = (
 )
 """A server that answers: also to a request that it cannot fulfil."""
 _STARTED = (
-    r"Application startup complete|Uvicorn running on|fired up and ready|\b(?:is )?listening (?:on|at) \S"
+    r"Application startup complete|Uvicorn running on|fired up and ready|\blistening (?:on|at):? \S"
     r"|To see the GUI go to: |llama runner started|model loaded$|Running on (?:local|public) URL"
     r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
 )
@@ -46,6 +46,7 @@ _ENDED_WELL = (
     r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
     r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
+    r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
 )
 _WORKS = re.compile(
     rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
@@ -56,6 +57,7 @@ _WORKS = re.compile(
     r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
     r" ?-?\d"
     r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
+    r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
     r"|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost=",
     re.IGNORECASE,
 )
@@ -94,19 +96,21 @@ _NO_FAILURE = re.compile(
 
 def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
     """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it."""
-    followed = 0
+    followed, failed = 0, ""
     for raw in reversed(lines):
         for piece in reversed(raw.rstrip("\r\n").split("\r")):
             whole = undecorated(piece[:_CHARS])
             line = unwrapped(whole)
             if not line:
                 continue
-            if followed < _NEAR and _fails(whole, line, last=followed == 0):
-                return FAILED, whole
+            if not failed and _fails(whole, line, last=followed == 0):
+                failed = whole
+                if followed < _NEAR:
+                    return FAILED, failed
             if (found := _WORKS.search(line) or _WORKS.search(whole)) is not None:
                 return KERAS if found.lastgroup == KERAS else WORKED, whole
             followed += 1
-    return "", ""
+    return (FAILED, failed) if failed else ("", "")
 
 
 def _fails(whole: str, line: str, *, last: bool) -> bool:
