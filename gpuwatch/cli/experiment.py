@@ -16,7 +16,7 @@ import click
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.gpu_choice import check_gpus, visible_gpus
-from gpuwatch.cli.options import enter_simulation, progress, progress_wanted, sim_option, sim_tier_option
+from gpuwatch.cli.options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.run import simulation_tier
 from gpuwatch.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
@@ -273,6 +273,7 @@ def _conduct(asked: _Asked) -> tuple[Experiment | None, int | None]:
     """Runs the trials: the document (None after ``--plan``), and the signal that broke them off."""
     from msgspec.structs import replace
 
+    from gpuwatch.cli.trial_progress import progress_of
     from gpuwatch.experiment.trial_setup import open_setup, tidy
     from gpuwatch.model.trials import Experiment
 
@@ -282,7 +283,7 @@ def _conduct(asked: _Asked) -> tuple[Experiment | None, int | None]:
         simulation=simulation_tier(),
         success=asked.success,
         isolate=asked.isolate,
-        progress=progress if progress_wanted() and not asked.quiet else lambda text: None,
+        progress=progress_of(asked.budget, quiet=asked.quiet or asked.plan, simulated=simulation_tier() is not None),
     ) as setup:
         if asked.gpu is not None:
             setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(visible_gpus(asked.gpu, setup.machine))}

@@ -270,6 +270,11 @@ def progress_wanted() -> bool:
     return sys.stderr.isatty() or _PROGRESS_LINES
 
 
+def progress_lines() -> bool:
+    """Whether progress is sent to another machine."""
+    return _PROGRESS_LINES
+
+
 def progress(doing: str) -> None:
     """Replaces the progress line on a terminal; empty removes it."""
     if _PROGRESS_LINES:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from gpuwatch.formatting.units import seconds, size
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Run
@@ -25,6 +27,18 @@ def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
     Settings are measured against the first that passed, which is ``default`` where that was tried. Memory is the peak
     by NVML of the steps that ran. Settings that change results are named only after one that does not.
     """
+    over = [trial for trial in trials if trial.run is None or trial.run.verdict != "interrupted"]
+    cut = next((trial.name for trial in trials if trial not in over), "")
+    if not cut:
+        return _of_whole(trials, codes)
+    if not over:
+        return Answer(sentence=f"Interrupted in the first run ({cut}): nothing is known yet")
+    found = _of_whole(over, codes)
+    return replace(found, sentence=f"{found.sentence}; interrupted in {cut}")
+
+
+def _of_whole(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
+    """The same, of trials that were not interrupted."""
     known = summaries(trials)
     tried = [one for one in known if one.tried]
     passed = [one for one in tried if one.passed]

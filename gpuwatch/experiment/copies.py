@@ -183,7 +183,7 @@ def _together(setup: TrialSetup, one: Configuration, goal: Goal, copies: int, fo
             with group.lock:
                 group.ended.add(number)
 
-    setup.progress(f"{one.name}: {copies} at once")
+    setup.progress.says(f"{one.name}: {copies} at once")
     threads = [
         threading.Thread(target=run, args=(number, _Port(setup.feed, before, ports, lock)), name=f"copy-{number}")
         for number in range(1, copies + 1)

@@ -66,7 +66,6 @@ class FirstStart:
 
 def first_start(setup: TrialSetup, budget: float) -> FirstStart:
     """Starts the program as it is and ends it after its first steps. Raises as :func:`run_trial` does."""
-    setup.progress("a first start, to see which framework it loads")
     began = time.monotonic()
     goal = Goal(Rule("steps", min(_STEPS, SIMULATED_STEPS), uncounted=_UNCOUNTED), deadline=min(_LONGEST, budget))
     trial = run_trial(setup, Configuration(named("default")), goal, 0)

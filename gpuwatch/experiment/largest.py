@@ -187,6 +187,8 @@ class _Runs:
     trials: list[Trial] = field(default_factory=list)
     confirming: list[int] = field(default_factory=list)
     """Values that were run to confirm them."""
+    bracket: Callable[[], str] = str
+    """What is known so far, in words."""
 
     def passes(self, value: int, confirm: bool) -> bool:
         """Whether the program runs with ``value``; False if GPU memory runs out."""
@@ -204,6 +206,7 @@ class _Runs:
         values = {self.span.name: str(value)}
         number = sum(trial.values == values for trial in self.trials) + 1
         goal = Goal(rule, deadline=max(left, _LEAST))
+        self.setup.progress.says(self.bracket())
         trial = run_trial(self.setup, Configuration(self.setting, values), goal, number, no_retry=not confirm)
         self.trials.append(trial)
         run = trial.run
@@ -230,6 +233,7 @@ def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, 
     """
     runs = _Runs(setup, setting, span, rule, time.monotonic() + budget)
     search = Search(span, runs.passes)
+    runs.bracket = lambda: _bracket(span, *search.border())
     found = ExperimentResult(trials=runs.trials, rule=str(rule or SEARCHED))
     stopped = ""
     with found.until_interrupted():
@@ -327,17 +331,20 @@ def _sentence(span: Span, found: Largest, stopped: str) -> str:
     unsure = f"; not confirmed: {stopped or 'runs of the same value differ'}"
     if found.value is None:
         if found.first_failing is None:
-            return f"Nothing is known of {span.name}: {stopped}"
+            return f"Which {span.name} from {span.low} to {span.high} fits is not known: {stopped}"
         sentence = f"Even {span.name}={found.first_failing} does not fit{setting}"
         return sentence + (f" (failed {times})" if found.confirmed else unsure) + _too_much(found)
     if found.first_failing is not None and found.first_failing > found.value + span.step:
-        parts = [f"{span.name}={found.value} fits{setting}, values up to {found.first_failing} are not known"]
+        parts = [
+            f"The largest {span.name} that fits{setting} is at least {found.value} and below {found.first_failing}",
+            *_estimated(found, found.first_failing),
+        ]
     elif found.first_failing is not None:
         parts = [f"{span.name}={found.value} is the largest that fits{setting}"]
     elif found.value == span.aligned(span.high):
         parts = [f"{span.name}={found.value} fits{setting}, the largest that was asked for"]
     else:
-        parts = [f"{span.name}={found.value} fits{setting}, larger values are not known"]
+        parts = [f"{span.name}={found.value} fits{setting}, larger values are not known", *_estimated(found, span.high)]
     if found.confirmed:
         parts[0] += f" (passed {times}, {found.covered})"
     if found.first_failing is not None:
@@ -348,6 +355,21 @@ def _sentence(span: Span, found: Largest, stopped: str) -> str:
     if found.headroom_bytes:
         parts.append(f"{size(found.headroom_bytes)} are left")
     return "; ".join(parts) + ("" if found.confirmed else unsure)
+
+
+def _estimated(found: Largest, below: int) -> list[str]:
+    """Where the line through the peaks meets the limit, if that is below what is known."""
+    if found.value is None or not found.bytes_per_unit or found.bytes_per_unit <= 0 or found.headroom_bytes is None:
+        return []
+    most = found.value + int(found.headroom_bytes / found.bytes_per_unit)
+    return [f"by the memory of its runs hardly more than {most}"] if found.value < most < below else []
+
+
+def _bracket(span: Span, good: int | None, bad: int | None) -> str:
+    """``known so far: BATCH=64 fits, BATCH=128 does not``; empty before the first run."""
+    parts = [f"{span.name}={good} fits"] if good is not None else []
+    parts += [f"{span.name}={bad} does not"] if bad is not None else []
+    return f"known so far: {', '.join(parts)}" if parts else ""
 
 
 def _too_much(found: Largest) -> str:

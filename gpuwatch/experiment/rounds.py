@@ -62,7 +62,10 @@ def compared(
     if any(_shared(trial) for trial in found.trials):
         found.notes.append("Other programs used the GPU meanwhile: room and speed may have changed between runs.")
     if any(
-        trial.run is not None and trial.ended_by not in ("the program", "success") and not trial.steps
+        trial.run is not None
+        and trial.run.verdict != "interrupted"
+        and trial.ended_by not in ("the program", "success")
+        and not trial.steps
         for trial in found.trials
     ):
         found.notes.append("No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.")

@@ -16,6 +16,7 @@ import msgspec
 from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.diagnosis.user_program import DESPITE_OOM
 from gpuwatch.experiment.plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
+from gpuwatch.experiment.progress import Begun
 from gpuwatch.experiment.settings import Setting, made_by_program
 from gpuwatch.experiment.steady import is_steady, step_time
 from gpuwatch.experiment.trial_setup import Feed, TrialSetup
@@ -181,13 +182,16 @@ def run_trial(
     feed = feed or setup.feed
     output = setup.folder / f"{setup.made:02}-{run_name}.log"
 
-    head = f"[{setup.made}/{setup.planned}] {configuration.name}" if setup.planned else configuration.name
-    head += ", recording its memory" if record else ""
-
-    def show(steps: int) -> None:
-        setup.progress(f"{head}: {steps} steps" if steps else head)
-
-    asked = stop or Stop(goal, show)
+    begun = Begun(
+        name=configuration.name,
+        number=setup.made,
+        planned=setup.planned,
+        round=number,
+        copy=copy,
+        recorded=record,
+    )
+    setup.progress.begins(begun)
+    asked = stop or Stop(goal, setup.progress.steps)
 
     def line(raw: bytes) -> None:
         if b"out of memory" in raw or b"RESOURCE_EXHAUSTED" in raw:
@@ -217,6 +221,7 @@ def run_trial(
             measured = watch.measure(asked, line)
     trial = _finished(configuration, number, measured, asked, setup, _told(setup.command, configuration.values), output)
     trial = msgspec.structs.replace(trial, copy=copy, recorded=record)
+    setup.progress.ended(trial)
     if measured.interrupted is not None:
         raise Interrupted(measured.interrupted, trial)
     return trial

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from gpuwatch.experiment.progress import NoProgress, Progress
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Trial
 from gpuwatch.monitor.live_feed import LiveFeed
@@ -54,7 +55,7 @@ class TrialSetup:
     """A line of output that matches means success."""
     isolate: bool = False
     """Give each trial a fresh working folder and TMPDIR."""
-    progress: Callable[[str], None] = lambda text: None
+    progress: Progress = field(default_factory=NoProgress)
     made: int = 0
     """Trials that were started."""
     planned: int = 0
@@ -97,9 +98,10 @@ def open_setup(
     simulation: str | None,
     success: re.Pattern[str] | None = None,
     isolate: bool = False,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress | None = None,
 ) -> Iterator[TrialSetup]:
     """A setup with its feed running and a fresh folder, which :func:`tidy` removes."""
+    progress = progress or NoProgress()
     with running_feed() as feed:
         folder = Path(tempfile.mkdtemp(prefix="gpuwatch-try-"))
         machine = feed.fresh(_PATIENCE)
@@ -111,7 +113,7 @@ def open_setup(
             shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
-            progress("")
+            progress.close()
 
 
 def tidy(folder: Path, trials: Sequence[Trial], kept: Callable[[Trial], bool]) -> None:

@@ -49,7 +49,10 @@ def plugin_obstacle(command: Sequence[str]) -> str:
     if found is None and "tensorflow" not in named:
         torch = framework_of(python, "torch")
         if torch is not None and not pytorch_obstacle(torch):
-            return "simulated GPUs work with PyTorch only on the driver tier"
+            return (
+                "PyTorch's device map, properties, memory and copies work on simulated GPUs; other kernels, those of a"
+                " training loop, are refused"
+            )
     if found is None or not found.gpu_build or found.version is None:
         return ""
     numbers = tuple(int(part) for part in re.findall(r"\d+", found.version)[:2])

@@ -165,7 +165,7 @@ def test_pytorch_gets_the_driver_tier(tmp_path: Path, cuda: str, script: str, ti
     )
     done = gpuwatch("sim", "--sim", "1x2GiB", "--", str(tmp_path / "venv" / "bin" / "python"), "-u", str(program))
     assert (done.code, done.out) == (0, f"{tier}\n"), done.err
-    assert ("simulated GPUs work with PyTorch only on the driver tier" in done.err) == (tier == "driver")
+    assert ("PyTorch's device map, properties, memory and copies work" in done.err) == (tier == "driver")
 
 
 def test_pytorch_on_the_plugin_tier_gets_a_note(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.experiment import largest
 from gpuwatch.experiment.largest import Search, Span, fit, parse_span
 from gpuwatch.experiment.plan import Configuration
+from gpuwatch.experiment.progress import NoProgress
 from gpuwatch.experiment.settings import named
 from gpuwatch.experiment.trial import Goal
 from gpuwatch.experiment.trial_setup import TrialSetup
@@ -138,8 +140,28 @@ def test_what_is_known_stays_where_the_search_is_broken_off() -> None:
 def test_values_between_the_two_that_were_run_are_not_known() -> None:
     found = Largest(name="B", value=64, first_failing=96, asked="default", confirmed=False, monotonic=True)
     sentence = largest._sentence(Span("B", 1, 100), found, "interrupted")
-    assert sentence == ("B=64 fits, values up to 96 are not known; B=96 fails; not confirmed: interrupted")
+    assert sentence == ("The largest B that fits is at least 64 and below 96; B=96 fails; not confirmed: interrupted")
     assert largest._sentence(Span("B", 1, 100, 32), found, "interrupted").startswith("B=64 is the largest that fits;")
+
+
+def test_the_bracket_is_told_where_time_is_over() -> None:
+    over, span = "no time left within --budget", Span("B", 32, 4096)
+    line: dict[str, Any] = {"asked": "default", "confirmed": False, "monotonic": True, "bytes_per_unit": 2.0}
+    open_end = Largest(name="B", value=64, headroom_bytes=100, **line)
+    assert largest._sentence(span, open_end, over).startswith(
+        "B=64 fits, larger values are not known; by the memory of its runs hardly more than 114; each one more"
+    )
+    between = Largest(name="B", value=64, first_failing=128, headroom_bytes=40, **line)
+    assert "at least 64 and below 128; by the memory of its runs hardly more than 84; B=128 fails" in (
+        largest._sentence(span, between, over)
+    )
+    # What the line says beyond what is known to fail is no news.
+    known = Largest(name="B", value=64, first_failing=70, headroom_bytes=40, **line)
+    assert "hardly" not in largest._sentence(span, known, over)
+    nothing = Largest(name="B", asked="default", confirmed=False, monotonic=True)
+    assert largest._sentence(span, nothing, over) == f"Which B from 32 to 4096 fits is not known: {over}"
+    assert largest._bracket(span, None, None) == ""
+    assert largest._bracket(span, 64, 128) == "known so far: B=64 fits, B=128 does not"
 
 
 def test_a_line_through_amounts_of_memory() -> None:
@@ -162,7 +184,9 @@ def test_a_run_that_was_cut_short_proves_nothing(
         return documents.tried("default", values=dict(one.values), steps=steps, ended_by=ended_by)
 
     monkeypatch.setattr(largest, "run_trial", run_trial)
-    found = largest.largest(cast("TrialSetup", None), named("default"), Span("B", 1, 64), None, budget=300)
+    found = largest.largest(
+        cast("TrialSetup", SimpleNamespace(progress=NoProgress())), named("default"), Span("B", 1, 64), None, budget=300
+    )
     assert found.largest is not None
     assert found.largest.value == (64 if known else None)
     assert ("before B=1 was known to pass" in found.answer.sentence) == (not known)

@@ -229,7 +229,10 @@ def test_an_interruption_ends_the_run_and_shows_what_is_known(tmp_path: Path) ->
     os.killpg(seen.pid, signal.SIGINT)  # as a terminal does at Ctrl+C
     out, err = seen.communicate(timeout=20)
     assert seen.returncode == 130, err
-    assert "interrupted" in out
+    assert "Interrupted in the first run (default): nothing is known yet" in out
+    (line,) = [line for line in err.splitlines() if "round 1" in line]
+    assert line.startswith("gpuwatch: 1/3 default, round 1: interrupted, ")
+    assert "No step could be counted" not in out
     wait_until_ended(int((tmp_path / "pid").read_text()))
 
 

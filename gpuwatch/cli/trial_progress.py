@@ -1,0 +1,212 @@
+"""How far ``gpuwatch try`` is: a table that grows on a terminal, a line for each trial elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from gpuwatch.cli.options import progress, progress_lines, progress_wanted
+from gpuwatch.cli.output import say
+from gpuwatch.experiment.plan import shown_time
+from gpuwatch.experiment.progress import Begun, NoProgress, Progress
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import per_second, size
+from gpuwatch.model.trials import Trial
+
+if TYPE_CHECKING:
+    from rich.constrain import Constrain
+    from rich.live import Live
+
+_AROUND = 5
+"""Rows of the terminal for what is not a trial that is over."""
+_MOST = 20
+_SPARE = 4
+"""Columns that stay free: a ^C that wrapped would move all that is drawn."""
+
+
+def progress_of(budget: float, *, quiet: bool, simulated: bool) -> Progress:
+    """What suits stderr. ``budget``: seconds that the whole may take. ``simulated``: speeds mean nothing."""
+    if quiet:
+        return NoProgress()
+    if progress_lines():
+        return _Spoken()
+    return _Live(budget, simulated) if progress_wanted() else _Lines(budget, simulated)
+
+
+def result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
+    """How a trial ended, its steps, steps per second and peak of GPU memory."""
+    run = trial.run
+    ended = "not tried" if run is None or trial.not_tried else "overridden" if trial.overridden else run.verdict
+    time_of_step = trial.step_time
+    timed = time_of_step is not None and time_of_step.median_seconds > 0 and not simulated
+    speed = per_second(1 / time_of_step.median_seconds) if timed and time_of_step is not None else ""
+    peak = run.memory.nvml_peak_bytes if run is not None else None
+    return ended, str(trial.steps or ""), speed, size(peak) if peak else ""
+
+
+def named(trial: Trial) -> str:
+    """``growth BATCH=32, round 2``."""
+    if trial.recorded:
+        return f"{printable(trial.name)}, recording its memory"
+    which = f", copy {trial.copy}" if trial.copy else ""
+    return printable(trial.name) + which + (f", round {trial.round}" if trial.round else ", first start")
+
+
+class _Timed(NoProgress):
+    """Knows how long trials take."""
+
+    def __init__(self, budget: float, simulated: bool) -> None:
+        self.simulated = simulated
+        self.began = time.monotonic()
+        self.until = self.began + budget
+        self.now: Begun | None = None
+        self.since = self.began
+        self.took: list[float] = []
+
+    def begins(self, trial: Begun) -> None:
+        """Notes when."""
+        self.now, self.since = trial, time.monotonic()
+
+    def ended(self, trial: Trial) -> None:
+        """Notes how long it took."""
+        self.took.append(time.monotonic() - self.since)
+
+    def left(self) -> str:
+        """``about 40 s left, at most 9 min``: by the trials so far, and by the budget."""
+        most = max(self.until - time.monotonic(), 0.0)
+        now = self.now
+        if now is None or not now.planned or not self.took:
+            return f"at most {shown_time(most)} left"
+        mean = sum(self.took) / len(self.took)
+        expected = max(mean - (time.monotonic() - self.since), 0.0) + mean * max(now.planned - now.number, 0)
+        return f"about {shown_time(expected)} left" if expected < most else f"at most {shown_time(most)} left"
+
+
+class _Lines(_Timed):
+    """A line for each trial that is over."""
+
+    def ended(self, trial: Trial) -> None:
+        """Tells how it ended."""
+        super().ended(trial)
+        verdict, steps, speed, peak = result(trial, simulated=self.simulated)
+        parts = [verdict, f"{steps} steps" if steps else "", f"{speed} steps/s" if speed else "", peak]
+        said = ", ".join(filter(None, parts))
+        now = self.now
+        number = f"{now.number}/{now.planned} " if now is not None and now.planned else ""
+        say(f"gpuwatch: {number}{named(trial)}: {said} ({shown_time(self.took[-1])}; {self.left()})")
+
+
+class _Spoken(NoProgress):
+    """What another machine is sent: the line of the trial that runs."""
+
+    def __init__(self) -> None:
+        self.head = ""
+
+    def says(self, text: str) -> None:
+        """Sends it."""
+        progress(text)
+
+    def begins(self, trial: Begun) -> None:
+        """Sends which trial begins."""
+        number = f"[{trial.number}/{trial.planned}] " if trial.planned else ""
+        self.head = f"{number}{printable(trial.name)}"
+        progress(self.head)
+
+    def steps(self, count: int) -> None:
+        """Sends how many steps it has done."""
+        if count:
+            progress(f"{self.head}: {count} steps")
+
+    def close(self) -> None:
+        """Sends that nothing more comes."""
+        progress("")
+
+
+class _Live(_Timed):
+    """A table of what is over, and the trial that runs; it vanishes at the end, when the report is printed."""
+
+    def __init__(self, budget: float, simulated: bool) -> None:
+        from rich.console import Console
+
+        super().__init__(budget, simulated)
+        self.rows: list[tuple[str, ...]] = []
+        self.known = ""
+        self.count = 0
+        self.lock = threading.Lock()
+        self.running = 0
+        self.console = Console(stderr=True)
+        self.live: Live | None = None
+
+    def says(self, text: str) -> None:
+        """Shows it below the table."""
+        self.known = text
+
+    def begins(self, trial: Begun) -> None:
+        """Shows it. Between trials nothing is drawn, so that others can print."""
+        from rich.live import Live
+
+        with self.lock:
+            super().begins(trial)
+            self.count = 0
+            self.running += 1
+            if self.live is None:
+                self.live = Live(
+                    console=self.console,
+                    get_renderable=self.shown,
+                    transient=True,
+                    refresh_per_second=4,
+                    redirect_stdout=False,
+                    redirect_stderr=False,
+                )
+                self.live.start()
+
+    def steps(self, count: int) -> None:
+        """Shows how many."""
+        self.count = count
+
+    def ended(self, trial: Trial) -> None:
+        """Adds its row."""
+        super().ended(trial)
+        self.rows.append((named(trial), *result(trial, simulated=self.simulated)))
+        with self.lock:
+            self.running -= 1
+            if not self.running:
+                self.close()
+
+    def close(self) -> None:
+        """Removes all of it."""
+        live, self.live = self.live, None
+        if live is not None:
+            live.stop()
+
+    def shown(self) -> Constrain:
+        """The whole, no higher than the terminal."""
+        from rich.constrain import Constrain
+        from rich.table import Table
+        from rich.text import Text
+
+        rows = self.rows[-max(min(self.console.height - _AROUND, _MOST), 1) :]
+        table = Table(box=None, pad_edge=False, show_header=bool(rows), header_style="bold")
+        table.add_column("RUN", no_wrap=True, overflow="ellipsis", ratio=1)
+        for head in ("ENDED", "STEPS", "STEPS/S", "GPU MEMORY"):
+            table.add_column(head, no_wrap=True, justify="left" if head == "ENDED" else "right")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        whole = Table.grid(expand=True)
+        if rows:
+            whole.add_row(table)
+        whole.add_row(Text(self.line(), no_wrap=True, overflow="ellipsis"))
+        if self.known:
+            whole.add_row(Text(self.known, no_wrap=True, overflow="ellipsis", style="dim"))
+        return Constrain(whole, self.console.width - _SPARE)
+
+    def line(self) -> str:
+        """The trial that runs, its steps, and the time that is left."""
+        now = self.now
+        if now is None:
+            return self.left()
+        number = f"{now.number}/{now.planned} " if now.planned else ""
+        which = ", recording its memory" if now.recorded else f", round {now.round}" if now.round else ", first start"
+        steps = f"{self.count} steps" if self.count else f"starting, {shown_time(time.monotonic() - self.since)}"
+        return f"{number}{printable(now.name)}{which}: {steps}; {self.left()}; Ctrl+C ends it with what is known"
