@@ -203,7 +203,7 @@ def diff_content(document: Diff) -> Content:
         subtitle=" · ".join(_about(side) for side in document.sides),
         state="error" if worse else "warning" if document.differs else "ok",
         verdict="Different" if document.differs else "No difference",
-        reason="",
+        reason=diff_memory.grew_most(document.holders),
         simulated=SIMULATED_MACHINE if document.simulated else "",
         facts=(
             ("alike", f"{document.alike} facts and numbers do not differ"),

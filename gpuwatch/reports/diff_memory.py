@@ -85,6 +85,16 @@ def holder_table(changes: tuple[HolderChange, ...], heads: tuple[str, str]) -> T
     return Table("What grew", ("Change", *heads, "Group", "Holder"), rows, frozenset({0, 1, 2}), below=4)
 
 
+def grew_most(changes: tuple[HolderChange, ...]) -> str:
+    """``train.py:9 in step grew most, by 16.0 MiB.``; empty if nothing that is named grew."""
+    for change in changes:
+        grown = change.held_bytes[1] - change.held_bytes[0]
+        named = clean(_who(change, several=False)) or change.group
+        if grown > 0:
+            return f"{named} grew most, by {size(grown)}."
+    return ""
+
+
 def _who(change: HolderChange, *, several: bool) -> str:
     line = f"{change.source} ({change.op})" if change.source and change.op else change.source or change.op
     through = f", through {change.layer}" if change.source and change.layer else ""

@@ -25,7 +25,7 @@ _MEANINGS = {
     "gradients": "results of the backward pass",
     "activations": "results of the layers' forward ops",
     "inputs": "data copied to the GPU that has the shape of an input",
-    "created": "tensors that the program creates directly, such as torch.zeros",
+    "created": "tensors that the program makes outside of modules, such as torch.zeros",
     "workspace": "temporary buffers of kernels and of the optimizer's update",
     "unattributed": "recorded, but its name does not tell what it was for",
 }

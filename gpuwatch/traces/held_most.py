@@ -20,7 +20,7 @@ _WHOSE = {
     "gradients": "gradients",
     "activations": "activations",
     "inputs": "inputs",
-    "created": "tensors that the program creates directly",
+    "created": "tensors made outside of modules",
     "workspace": "workspace",
 }
 

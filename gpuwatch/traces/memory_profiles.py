@@ -14,7 +14,8 @@ from gpuwatch.traces.tensorflow_names import Meaning, Names, in_cluster, inside,
 
 MOST_HOLDERS = 200
 _MOST_NAMED = 0.95
-_MOST_MICROSECONDS = 1 << 52
+_LEAST_MICROSECONDS, _MOST_MICROSECONDS = 1_000_000_000_000_000, 1 << 52
+"""What is outside is no time since 1970."""
 _NOISE = 0.001
 _LINES = 6
 """Lines of the program whose memory is told over time."""
@@ -146,7 +147,7 @@ def _segments(device: torch_snapshot.DeviceHistory) -> Iterator[MemorySegments]:
 
 
 def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime | None:
-    if not 0 < device.began < _MOST_MICROSECONDS:
+    if not _LEAST_MICROSECONDS < device.began < _MOST_MICROSECONDS:
         return None
     span = min(at // 1_000_000, _MOST_MICROSECONDS)
     return datetime.datetime.fromtimestamp((device.began + span) / 1e6, datetime.UTC)

@@ -33,6 +33,8 @@ _FREED_BY: dict[Role, Group] = {
     "cache": "caches",
 }
 """What had been allocated before the history began, by the part of the program that freed it."""
+_BACK = 1000
+"""Changes that are looked at for the last allocation."""
 _AFTER: frozenset[Role] = frozenset({"zeroes", "optimizer", "state"})
 """What follows the backward pass."""
 
@@ -66,8 +68,10 @@ def find_groups(changes: Sequence[Change], *, failed: bool) -> None:
             continue
         role = roles[place]
         one.group = _BY_ROLE.get(role, "unattributed")
-        if role == "computed" and trains:
-            one.group = "activations"
+        if role == "computed":
+            one.group = "activations" if trains else "created"
+        elif not role and one.stack.line:
+            one.group = "created"
     _of_optimizer(changes, roles, failed=failed)
     _of_before(changes, roles)
 
@@ -116,6 +120,15 @@ def _kept(run: Iterable[Change], place: int) -> None:
             one.group = "optimizer state"
 
 
+def _phase(changes: Sequence[Change], roles: dict[int, Role], place: int) -> Role:
+    """What the program did when it freed something, where the free has no stack: what it allocated last."""
+    for at in range(place, max(place - _BACK, -1), -1):
+        role = roles.get(at, "")
+        if role and not changes[at].before:
+            return role if role in ("backward", "forward") else ""
+    return ""
+
+
 def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     if all(one.before for one in changes):
         return  # no history
@@ -124,7 +137,8 @@ def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     _trained(changes, roles)
     for one in before:
         if one.freed is not None:
-            one.group = _FREED_BY.get(one.freed_by.role, "unattributed")
+            by = one.freed_by.role if one.freed_by.known else _phase(changes, roles, one.freed)
+            one.group = _FREED_BY.get(by, "unattributed")
     _by_size([one for one in before if one.freed is not None and one.group == "unattributed"], changes)
     counts, steps = _gradients(changes, roles), any(one.stack.role in _AFTER for one in changes)
     by_size: dict[int, list[Change]] = defaultdict(list)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from gpuwatch.traces.plain_pickle import BrokenPickle
 
 MOST_FRAMES = 400
-_MOST_READ = 40_000_000
+_MOST_READ = 16_000_000
 """Frames that are looked at in all stacks of a file."""
 _LONGEST, _LONGEST_PATH = 160, 4096
 

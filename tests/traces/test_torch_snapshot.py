@@ -70,8 +70,8 @@ def test_a_snapshot_without_history_has_its_blocks() -> None:
     assert (found.peak_bytes, found.requested_bytes, found.fragmentation) == (2048, 2036, 0.0)
     assert not found.has_history
     assert held_most(found) == (
-        "Alive on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), the largest holder was"
-        " a.py:1 in f: 2.0 KiB (100 %)"
+        "Alive on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), tensors made outside of"
+        " modules held the most: 2.0 KiB (100 %), by a.py:1 in f"
     )
     bare = one([{"action": "snapshot", "addr": 0, "size": 0}], block(0, 2048, "active_allocated"))
     assert held_most(bare) == (
@@ -107,7 +107,7 @@ def test_the_framework_s_frames_tell_what_it_was_for() -> None:
         "gradients": (("/x/site-packages/torch/autograd/__init__.py", 2, "backward"), ("train.py", 6, "main")),
         "activations": (("/x/site-packages/torch/nn/modules/linear.py", 9, "forward"), ("train.py", 7, "main")),
         "weights": ((MODULE, 9, "convert"), ("train.py", 8, "main")),
-        "unattributed": (user,),
+        "created": (user,),
     }
     trace = [entry("alloc", 9, 4096 * (n + 1), 512 << n, *places) for n, places in enumerate(stacks.values())]
     found = one(trace)
@@ -209,6 +209,15 @@ def test_tensors_that_the_program_creates_are_weights_only_with_gradients_of_the
     trace += [entry("alloc", 2, 65536, 1024, *native("new_empty_strided"), ENGINE)]
     trace += [entry("alloc", 3, 99999, 2048, *native("randint"), MAIN)]
     assert one(trace).groups == {"created": 4096, "weights": 1024, "gradients": 1024}
+
+
+def test_without_the_stack_of_a_free_the_phase_that_it_lies_in_tells() -> None:
+    trace = [
+        entry("alloc", 1, 1000, 512, *native("mul_Tensor"), ENGINE),
+        entry("free_completed", 2, 2000, 4096),
+        entry("free_completed", 3, 1000, 512),
+    ]
+    assert one(trace).groups == {"activations": 4096, "gradients": 512}
 
 
 def test_a_refused_request_is_told_with_its_line() -> None:
