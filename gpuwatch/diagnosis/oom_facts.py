@@ -17,6 +17,8 @@ from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.run import Oom, Run
 from gpuwatch.model.snapshot import Device
 
+_ROUNDED = 0.01
+"""Share by which a limit in a log may differ from the one that was set."""
 _LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
 
 
@@ -46,7 +48,7 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
         held_by_others=not trifling(max(known), total) if known else None,
         limits_bytes=_limits(evidence, oom),
         overhead_bytes=overhead,
-        limited=run is not None and is_limited(run),
+        limited=run is not None and is_limited(run, oom.limit_bytes),
         refusals=evidence.log.refusals.count if evidence.log is not None else 0,
         peak_bytes=_peak(run, oom),
         from_name=not measured,
@@ -142,6 +144,26 @@ def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
     return tuple(_limited(evidence, oom) for oom in found)
 
 
-def is_limited(run: Run) -> bool:
-    """Whether the program or its user set a memory limit or fraction."""
-    return any(_LIMITING.search(name) for name in run.settings)
+def is_limited(run: Run, limit_bytes: int | None = None) -> bool:
+    """Whether the program or its user set a memory limit or fraction of a GPU that is in effect.
+
+    ``limit_bytes``: whether it is this limit, where the setting tells; one of two GPUs may have a limit.
+    """
+    return any(
+        _LIMITING.search(name)
+        and "HOST" not in name
+        and not one.note.startswith("too late")
+        and one.effective != []
+        and (name != "memory_limit" or _is_one_of(one.asked, limit_bytes))
+        for name, one in run.settings.items()
+    )
+
+
+def _is_one_of(asked: object, limit_bytes: int | None) -> bool:
+    """Whether limits in MiB, of parts of GPUs or by GPU, contain this one; True if either is not known."""
+    parts = list(asked.values()) if isinstance(asked, dict) else asked if isinstance(asked, list) else [asked]
+    flat = [one for part in parts for one in (part if isinstance(part, list) else [part])]
+    known = [one for one in flat if isinstance(one, (int, float))]
+    if limit_bytes is None or not known or len(known) < len(flat):
+        return True
+    return any(abs((int(one) << 20) - limit_bytes) <= _ROUNDED * limit_bytes for one in known)

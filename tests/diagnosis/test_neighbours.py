@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.diagnosis.rules.visibility import meant_by
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import DeviceMapping, DeviceMemory, Memory, Oom, Outcome, Run, RunError, Setting
+from gpuwatch.model.run import (
+    DeviceMapping,
+    DeviceMemory,
+    Framework,
+    Memory,
+    MemoryPoint,
+    Oom,
+    Outcome,
+    Run,
+    RunError,
+    Setting,
+    TimedStep,
+)
 from gpuwatch.reports.run_content import asked
 from tests.diagnosis.cases import GIB, MIB
 from tests.diagnosis.test_watched_program import program
@@ -205,3 +218,66 @@ def test_what_a_limit_of_the_address_space_ends_is_no_bug_of_the_framework(log: 
         assert ("ulimit -v" in found.title) == limited
         assert "bug of the framework" not in found.action
         assert "does not know" not in found.title
+
+
+def rising(*, steps: bool) -> Run:
+    points = tuple(MemoryPoint(t=float(n), allocator_bytes=n * 400 * MIB) for n in range(1, 21))
+    memory = Memory(allocators={"GPU:0": 8000 * MIB}, timeline=points)
+    failed = oom(requested_bytes=400 * MIB, in_use_bytes=8000 * MIB)
+    times = (TimedStep(t=2.0, seconds=0.5, number=2),) if steps else ()
+    error = RunError(type="ResourceExhaustedError", message="")
+    return program(ooms=(failed,), memory=memory, errors=(error,), step_times=times, **FAILED)
+
+
+def test_a_model_that_is_built_layer_by_layer_keeps_no_tensors() -> None:
+    assert "probably keeps tensors" in only(rising(steps=True), "memory.model-too-large").title
+    found = only(rising(steps=False), "memory.model-too-large")
+    assert "keeps" not in found.title
+    assert found.action.startswith("If memory grows with every step")
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ({"memory_limit": Setting(asked=20480, effective=20480)}, "memory.limit-too-small"),
+        ({"memory_limit": Setting(asked={"GPU:1": [512, 20480]})}, "memory.limit-too-small"),
+        ({"memory_limit": Setting(asked=512, effective=512)}, "memory.model-too-large"),  # of another GPU
+        ({"memory_limit": Setting(asked=20480, effective=[])}, "memory.model-too-large"),  # it came too late
+        ({"TF_GPU_HOST_MEM_LIMIT_IN_MB": Setting(asked="4096")}, "memory.model-too-large"),
+        ({"per_process_gpu_memory_fraction": Setting(asked=0.5)}, "memory.limit-too-small"),
+        ({"per_process_gpu_memory_fraction": Setting(asked=0.5, note="too late: …")}, "memory.model-too-large"),
+    ],
+)
+def test_only_a_limit_of_this_gpu_that_is_in_effect_is_too_small(given: dict[str, Setting], cause: str) -> None:
+    failed = oom(limit_bytes=20 * GIB, in_use_bytes=20 * GIB, requested_bytes=GIB)
+    held = DeviceMemory(uuid="GPU-0", index=0, total_bytes=24 * GIB, others_start_bytes=0, others_peak_bytes=0)
+    run = program(
+        ooms=(failed,),
+        settings=given,
+        memory=Memory(devices=(held,)),
+        device_map=(DeviceMapping(framework_device="GPU:0", uuid="GPU-0", physical_index=0),),
+        errors=(RunError(type="ResourceExhaustedError", message=""),),
+        **FAILED,
+    )
+    assert run.ooms[0].verdict == cause
+
+
+def test_a_variable_that_tensorflow_reads_is_not_misspelt() -> None:
+    real = ("TF_CPP_MIN_VLOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_ZENDNN_OPTS", "NVIDIA_VISIBLE_DEVICES")
+    assert [name for name in real if meant_by(name)] == []
+    assert meant_by("TF_CPP_MIN_LOG_LEVL") == "TF_CPP_MIN_LOG_LEVEL"
+
+
+def test_an_abort_that_the_program_calls_is_no_failed_check() -> None:
+    (found,) = program(verdict="error", outcome=Outcome(signal=6, ended=True)).findings
+    assert "or it called abort()" in found.title
+
+
+def test_who_allocated_nearly_the_whole_gpu_is_named_only_if_known() -> None:
+    memory = Memory(
+        allocator_peak_bytes=MIB, allocator_limit_bytes=20 * GIB, nvml_peak_bytes=22 * GIB, device_total_bytes=24 * GIB
+    )
+    for name, title in (("tensorflow", "TensorFlow allocated"), ("jax", "The program allocated")):
+        found = only(program(memory=memory, framework=Framework(name=name)), "idle.memory-held")
+        assert found.title.startswith(title)
+        assert ("TF_FORCE_GPU_ALLOW_GROWTH" in found.action) == (name == "tensorflow")

@@ -180,11 +180,11 @@ SIGNALS = {
         "Check df /dev/shm; start a container with --ipc=host or a larger --shm-size, or use fewer workers.",
     ),
     signal.SIGABRT: (
-        "It aborted with SIGABRT: a check in native code failed",
+        "It aborted with SIGABRT: a check in native code failed, a C++ exception was not caught, or it called abort()",
         f"Read its last lines, which name the check. {FAULTS}",
     ),
     signal.SIGILL: (
-        "It crashed with SIGILL: an instruction that this CPU does not support",
+        "It crashed with SIGILL: an illegal instruction, usually one that this CPU does not support",
         "Install a build for this CPU: a build of the framework without AVX, or an older version.",
     ),
     signal.SIGFPE: ("It crashed with SIGFPE: an arithmetic error in native code, such as a division by 0", FAULTS),

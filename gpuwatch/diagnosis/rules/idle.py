@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.diagnosis.advice import framework_of
+from gpuwatch.diagnosis.advice_table import TENSORFLOW
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.placement import REPLICAS
@@ -25,6 +27,9 @@ GROWTH = (
 )
 
 
+_NEUTRAL = "Nothing to do if the GPU is the program's alone; else lower what it allocates at its start."
+
+
 @rule("idle.memory-held")
 def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow allocated nearly the whole device and used little of it."""
@@ -41,12 +46,12 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
             "idle.memory-held",
             "info",
             "fact",
-            title=f"TensorFlow allocated {size(held)} of {size(total)} and used at most {size(peak)}",
+            title=f"{_name(evidence)} allocated {size(held)} of {size(total)} and used at most {size(peak)}",
             evidence=(
                 f"allocator's limit {size(limit)}, its peak in use {size(peak)}",
                 f"NVML: this process held {memory(held)} of {size(total)}",
             ),
-            action=GROWTH,
+            action=GROWTH if _name(evidence) == "TensorFlow" else _NEUTRAL,
         )
 
 
@@ -91,6 +96,10 @@ def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
         " (tf.distribute.MirroredStrategy; in PyTorch DistributedDataParallel).",
         device_uuid=idle[0].uuid,
     )
+
+
+def _name(evidence: Evidence) -> str:
+    return "TensorFlow" if framework_of(evidence) == TENSORFLOW else "The program"
 
 
 def _replicas(run: Run) -> set[str]:

@@ -40,14 +40,15 @@ _ENOUGH_TO_START = 1 << 30
 """With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
 _NOT_OF_MEMORY = re.compile(r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|BAD_PARAM|LICENSE_ERROR)\w*")
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
-_GROWS = "GPU memory in use grew step by step until none was left: the program probably keeps tensors"
+_GROWS = "GPU memory in use grew until none was left"
+_KEEPS = "GPU memory in use grew step by step until none was left: the program probably keeps tensors"
 _STOP_KEEPING = (
     "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of results."
     " If nothing is kept on purpose, make the batch or the model smaller."
 )
 _IF_GROWING = (
-    "If memory grows with every step, stop keeping tensors."
-    " If it does not, make the batch or the model smaller, or use mixed precision."
+    "If memory grows with every step, stop keeping tensors: keep numbers (float(x), x.numpy()) and empty lists of"
+    " results. If it does not, make the batch or the model smaller, or use mixed precision."
 )
 ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
 """Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
@@ -110,12 +111,14 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             grown = _grown(evidence, failures) if cause == "memory.model-too-large" and not of_host else []
             alike = next(filter(None, (kept(oom) for oom, _ in failures)), None)
             if grown:
-                certain, title, action = False, _GROWS, _STOP_KEEPING
+                # Without steps it may as well be a model that is built layer by layer.
+                certain = False
+                title, action = (_KEEPS, _STOP_KEEPING) if _stepped(evidence) else (_GROWS, _IF_GROWING)
             elif cause == "memory.model-too-large" and alike is not None:
                 action = _IF_GROWING
                 if alike.many:
-                    tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} are kept alive"
-                    certain, title, action = False, f"{tensors}, perhaps in a list that grows", _STOP_KEEPING
+                    tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the GPU"
+                    certain, title = False, f"{tensors}: a list that grows, or a model of equal layers"
             copied = _copied(evidence, failures[-1][0])
             copied = copied if cause in ("memory.model-too-large", "memory.request-too-large") else ""
             if copied and not grown:
@@ -150,6 +153,12 @@ def _handled(log: LogFacts) -> Finding:
     lines = (*log.lines_of("memory.oom"), *log.lines_of("memory.retried"), log.telling_last_line)
     title = "Memory ran out once, and the program went on: no failure in it"
     return finding("healthy", "info", "likely", title=title, evidence=lines)
+
+
+def _stepped(evidence: Evidence) -> bool:
+    """Whether steps of the program were counted."""
+    run = evidence.run
+    return run is not None and (run.throughput is not None or bool(run.step_times))
 
 
 def _recorded(evidence: Evidence, oom: Oom) -> str:
