@@ -29,24 +29,24 @@ class Advice(NamedTuple):
     """How the log shows that this was done already (a regular expression): then the next cell is tried."""
 
 
+_IN_WINDOWS = (
+    "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown; nvidia-smi must work in"
+    " WSL before a container can have the GPU."
+)
+_LOOK_AT_WINDOWS = (
+    "WSL is up to date, so look at Windows: nvidia-smi there must list a GPU (WSL 1 and GPUs of other vendors have"
+    " none); then restart Windows and Docker Desktop, with its WSL 2 engine."
+)
 _GPUS = r"--gpus[ =]|--runtime[ =]nvidia|NVIDIA_VISIBLE_DEVICES=|capabilities: \[\[gpu|driver: nvidia"
 _NO_TOOLKIT = r"could not select device driver|Unknown runtime specified nvidia|unknown or invalid runtime name: nvidia"
 _FRACTION = "XLA_CLIENT_MEM_FRACTION (XLA_PYTHON_CLIENT_MEM_FRACTION in older versions of JAX)"
 
 MACHINE = (
     # No driver
-    Advice(
-        "driver.missing",
-        "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown; nvidia-smi must"
-        " work in WSL before a container can have the GPU.",
-        says=r"WSL environment|dxcore|/usr/lib/wsl|microsoft-standard",
-        done=r"wsl --update|wsl\.exe --update",
-    ),
-    Advice(
-        "driver.missing",
-        "WSL is up to date, so look at Windows: nvidia-smi there must list a GPU (WSL 1 and GPUs of other vendors have"
-        " none); then restart Windows and Docker Desktop, with its WSL 2 engine.",
-        says=r"WSL environment|dxcore|/usr/lib/wsl|microsoft-standard",
+    *(
+        Advice("driver.missing", action, says=says, environment=environment, done=done)
+        for says, environment in ((r"WSL environment|dxcore", ""), ("", "wsl"))
+        for action, done in ((_IN_WINDOWS, r"wsl(?:\.exe)? --update"), (_LOOK_AT_WINDOWS, ""))
     ),
     Advice(
         "driver.missing",

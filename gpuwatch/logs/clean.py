@@ -14,6 +14,11 @@ _LEAD = re.compile(
     r"|\((?:[\w.:-]+ )?pid=\d+[^)]{0,80}\)|\[\d+\](?:<std\w+>)?:)+"
 )
 _LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|TRACE)"
+_RANK = re.compile(
+    r"\[?rank:? ?\d+\]?|\[default\d+\]|\((?:[\w.:-]+ )?pid=\d+|\[\d+,\d+\]<std\w+>|\[\d+\](?=:)|\d{1,5}(?=: )"
+    r"|[\w.-]{1,60}(?= +\|)"
+)
+"""The prefix of one of several processes."""
 # Prefixes of log collectors and loggers. Each kind is stripped once, in this order.
 _ENVELOPES = (
     # 2026-11-20T07:00:01.5Z stderr F …   2026-11-20 07:00:01,500 …   26/11/20 07:00:01 …   (not TensorFlow's "…: I")
@@ -102,6 +107,12 @@ def unwrapped(line: str) -> str:
             if lead is not None:
                 line = line[lead.end() :]
     return line
+
+
+def rank_of(line: str) -> str:
+    """The prefix of one of several processes, of a line as it is; empty without one."""
+    found = _RANK.match(line.lstrip())
+    return found[0] if found is not None else ""
 
 
 _TEXT_KEYS = ("log", "msg", "message", "MESSAGE", "textPayload", "line", "text", "event")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.logs.clean import undecorated, unwrapped
+from gpuwatch.logs.clean import rank_of, undecorated, unwrapped
 from gpuwatch.logs.reported_ends import reported_end
 
 WORKED = "work"
@@ -70,6 +70,7 @@ _LEVEL = re.compile(
 _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
 _OUTRIGHT = re.compile(
     r"OP_REQUIRES failed|NCCL WARN|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT|\bSIGABRT\b|\bSIGSEGV\b"
+    r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
 )
 """Reported by a line of whatever level."""
 _REPORTS = re.compile(
@@ -96,8 +97,12 @@ _NO_FAILURE = re.compile(
 
 def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
     """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it."""
-    followed, failed = 0, ""
+    followed, failed, worked = 0, "", ("", "", "")
     for raw in reversed(lines):
+        rank = rank_of(raw)
+        if worked[0] and (rank == worked[2] or followed >= _NEAR):
+            followed += 1
+            continue  # of several processes, one may have failed while another worked on
         for piece in reversed(raw.rstrip("\r\n").split("\r")):
             whole = undecorated(piece[:_CHARS])
             line = unwrapped(whole)
@@ -105,12 +110,14 @@ def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
                 continue
             if not failed and _fails(whole, line, last=followed == 0):
                 failed = whole
-                if followed < _NEAR:
+                if followed < _NEAR and (rank or not worked[0]):
                     return FAILED, failed
-            if (found := _WORKS.search(line) or _WORKS.search(whole)) is not None:
-                return KERAS if found.lastgroup == KERAS else WORKED, whole
+            if not worked[0] and (found := _WORKS.search(line) or _WORKS.search(whole)) is not None:
+                worked = (KERAS if found.lastgroup == KERAS else WORKED, whole, rank)
+                if not rank:
+                    return worked[:2]
             followed += 1
-    return (FAILED, failed) if failed else ("", "")
+    return worked[:2] if worked[0] else (FAILED, failed) if failed else ("", "")
 
 
 def _fails(whole: str, line: str, *, last: bool) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections import deque
 
 from gpuwatch.logs import cuda_errors, devices, last_lines, nvidia_smi, other_ooms, pytorch, tensorflow_oom, topics
-from gpuwatch.logs.clean import in_words, json_text, source_message, undecorated, unwrapped
+from gpuwatch.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
 from gpuwatch.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.multiline_units import MAX_LIST, OpenUnits
@@ -19,7 +19,7 @@ from gpuwatch.logs.placement import PlacementCounter
 from gpuwatch.logs.placer_runs import PlacerRuns
 from gpuwatch.logs.reported_ends import ReportedEnds
 from gpuwatch.logs.tracebacks import FrameFinder
-from gpuwatch.logs.work_after_error import MANY_STEPS, WorkAfterError, rank_of
+from gpuwatch.logs.work_after_error import MANY_STEPS, WorkAfterError
 from gpuwatch.model.run import DeviceMapping, Oom, Placement
 
 _MAX_LINE = 20_000

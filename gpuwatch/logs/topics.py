@@ -109,6 +109,8 @@ def hinted(line: bytes) -> bool:
         or "local_rank" in text
         or "_vram" in text
         or "root@" in text
+        or "wsl" in text
+        or "microsoft" in text
         or "outside the" in text
         or "% |" in text
         or "initializing torch" in text

@@ -208,6 +208,8 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("failed", "retrying with"), "memory.retried"),
     (("out of memory", "retrying"), "memory.retried"),
     (("out of memory", "falling back"), "memory.retried"),
+    (("out of memory", "skipping"), "memory.retried"),
+    ("recover from oom", "memory.retried"),
     (("out of memory", "smaller batch"), "memory.retried"),
     (("oom", "batch size", "reduc"), "memory.retried"),
     (("oom", "batch size", "retry"), "memory.retried"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.logs.clean import rank_of
 from gpuwatch.logs.last_lines import SERVES
 
 _LINES = 2000
@@ -42,11 +43,6 @@ _AT_AN_END = re.compile(
     re.IGNORECASE,
 )
 """Lines with these words may name a step after which the program ended."""
-_RANK = re.compile(
-    r"\[?rank:? ?\d+\]?|\[default\d+\]|\((?:[\w.:-]+ )?pid=\d+|\[\d+,\d+\]<std\w+>|\[\d+\](?=:)|\d{1,5}(?=: )"
-    r"|[\w.-]{1,60}(?= +\|)"
-)
-"""The prefix of one of several processes: only the same process's lines count."""
 
 
 class WorkAfterError:
@@ -121,9 +117,3 @@ class WorkAfterError:
     def went_on(self) -> bool:
         """Whether two steps advanced after the error, or one and the end of the work."""
         return self.steps + (self._finished and self.steps > 0) > 1
-
-
-def rank_of(line: str) -> str:
-    """The prefix of one of several processes; empty without one."""
-    found = _RANK.match(line.lstrip())
-    return found[0] if found is not None else ""

@@ -30,6 +30,7 @@ class Sample(NamedTuple):
 SAMPLES = (
     Sample("nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
            "wsl --update", "PS C:\\> docker run --gpus all x; wsl --update", "nvidia-smi there must list"),
+    Sample(f"Linux 5.15.90.1-microsoft-standard-WSL2 #1 SMP\n{_NO_DRIVER}", "wsl --update", "PS C:\\> wsl --update", "nvidia-smi there must list"),
     Sample('Warning  FailedCreatePodSandBox  kubelet  Failed to create pod sandbox: no runtime for "nvidia" is configured',
            "RuntimeClass named nvidia"),
     Sample('docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',

@@ -91,3 +91,11 @@ def test_memory_that_ran_out_is_no_failure_if_a_retry_worked() -> None:
     assert explain([full, retry]).primary == "memory.model-too-large"
     assert explain([full, works]).primary == "memory.model-too-large"
     assert explain([full, retry, works, full.replace("5174", "9000"), "Aborted"]).primary == "memory.model-too-large"
+
+
+def test_a_rank_that_failed_while_another_worked_on() -> None:
+    lost = "[rank1]: E0504 10:11:12.131415    4711 store.cc:12] store gone"
+    found = explain([f"[rank0]: {AT_WORK['loop']}", lost, f"[rank0]: {AT_WORK['loop']}"]).findings[0]
+    assert found.id == "unknown"
+    assert "store gone" in found.evidence[0]
+    assert explain([lost, *[f"[rank0]: {AT_WORK['loop']}"] * 20]).primary == "healthy"
