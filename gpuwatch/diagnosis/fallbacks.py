@@ -11,15 +11,19 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.user_program import is_watched
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.placer_runs import CALLS
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Fallback, Placement, Run
 
 AUTO = "auto"
+TOGETHER = "placement.together"
+_WITH = {
+    "resource": "TensorFlow runs it where its variable, table or queue is",
+    "framework": "TensorFlow itself chose this device for it",
+}
 LIMIT = "simulation.limit"
 """A reason that says nothing about real GPUs and does not affect the verdict."""
 _NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"})
-"""Ops that call functions, whose contents are placed separately."""
 _FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
 # Ops that nobody wants on the CPU of a machine with a GPU.
 _HEAVY = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
@@ -41,11 +45,11 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
         for placement in run.placements
         if not (from_log(placement) and _is_probe(run))
     )
-    merged: dict[tuple[str, str | None, str, str, str], Fallback] = {}
+    merged: dict[tuple[str | None, ...], Fallback] = {}
     for entry in found:
         if entry is None:
             continue
-        key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason)
+        key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason, entry.scope)
         known = merged.get(key)
         merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
     return tuple(sorted(merged.values(), key=lambda entry: entry.reason == LIMIT))
@@ -99,8 +103,10 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
     asked = device_name(placement.requested) if placement.requested else None
     usable = evidence.gpu_usable
     if asked is not None:
-        if asked == actual or not asked.startswith("GPU") or placement.op in _CALLS:
+        if actual == asked or not asked.startswith("GPU") or placement.op in CALLS or _any_fits(asked, actual):
             return None
+        if placement.why and usable:
+            return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
         reason, detail = _reason(asked, usable, run, findings)
         if reason != "placement.no-kernel" or not is_watched(run):
             return _entry(placement, asked, actual, reason, detail)
@@ -123,10 +129,15 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
     return None
 
 
+def _any_fits(asked: str, actual: str) -> bool:
+    """``GPU:*``, as of ``tf.device("/GPU")``, is any GPU."""
+    return asked.endswith(":*") and asked.partition(":")[0] == actual.partition(":")[0]
+
+
 def _reason(asked: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -> tuple[str, str]:
     logical = [device_name(name) for name in run.devices.logical if "GPU" in name]
     logical = logical or [device_name(mapping.framework_device) for mapping in run.device_map]
-    if usable and asked in logical:
+    if usable and (asked in logical or any(_any_fits(asked, name) for name in logical)):
         return "placement.no-kernel", f"{asked} exists, but the op has no kernel for it"
     if usable:
         return "placement.device-missing", f"the framework has {', '.join(dict.fromkeys(logical))} only"
@@ -172,6 +183,7 @@ def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: s
         op=placement.op,
         dtype=placement.dtype,
         requested=asked,
+        scope=placement.scope,
         actual=actual,
         reason=reason,
         detail=detail,

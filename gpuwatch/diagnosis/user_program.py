@@ -20,6 +20,8 @@ GROUP = "run"
 DESPITE_OOM = "It exited with code 0, although memory ran out."
 """Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
 _OF_GPU = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
+_KNOWN = 0.9
+"""Share of graph nodes whose requested device must be known to say that there are no problems."""
 _NO_REPLICA = "distribution.devices-missing"
 
 
@@ -83,8 +85,18 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
     if verdict == "ok" and despite and all(found.severity == "info" for found in findings):
         return "It succeeded."
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
-        return "It succeeded without problems." if run.device_map else "It succeeded."
+        return _without_problems(run) if run.device_map else "It succeeded."
     return ""
+
+
+def _without_problems(run: Run) -> str:
+    """With --placement only if nearly all requested devices are known, and with their share."""
+    coverage = run.placement_coverage
+    if coverage is None or not coverage.nodes:
+        return "It succeeded without problems."
+    known = 1 - coverage.unclear / coverage.nodes
+    share = f"the requested devices of {int(100 * known)} % of {coverage.nodes} graph nodes are known"
+    return f"It succeeded without problems: {share}." if known >= _KNOWN else f"It succeeded; only {share}."
 
 
 def _ended_otherwise(found: Finding) -> bool:

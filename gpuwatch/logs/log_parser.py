@@ -169,7 +169,7 @@ class LogParser:
                     if message.startswith(_CHUNK_IN_USE):
                         return
                 elif not self._units.open:
-                    if line.startswith("placer", at - 6) and self._placements.node(message, _thread(line)):
+                    if line.startswith("placer", at - 6) and self._placements.node(message, _thread(line), line):
                         self._framework("tensorflow")
                         return
                     if self._again(message):
@@ -280,7 +280,7 @@ class LogParser:
             return
         if source == "execute" and message.startswith("Executing op"):
             action = self._placements.executing(message)
-        elif source in ("placer", "simple_placer") and self._placements.node(message, _thread(line)):
+        elif source in ("placer", "simple_placer") and self._placements.node(message, _thread(line), line):
             pass
         elif (refused := tensorflow_oom.refused_bytes(message)) is not None:
             self._refused(line, refused)

@@ -82,8 +82,8 @@ class PlacementCounter:
             for (op, number, source, destination), count in ordered
         ]
 
-    def node(self, message: str, thread: int | None = None) -> bool:
-        """A placer line; False for other lines. ``thread``: its writer; None for the raw copy of the line."""
+    def node(self, message: str, thread: int | None = None, line: str = "") -> bool:
+        """A placer line; False for other lines. ``thread``: its writer; None for the raw copy of the ``line``."""
         match = _NODE.search(message)
         if match is None or (match[2] is None and match.start() > 0):
             return False  # a sentence that ends in a device
@@ -93,7 +93,7 @@ class PlacementCounter:
         # TensorFlow 0.x prints no op type.
         op = match[2] or node.rsplit("/", 1)[-1]
         if self.runs is not None and thread is not None:
-            self.runs.node(thread, node, op, self._short(match[3]))
+            self.runs.node(thread, node, op, self._short(match[3]), line)
         key = self._key(op, match[3])
         if key is None:
             return True

@@ -47,6 +47,7 @@ CAUSES: dict[str, str] = {
     "memory.limit-too-small": "Out of memory: the memory limit that was set is too small",
     "placement.device-missing": "The requested device does not exist",
     "placement.no-kernel": "The op has no kernel for the requested device or type",
+    "placement.together": "The op runs where its variable or table is, not where it was requested",
     "config.too-late": "A setting came too late: the devices were already initialized",
     "config.inconsistent": "Settings conflict, or differ between GPUs",
     "api.removed": "The code uses an API that this framework version removed",

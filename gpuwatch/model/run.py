@@ -83,6 +83,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     op: str
     dtype: str | None = None
     requested: str | None = None
+    scope: str | None = None
+    """``train.py:12``: the program's ``with tf.device`` that requested it, if known."""
+    why: str = ""
+    """``resource``: it runs where its variable or table is; ``framework``: TensorFlow itself chose this device."""
     actual: str
     count: int = 1
     gpu_kernel: bool | None = None
@@ -117,6 +121,8 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True):
     op: str
     dtype: str | None = None
     requested: str
+    scope: str | None = None
+    """``train.py:12``: the program's ``with tf.device`` that requested it, if known."""
     actual: str
     reason: str
     """A cause id."""

@@ -12,17 +12,18 @@ from gpuwatch.model.events import BrokenEvent, Event, decode_event
 from gpuwatch.model.program_threads import KilledChild, Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
 from gpuwatch.probing.memory_records import MemoryRecords
-from gpuwatch.probing.placement_join import Kind, Traced, TracedGraph
+from gpuwatch.probing.placement_join import Called, Kind, Traced, TracedGraph
 
 _MOST = 100
 _MOST_OPS = 4000
+_MOST_CALLS = 10_000
 _MOST_TIMES = 20_000
 """Limits for lists, so that a process that sends too much cannot fill memory."""
 _MOST_NODES = 60_000
 _MOST_STEPS = 1000
 """Latest steps of which it is kept when they were made."""
 
-_KIND = tuple[str, str | None, str, bool | None, bool | None]
+_KIND = tuple[str, str | None, str, str, str, bool | None, bool | None]
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +167,9 @@ class EventState:
                 self._placed(data)
             case "graph":
                 self._graph(data)
+            case "called":
+                if len(self.traced.calls) < _MOST_CALLS:
+                    self.traced.calls.append(msgspec.convert(data, Called))
             case "memory":
                 self._memory(data)
             case "throughput":
@@ -231,7 +235,8 @@ class EventState:
     def _placed(self, data: dict[str, Any]) -> None:
         """Adds to the count of an eager op on a device."""
         kernels = (data.get("gpu_kernel"), data.get("cuda_kernel"))
-        kind = Kind(str(data["op"]), data["dtype"], str(data["requested"] or ""), *kernels)
+        scope, why = str(data.get("scope") or ""), str(data.get("why") or "")
+        kind = Kind(str(data["op"]), data["dtype"], str(data["requested"] or ""), scope, why, *kernels)
         key = (kind, device(str(data["actual"])))
         if key in self.traced.eager or len(self.traced.eager) < _MOST_OPS:
             self.traced.eager[key] = self.traced.eager.get(key, 0) + int(data["count"])

@@ -200,7 +200,7 @@ class WatchedProcesses:
     def traced(self) -> tuple[Traced, ...]:
         """With --placement: the ops and graphs of every process that reported any."""
         found = (member.state.traced for member in self._members.values())
-        return tuple(traced for traced in found if traced.eager or traced.graphs)
+        return tuple(traced for traced in found if traced.known)
 
     def killed(self) -> tuple[KilledChild, ...]:
         """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
@@ -302,5 +302,6 @@ class WatchedProcesses:
         lines.close()
         connection.close()
         # A pool that keeps replacing its workers must not fill the list.
-        if not member.worth_telling and not member.state.killed and len(self._members) > 8:
+        told = member.worth_telling or member.state.killed or member.state.traced.known
+        if not told and len(self._members) > 8:
             self._members.pop(member.pid, None)

@@ -357,7 +357,7 @@ class Watcher:
         named = re.search(r"Supported device types \[[^\]]*\].{0,2000}\[Op:(\w+)\]", text, re.DOTALL)
         if named is None or not simulated_plugin():
             return
-        registry = self.load("_gpuwatch_placement").Registry()
+        registry = self.load("_gpuwatch_kernels").Registry()
         self.emit("result", name="kernels", value={"op": named.group(1), "cuda": registry.cuda_types(named.group(1))})
 
     def tried(self, last=False):
@@ -743,7 +743,7 @@ def begin(address, load, simulation=None):
     observers = [watcher.settings]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):
         placement = load("_gpuwatch_placement")
-        watcher.ops = placement.Ops()
+        watcher.ops = placement.Ops(load)
         observers.append(placement.Switches(watcher))
     traces = load("_gpuwatch_traces").Traces(watcher)
     observers.append(traces)

@@ -98,6 +98,16 @@ CASES: dict[str, Callable[[], Sequence[Finding]]] = {
         "x.cc:1] Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:2'."
     ),
     "placement.no-kernel": lambda: said("x.cc:1] No OpKernel was registered to support Op 'X'"),
+    "placement.together": lambda: diagnose(
+        Evidence(
+            run=on_gpus(
+                "run",
+                fallbacks=(
+                    Fallback(op="AssignAddVariableOp", requested="GPU:0", actual="CPU:0", reason="placement.together"),
+                ),
+            )
+        )
+    ),
     "config.too-late": lambda: said("RuntimeError: Physical devices cannot be modified after being initialized"),
     "config.inconsistent": lambda: said("ValueError: Memory growth cannot differ between GPU devices"),
     "api.removed": lambda: said("AttributeError: module 'tensorflow' has no attribute 'Session'"),

@@ -23,24 +23,24 @@ def parsed(*lines: str) -> LogParser:
 def runs(*lines: str) -> list[tuple[tuple[str, str, str], ...]]:
     found = parsed(*lines).placer_runs
     assert found is not None
-    return found.result()
+    return [run.nodes for run in found.result()]
 
 
 def test_each_run_of_the_placer_is_kept_apart() -> None:
     assert runs(
         line(f"x: (_Arg): {CPU}"),
         line(f"MatMul: (MatMul): {GPU}"),
-        line(f"Identity: (Identity): {GPU}"),
+        line(f"Neg: (Neg): {GPU}"),
         line(f"MatMul/y: (Const): {GPU}"),
         line(f"x: (_Arg): {CPU}"),
         line(f"MatMul: (MatMul): {CPU}"),
-        line(f"Identity: (Identity): {CPU}"),
+        line(f"Neg: (Neg): {CPU}"),
         # Without arguments a run is recognised by names that come again.
         line(f"MatMul: (MatMul): {GPU}"),
         line(f"Add: (AddV2): {GPU}"),
     ) == [
-        (("MatMul", "MatMul", "GPU:0"), ("Identity", "Identity", "GPU:0")),
-        (("MatMul", "MatMul", "CPU:0"), ("Identity", "Identity", "CPU:0")),
+        (("MatMul", "MatMul", "GPU:0"), ("Neg", "Neg", "GPU:0")),
+        (("MatMul", "MatMul", "CPU:0"), ("Neg", "Neg", "CPU:0")),
         (("MatMul", "MatMul", "GPU:0"), ("Add", "AddV2", "GPU:0")),
     ]
 
@@ -76,6 +76,21 @@ def test_what_the_program_did_not_write_is_left_out() -> None:
     ) == [(("while/body/_1/while/add", "AddV2", "GPU:0"),)]
 
 
+def test_a_pause_ends_a_run_and_one_node_of_a_function_is_no_eager_op() -> None:
+    def at(text: str, seconds: str) -> str:
+        return line(text).replace("1795320255.206864", seconds)
+
+    parser = parsed(
+        at(f"x: (_Arg): {GPU}", "1795320255.100000"),
+        at(f"AddV2: (AddV2): {GPU}", "1795320255.100010"),
+        at(f"StringJoin: (StringJoin): {CPU}", "1795320255.104000"),
+        at(f"Identity: (Identity): {CPU}", "1795320255.104010"),
+    )
+    assert parser.placer_runs is not None
+    (run,) = parser.placer_runs.result()
+    assert (run.nodes, run.thread, run.at) == ((("StringJoin", "StringJoin", "CPU:0"),), 7, 1795320255.104)
+
+
 def test_older_prefixes_name_no_thread() -> None:
     old = "2026-11-20 10:00:00.000001: I tensorflow/core/common_runtime/placer.cc:125] "
     assert runs(f"{old}mm: (MatMul): {GPU}", f"mm: (MatMul): {GPU}") == [(("mm", "MatMul", "GPU:0"),)]
@@ -86,7 +101,7 @@ def test_nodes_beyond_the_bound_are_counted() -> None:
     for number in range(placer_runs.MAX_NODES + 3):
         found.node(1, f"n{number}", "MatMul", "GPU:0")
     assert found.left_out == 3
-    assert len(found.result()[0]) == placer_runs.MAX_NODES
+    assert len(found.result()[0].nodes) == placer_runs.MAX_NODES
 
 
 def test_automatic_copies_are_counted_one_by_one() -> None:

@@ -55,23 +55,67 @@ def _tensor(device: str = "/device:GPU:0", dtype: Any = None) -> SimpleNamespace
     return SimpleNamespace(device=device, dtype=dtype or SimpleNamespace(name="float32"))
 
 
-def _ops(placement: ModuleType, asked: str = "/device:GPU:0") -> Any:
-    ops = placement.Ops()
-    ops.context = SimpleNamespace(device_name=asked)
+class _Spec(SimpleNamespace):
+    """A device's name, as TensorFlow's DeviceSpec reads it."""
+
+    @classmethod
+    def from_string(cls, name: str) -> _Spec:
+        kind, _, index = name.rpartition("device:")[2].lstrip("/").partition(":")
+        return cls(device_type=kind or None, device_index=int(index) if index.isdecimal() else None)
+
+
+def _ops(placement: ModuleType, *scopes: tuple[str | None, str | None]) -> Any:
+    """``scopes``: device and line, the outermost first."""
+    ops = placement.Ops(load)
     ops.resource = RESOURCE
+    ops.registry = SimpleNamespace(of=lambda op, types: (None, None, None))
+    ops.scopes.device_spec = _Spec
+    ops.scopes._changed(list(scopes))
     return ops
 
 
-@pytest.mark.tensorflow
-def test_an_op_on_a_variable_follows_it_whatever_was_asked(placement: ModuleType) -> None:
-    ops = _ops(placement)
+def _counted(ops: Any) -> list[tuple[str, str, str, str, str]]:
+    return [(op, *rest) for op, _, *rest in ops.counts]
+
+
+def test_an_op_on_a_variable_is_where_that_is_and_says_so(placement: ModuleType) -> None:
+    ops = _ops(placement, ("/GPU:0", "train.py:3"))
     variable = _tensor("/device:CPU:0", RESOURCE)
     ops.take("ReadVariableOp", (variable,), (), (_tensor("/device:CPU:0"),))
     ops.take("NoOp", (), (), (None,))
     ops.take("MatMul", (_tensor(), _tensor()), (), (_tensor(),))
-    assert [(op, asked, actual) for op, _, asked, actual in ops.counts] == [
-        ("ReadVariableOp", "", "/device:CPU:0"),
-        ("MatMul", "/device:GPU:0", "/device:GPU:0"),
+    assert _counted(ops) == [
+        ("ReadVariableOp", "/device:GPU:0", "train.py:3", "/device:CPU:0", "resource"),
+        ("MatMul", "/device:GPU:0", "train.py:3", "/device:GPU:0", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "asked"),
+    [
+        ([], ""),
+        ([("/CPU:0", None)], ""),
+        ([("/GPU:0", "a.py:1"), (None, "a.py:2")], ""),
+        ([("/GPU:0", "a.py:1"), ("/CPU:0", "a.py:2")], "/device:CPU:0"),
+        ([("/GPU:0", "a.py:1"), ("/device:GPU:1", None)], ""),
+        ([("/GPU", "a.py:1")], "/device:GPU:*"),
+    ],
+)
+def test_only_the_programs_innermost_scope_is_a_request(
+    placement: ModuleType, scopes: list[tuple[str | None, str | None]], asked: str
+) -> None:
+    ops = _ops(placement, *scopes)
+    ops.take("MatMul", (), (), (_tensor("/device:CPU:0"),))
+    assert [entry[1] for entry in _counted(ops)] == [asked]
+
+
+def test_tensorflows_own_scope_around_what_it_makes_hides_no_request(placement: ModuleType) -> None:
+    ops = _ops(placement, ("/GPU:0", "a.py:1"), ("/CPU:0", None))
+    ops.take("HashTableV2", (), (), (_tensor("/device:CPU:0", RESOURCE),))
+    ops.take("StringJoin", (), (), (_tensor("/device:CPU:0"),))
+    assert [entry[1:] for entry in _counted(ops)] == [
+        ("/device:GPU:0", "a.py:1", "/device:CPU:0", "framework"),
+        ("", "", "/device:CPU:0", ""),
     ]
 
 
@@ -101,7 +145,7 @@ def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(placement: Mo
 
 
 def test_where_all_are_counted_nothing_is_said(placement: ModuleType) -> None:
-    assert list(placement.Ops().left_out()) == []
+    assert list(_ops(placement).left_out()) == []
 
 
 class MirroredStrategy:

@@ -24,6 +24,8 @@ _LIMIT_ACTION = (
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
 
 
+_TOGETHER_ACTION = "Put tf.device around the line that makes the variable or table; around its use it has no effect."
+
 REPLICAS = "replicas"
 """Name of the watcher's result with the devices of a MirroredStrategy."""
 _KERNEL = re.compile(r"device='([^']*)'(?:; (\w+) in \[([^\]]*)\])?")
@@ -68,6 +70,12 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         yield finding(cause, severity, "fact", title=title, evidence=lines, action=_KERNEL_ACTION)
     else:
         yield from _fell_back(evidence, cause, _KERNEL_ACTION)
+
+
+@rule("placement.together")
+def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
+    """An op ran where its variable or table is, although the program requested another device."""
+    yield from _fell_back(evidence, "placement.together", _TOGETHER_ACTION)
 
 
 @rule("simulation.limit")
@@ -189,22 +197,37 @@ def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]
     if evidence.run is None:
         return
     entries = [entry for entry in evidence.run.fallbacks if entry.reason == cause]
-    lines = [
-        f"{_kind_of(entry)} requested {entry.requested}, ran on {entry.actual}"
-        + (f": {entry.detail}" if entry.detail else "")
-        for entry in entries
-    ]
-    if lines:
-        named = all(entry.requested != "auto" for entry in entries)
-        title = ""
-        if evidence.run.group == "run" and cause == "placement.no-kernel":
-            more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
-            where = "asked for" if entries[0].requested != "auto" else "left to TensorFlow:"
-            title = printable(
-                f"{_kind_of(entries[0])}{more} {where} {entries[0].requested}, ran on {entries[0].actual}:"
-                f" {entries[0].detail}"
-            )
-        yield finding(cause, "info" if named else "warning", "fact", title=title, evidence=lines, action=action)
+    if not entries:
+        return
+    named = all(entry.requested != "auto" for entry in entries)
+    title = ""
+    if evidence.run.group == "run" and cause != "placement.device-missing":
+        more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+        where = "asked for" if entries[0].requested != "auto" else "left to TensorFlow:"
+        title = printable(
+            f"{_kind_of(entries[0])}{more} {where} {entries[0].requested}, ran on {entries[0].actual}:"
+            f" {entries[0].detail}"
+        )
+    lines = list(_by_scope(entries))
+    yield finding(cause, "info" if named else "warning", "fact", title=title, evidence=lines, action=action)
+
+
+def _by_scope(entries: list[Fallback]) -> Iterator[str]:
+    """One line for each line of the program and device: a scope around a whole model has many ops."""
+    groups: dict[tuple[str | None, ...], list[Fallback]] = {}
+    for entry in entries:
+        alone = None if entry.scope else f"{entry.op} {entry.dtype}"
+        groups.setdefault((entry.scope, entry.requested, entry.actual, alone), []).append(entry)
+    for (scope, requested, actual, _), group in groups.items():
+        ops = list(dict.fromkeys(map(_kind_of, group)))
+        names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")
+        details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
+        why = (
+            f": {details[0]}" + (f" (and {len(details) - 1} more causes)" if len(details) > 1 else "")
+            if details
+            else ""
+        )
+        yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")
 
 
 def _kind_of(entry: Fallback) -> str:

@@ -1,0 +1,199 @@
+"""Which device the program requested with ``tf.device``, and on which of its lines.
+
+TensorFlow and Keras open device scopes too, so each scope is noted with its owner: the first frame outside of their
+folders. Nothing of the program runs inside of what is replaced here, so no frame of ours is in a traceback. Standard
+library only, Python 3.7 or newer.
+"""
+
+import collections
+import contextlib
+import importlib.util
+import os
+import sys
+import threading
+
+Request = collections.namedtuple("Request", "type index line")
+"""``line``: ``train.py:12`` of the program's scope; None if TensorFlow itself asks for the device, or nobody does."""
+NOTHING = Request(None, None, None)
+_PASS_ON = frozenset(["device", "device_v2", "combined", "init_scope", "colocate_with", "_colocate_with_for_gradient"])
+"""Functions of TensorFlow's ops.py that open a scope for their caller."""
+
+
+class Scopes:
+    """The device scopes of each thread, and of graphs."""
+
+    def __init__(self, entered):
+        """``entered``: called in each thread when it opens its first scope."""
+        self.entered = entered
+        self.local = threading.local()
+        self.parsed = {}
+        self.folders = ()
+        self.through = frozenset()
+
+    def install(self):
+        """Raises AttributeError if this version of TensorFlow has other names."""
+        from tensorflow.python.eager import context
+        from tensorflow.python.framework import device, ops, traceable_stack
+        from tensorflow.python.util import tf_contextlib, tf_stack
+
+        self.device_spec = device.DeviceSpec
+        self.extract_stack = tf_stack.extract_stack
+        found = [importlib.util.find_spec(name) for name in ("tensorflow", "keras", "tf_keras")]
+        self.folders = tuple(os.path.dirname(spec.origin) + os.sep for spec in found if spec and spec.origin)
+        self.ops_file = ops.__file__
+        own = sys._getframe().f_code.co_filename
+        self.through = frozenset(
+            [contextlib.__file__, tf_contextlib.__file__, traceable_stack.__file__, ops.__file__, own]
+        )
+        scope = context._EagerDeviceContext
+        self._eager(context.Context, scope.__enter__.__code__, scope.__exit__.__code__)
+        self._graphs(traceable_stack.TraceableStack, ops._UserDeviceSpec)
+
+    def _eager(self, context, enter, leave):
+        """Each scope of eager mode sets the device when it begins, after checks, and when it ends."""
+        original = context._set_device
+
+        def _set_device(this, device_name, device_spec):
+            original(this, device_name, device_spec)
+            try:
+                frame = sys._getframe(1)
+                if frame.f_code is enter:
+                    self._begin(frame.f_locals["self"]._device_name, frame.f_back)
+                elif frame.f_code is leave:
+                    self._end()
+            except Exception:  # our errors must not disturb the program
+                self.local.scopes = []
+
+        context._set_device = _set_device
+
+    def _begin(self, name, frame):
+        local = self.local.__dict__
+        stack = local.setdefault("scopes", [])
+        stack.append((name, self.owner(frame)))
+        self._changed(stack)
+        if "entered" not in local:
+            local["entered"] = True
+            self.entered()
+
+    def _end(self):
+        stack = self.local.__dict__.get("scopes")
+        if stack:
+            stack.pop()
+            self._changed(stack)
+
+    def _changed(self, stack):
+        local = self.local
+        local.request = self.merged(stack)
+        local.below = NOTHING
+        if local.request.line is None and any(line for _, line in stack):
+            local.below = self.merged([one for one in stack if one[1] is not None])
+
+    def now(self):
+        """This thread's request in eager mode; and the program's own, where TensorFlow opened a scope within it."""
+        local = self.local.__dict__
+        return local.get("request", NOTHING), local.get("below", NOTHING)
+
+    def _graphs(self, stack, spec):
+        """Graphs keep their scopes in a stack; whose each one is, is noted at the scope itself."""
+        original = stack.push_obj
+
+        def push_obj(this, obj, offset=0):
+            result = original(this, obj, offset + 1)
+            try:
+                if isinstance(obj, spec):
+                    obj._gpuwatch_line = self.owner(sys._getframe(1))
+            except Exception:  # our errors must not disturb the program
+                return result
+            return result
+
+        stack.push_obj = push_obj
+
+    def of_node(self, graph, op):
+        """What was requested for a node that its graph is adding."""
+        scopes = []
+        for spec in reversed(list(graph._device_function_stack.peek_objs())):
+            given = spec._device_name_or_function
+            name = given if given is None or callable(given) else spec.raw_string
+            scopes.append((name, getattr(spec, "_gpuwatch_line", None)))
+        found = self.merged(scopes)
+        if found.type == "function":
+            kind, index = self.parse(op.device) if op.device else (None, None)
+            return Request(kind, index, found.line if kind else None)
+        return found
+
+    def merged(self, scopes):
+        """The request of nested scopes (name and line), the outermost first: the innermost that names a type counts."""
+        kind = index = line = None
+        for name, owner in scopes:
+            if name is None:
+                kind = index = line = None
+            elif not isinstance(name, str):
+                kind, index, line = "function", None, owner
+            else:
+                inner, number = self.parse(name)
+                if inner is not None:
+                    index = number if number is not None or kind != inner else index
+                    kind, line = inner, owner
+                elif number is not None:
+                    index, line = number, owner
+        return Request(kind, index, line)
+
+    def parse(self, name):
+        """Device type and index of a device's name; None for what it leaves open."""
+        found = self.parsed.get(name)
+        if found is None:
+            if len(self.parsed) > 1000:
+                self.parsed.clear()
+            spec = self.device_spec.from_string(name)
+            kind = spec.device_type.upper() if spec.device_type not in (None, "*") else None
+            found = self.parsed[name] = (kind, spec.device_index)
+        return found
+
+    def same(self, request, actual):
+        """Whether an op on the device ``actual`` is where it was requested, as far as that says."""
+        kind, index = self.parse(actual) if actual else (None, None)
+        if kind is None or request.type in (None, "function"):
+            return True
+        return kind == request.type and (request.index is None or index is None or index == request.index)
+
+    def owner(self, frame):
+        """The program's line that opened a scope; None if TensorFlow or Keras did."""
+        while frame is not None and self._passes_on(frame.f_code):
+            if frame.f_code.co_name == "init_scope":  # passes on a scope of the graph
+                return getattr(frame.f_locals.get("device_spec"), "_gpuwatch_line", None)
+            frame = frame.f_back
+        if frame is None:
+            return None
+        name, line = frame.f_code.co_filename, frame.f_lineno
+        if "__autograph_generated_file" in name:  # AutoGraph's copy of the program's function
+            name, line = self._source(name, line)
+        if name.startswith(self.folders):
+            return None
+        return "%s:%d" % (os.path.basename(name), line)
+
+    def _source(self, name, line):
+        """The program's own line, from the source maps of AutoGraph's cache: a replica's thread knows none."""
+        api = sys.modules.get("tensorflow.python.autograph.impl.api")
+        cache = getattr(getattr(getattr(api, "_TRANSPILER", None), "_cache", None), "_cache", {})
+        for entry in list(cache.values()):
+            for factory in list(entry.values()):
+                origin = getattr(factory, "source_map", {}).get((name, line))
+                if origin is not None:
+                    return origin.loc.filename, origin.loc.lineno
+        for frame in reversed(self.extract_stack()):
+            if frame.filename not in self.through:
+                return frame.filename, frame.lineno
+        return name, line
+
+    def _passes_on(self, code):
+        name = code.co_filename
+        return name in self.through and (
+            name != self.ops_file or code.co_name in _PASS_ON or code.co_name == "_add_device_to_stack"
+        )
+
+
+def text(request):
+    """``/device:GPU:0``; empty if the program requested no device."""
+    if request.line is None or request.type in (None, "function"):
+        return ""
+    return "/device:%s:%s" % (request.type, "*" if request.index is None else request.index)
