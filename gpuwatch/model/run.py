@@ -235,6 +235,10 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Most that other processes held in any sample, by NVML."""
     least_free_bytes: int | None = None
     """Least free memory of the device in any sample."""
+    own_samples: int = 0
+    """Samples in which this run was on the device."""
+    busiest_percent: float | None = None
+    """Highest utilization in them; None if NVML did not report it in one of them."""
     holders: tuple[Holding, ...] = ()
     """Every process seen on the device, before the start or later; largest first."""
 

@@ -62,8 +62,10 @@ class MemoryLedger:
                     others_start_bytes=known.others_start_bytes,
                     others_peak_bytes=larger(known.others_peak_bytes, others),
                     least_free_bytes=_smaller(known.least_free_bytes, _free(device)),
+                    own_samples=known.own_samples,
+                    busiest_percent=known.busiest_percent,
                 )
-            self._devices[device.uuid] = entry
+            self._devices[device.uuid] = _with_load(entry, known, device) if device.uuid in used else entry
 
     def _hold(self, uuid: str | None, pid: int, held: float | None, t: float | None, *, own: bool) -> None:
         if uuid is None:
@@ -116,6 +118,15 @@ class MemoryLedger:
         found = [held for (where, _), held in self._holdings.items() if where == uuid]
         found.sort(key=lambda held: (-(held.peak_bytes or 0), held.pid))
         return tuple(found[:_MOST_HOLDINGS])
+
+
+def _with_load(entry: DeviceMemory, known: DeviceMemory | None, device: Device) -> DeviceMemory:
+    """The entry with one more sample in which the run was on the device."""
+    busy, samples = device.number("utilization.gpu_percent"), known.own_samples if known is not None else 0
+    if known is not None and samples:
+        most = known.busiest_percent
+        busy = None if busy is None or most is None else max(busy, most)
+    return msgspec.structs.replace(entry, own_samples=samples + 1, busiest_percent=busy)
 
 
 def _others(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | None:

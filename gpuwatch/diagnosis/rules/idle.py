@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpuwatch.diagnosis.advice import framework_of
 from gpuwatch.diagnosis.advice_table import TENSORFLOW
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.placement import REPLICAS
-from gpuwatch.formatting.units import memory, size
+from gpuwatch.formatting.units import memory, percent, size
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Run
+from gpuwatch.model.run import DeviceMapping, Run
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1
@@ -20,6 +20,8 @@ _TINY = 1000
 """A device with a replica of a small model has about as much in use as the others, not a fraction of it."""
 _UNTOUCHED = 64 << 10
 """Bytes that an allocator uses itself before its device is used."""
+_SAMPLES = 5
+"""Samples of a GPU, a second apart, from which on its utilization tells that nothing ran there."""
 
 GROWTH = (
     "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true or tf.config.experimental.set_memory_growth); on a shared GPU"
@@ -78,20 +80,56 @@ def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
     cards = {entry.uuid for entry in taken}
     if not most or not idle or not used or len(cards) != len(taken):
         return
-    names = ", ".join(device_name(entry.framework_device) for entry in idle)
+    lines = [
+        f"{_shown(entry)}: its allocator's peak {size(peaks[device_name(entry.framework_device)])},"
+        f" by NVML the process held {memory(held[entry.uuid or ''])}"
+        for entry in idle
+    ]
+    yield _unused(evidence, idle, used, lines)
+
+
+@rule("idle.memory-held")
+def session_leaves_idle(evidence: Evidence) -> Iterator[Finding]:
+    """A TF1 session, whose allocators nobody can read: a GPU that NVML saw at work in no sample, beside one at work."""
+    run = evidence.run
+    if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms or run.memory.allocators:
+        return
+    load = {entry.uuid: entry for entry in run.memory.devices if entry.own_samples >= _SAMPLES}
+    taken = [entry for entry in run.device_map if entry.uuid in load]
+    idle = [entry for entry in taken if load[entry.uuid or ""].busiest_percent == 0]
+    used = [entry for entry in taken if (load[entry.uuid or ""].busiest_percent or 0) > 0]
+    at_work = {device_name(one.actual) for one in run.placements}
+    if not idle or not used or len(load) != len(run.device_map) or at_work & {*map(_device, idle)}:
+        return
+    lines = [
+        f"{_shown(entry)}: utilization 0 % in all {found.own_samples} samples, held {memory(found.process_bytes)}"
+        for entry in idle
+        if (found := load[entry.uuid or ""])
+    ]
+    lines += [f"{_shown(entry)}: up to {percent(load[entry.uuid or ''].busiest_percent)}" for entry in used]
+    yield _unused(evidence, idle, used, lines)
+
+
+def _device(entry: DeviceMapping) -> str:
+    return device_name(entry.framework_device)
+
+
+def _shown(entry: DeviceMapping) -> str:
+    return f"{device_name(entry.framework_device)} (GPU {entry.physical_index})"
+
+
+def _unused(
+    evidence: Evidence, idle: Sequence[DeviceMapping], used: Sequence[DeviceMapping], lines: Sequence[str]
+) -> Finding:
+    names = ", ".join(map(_device, idle))
     only = ",".join(str(entry.cuda_ordinal) for entry in used)
     hide = f" (CUDA_VISIBLE_DEVICES={only})" if evidence.visible_devices is None and "None" not in only else ""
-    yield finding(
+    return finding(
         "idle.memory-held",
         "info",
         "likely",
-        title=f"The program used {len(used)} of the {len(taken)} GPUs that it allocated: not {names}",
-        evidence=[
-            f"{device_name(entry.framework_device)} (GPU {entry.physical_index}):"
-            f" its allocator's peak {size(peaks[device_name(entry.framework_device)])},"
-            f" by NVML the process held {memory(held[entry.uuid or ''])}"
-            for entry in idle[:8]
-        ],
+        title=f"The program used {len(used)} of the {len(idle) + len(used)} GPUs that it allocated: not {names}",
+        evidence=lines[:8],
         action=f"Hide unused GPUs{hide}, or let it use all of them: a distribution strategy"
         " (tf.distribute.MirroredStrategy; in PyTorch DistributedDataParallel).",
         device_uuid=idle[0].uuid,

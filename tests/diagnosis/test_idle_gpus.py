@@ -1,0 +1,74 @@
+"""GPUs that a TF1 session takes and leaves idle, by NVML's utilization: a session tells nothing of its allocators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import DeviceMapping, DeviceMemory, Memory, Run
+from gpuwatch.probing.memory_ledger import MemoryLedger
+from tests.diagnosis.cases import GIB, ON_GPU, draft, machine, process
+
+
+def session(*busiest: float | None, samples: int = 6, allocators: dict[str, int] | None = None, **fields: Any) -> Run:
+    """A program on as many GPUs, each with its highest utilization."""
+    mapped = tuple(
+        DeviceMapping(
+            framework_device=f"/device:GPU:{index}", cuda_ordinal=index, physical_index=index, uuid=f"GPU-{index}"
+        )
+        for index in range(len(busiest))
+    )
+    devices = tuple(
+        DeviceMemory(
+            uuid=f"GPU-{index}", index=index, process_bytes=22 * GIB, own_samples=samples, busiest_percent=percent
+        )
+        for index, percent in enumerate(busiest)
+    )
+    memory = Memory(devices=devices, allocators=allocators or {})
+    return draft(**{"group": "run", "device_map": mapped, "memory": memory, "placements": (), **fields})
+
+
+def told(run: Run) -> list[Finding]:
+    return [one for one in diagnose(Evidence(run=run)) if "GPUs that it allocated" in one.title]
+
+
+def test_a_gpu_that_was_never_seen_at_work_is_told() -> None:
+    (found,) = told(session(80.0, 0.0, 0.0))
+    assert found.title == "The program used 1 of the 3 GPUs that it allocated: not GPU:1, GPU:2"
+    assert (found.severity, found.certainty) == ("info", "likely")
+    assert "GPU:1 (GPU 1): utilization 0 % in all 6 samples, held 22.0 GiB" in found.evidence
+    assert "GPU:0 (GPU 0): up to 80 %" in found.evidence
+    assert "CUDA_VISIBLE_DEVICES=0" in found.action
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        session(80.0, 1.0),
+        session(0.0, 0.0),  # nothing was computed yet, or no sample saw it
+        session(80.0, None),  # not reported
+        session(80.0, 0.0, samples=3),
+        session(80.0, 0.0, placements=(msgspec.structs.replace(ON_GPU, actual="/device:GPU:1"),)),
+        session(80.0, 0.0, allocators={"/device:GPU:0": GIB, "/device:GPU:1": GIB}),
+    ],
+)
+def test_what_does_not_show_an_idle_gpu(run: Run) -> None:
+    assert not told(run)
+
+
+def test_utilization_counts_while_the_run_is_on_the_gpu() -> None:
+    ledger = MemoryLedger(None)
+    for busy, pids in ((90.0, ()), (5.0, (7,)), (40.0, (7,)), (10.0, (7,)), (99.0, ())):
+        ledger.take(machine(gpus=1, busy=busy, processes=tuple(process(pid, GIB) for pid in pids)), pids, pids, 1.0)
+    (entry,) = ledger.result(context=False)
+    assert (entry.own_samples, entry.busiest_percent) == (3, 40.0)
+    missing = machine(gpus=1, processes=(process(7, GIB),))
+    del missing.devices[0].readings["utilization.gpu_percent"]
+    ledger.take(missing, (7,), (7,), 2.0)
+    (entry,) = ledger.result(context=False)
+    assert (entry.own_samples, entry.busiest_percent) == (4, None)
