@@ -131,23 +131,19 @@ USAGE = "E0000 00:00:1.2 7 cuda_dnn.cc:470] Memory usage: {} bytes free, 4294967
 
 
 @pytest.mark.parametrize(
-    ("status", "free", "simulation", "cause"),
+    ("status", "free", "cause"),
     [
-        ("CUDNN_STATUS_NOT_INITIALIZED", 100 * MIB, None, "memory.masked"),
-        ("CUDNN_STATUS_ALLOC_FAILED", 100 * MIB, "driver", "memory.masked"),
-        ("CUDNN_STATUS_NOT_INITIALIZED", 1536 * MIB, None, "unknown"),
-        ("CUDNN_STATUS_NOT_INITIALIZED", 1536 * MIB, "driver", "simulation.limit"),
-        ("CUDNN_STATUS_NOT_SUPPORTED", 100 * MIB, None, "unknown"),
-        ("CUDNN_STATUS_NOT_SUPPORTED", 100 * MIB, "driver", "simulation.limit"),
-        ("CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", 100 * MIB, None, "cuda.version-mismatch"),
+        ("CUDNN_STATUS_NOT_INITIALIZED", 100 * MIB, "memory.masked"),
+        ("CUDNN_STATUS_ALLOC_FAILED", 100 * MIB, "memory.masked"),
+        ("CUDNN_STATUS_NOT_INITIALIZED", 1536 * MIB, "unknown"),
+        ("CUDNN_STATUS_NOT_SUPPORTED", 100 * MIB, "unknown"),
+        ("CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", 100 * MIB, "cuda.version-mismatch"),
     ],
 )
-def test_status_and_free_memory_decide_why_cudnn_does_not_start(
-    status: str, free: int, simulation: str | None, cause: str
-) -> None:
+def test_status_and_free_memory_decide_why_cudnn_does_not_start(status: str, free: int, cause: str) -> None:
     error = RunError(type="InvalidArgumentError", message="No DNN in stream executor. [Op:Conv2D]")
     log = "\n".join((HANDLE.format(status), USAGE.format(free), f"{error.type}: {error.message}"))
-    run = program(log, simulation=simulation, errors=(error,), **FAILED)
+    run = program(log, errors=(error,), **FAILED)
     assert [one.id for one in run.findings if one.severity == "error"] == [cause]
 
 

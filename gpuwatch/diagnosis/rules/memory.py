@@ -319,7 +319,7 @@ def _beside(evidence: Evidence, oom: Oom | None = None) -> list[str]:
     return lines
 
 
-@rule("memory.masked", "simulation.limit", "unknown")
+@rule("memory.masked", "unknown")
 def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
     """cuDNN or cuBLAS that fails to start is usually out of memory, unless its version is wrong."""
     log = evidence.log
@@ -332,16 +332,6 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
     free = log.library_free_bytes
     status = next((match[0] for line in lines if (match := _NOT_OF_MEMORY.search(line))), "")
     enough = free is not None and free >= _ENOUGH_TO_START
-    if (status or enough) and evidence.run is not None and evidence.run.simulation == "driver":
-        yield finding(
-            "simulation.limit",
-            "error",
-            "fact",
-            title="Only on these simulated GPUs: the simulated driver has no cuDNN",
-            evidence=lines,
-            action="Nothing to do for a real GPU. --sim-tier plugin computes the ops that cuDNN computes there.",
-        )
-        return
     if status or enough:
         why = f"although {size(free)} of GPU memory was free" if enough and free is not None else f"with {status}"
         yield finding(

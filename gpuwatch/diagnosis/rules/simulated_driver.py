@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.diagnosis.advice import framework_of
+from gpuwatch.diagnosis.advice_table import TORCH
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.stated_errors import error_lines
@@ -33,6 +35,13 @@ def says_limit(evidence: Evidence) -> bool:
     return evidence.run is not None and unreached(evidence.run) is not None
 
 
+_OF_TORCH = (
+    "On simulated ones PyTorch has device map, memory, copies and matrix products; what needs a kernel runs on a real"
+    " GPU or on the CPU."
+)
+_OF_OTHERS = "--sim-tier plugin computes what these simulated ones lack."
+
+
 @rule(_LIMIT)
 def refused(evidence: Evidence) -> Iterator[Finding]:
     """Kernels and functions that the simulated driver rejected, in its own words (gpuwatch/sim/csrc)."""
@@ -47,8 +56,7 @@ def refused(evidence: Evidence) -> Iterator[Finding]:
             "fact",
             title="Only on these simulated GPUs: the simulated driver lacks what the program needs",
             evidence=lines,
-            action="Nothing to do for a real GPU. On simulated ones PyTorch has device map, memory, copies and matrix"
-            " products; what needs a kernel runs on a real GPU or on the CPU.",
+            action=f"Nothing to do for a real GPU. {_OF_TORCH if framework_of(evidence) == TORCH else _OF_OTHERS}",
         )
 
 
