@@ -108,7 +108,9 @@ def _overridden(known: Sequence[Summary]) -> str:
     for one in known:
         if one.overridden:
             found.setdefault(one.overridden, []).append(one.name)
-    return "".join(f"; {listed(names)} overridden by the program ({place})" for place, names in found.items())
+    return "".join(
+        f"; {listed(names)} not applied: the program sets its own ({place})" for place, names in found.items()
+    )
 
 
 def _best(passed: Sequence[Summary], *, simulated: bool) -> Summary | None:

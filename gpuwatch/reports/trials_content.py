@@ -36,6 +36,7 @@ EVERY_RUN = "Every run"
 """Title of a table that terminals leave out."""
 _CHANGES = "‡"
 _CPU = "Simulated GPUs compute on this computer's CPU: their speeds are not compared."
+_OR_ITS_END = ", or at its own end if that comes first"
 
 
 def trials_content(document: Experiment) -> Content:
@@ -128,7 +129,7 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     peaks = any(one.trials[0].values and one.allocator_peak is not None for one in runs)
     rows = tuple(_row(one) for one in runs)
     notes = [
-        f"Each run is measured {document.rule}.",
+        f"Each run is measured {document.rule}{_OR_ITS_END if 'steps' in document.rule else ''}.",
         "Memory is NVML's peak of the steps that ran: what comes later can take more."
         if any(one.memory for one in runs)
         else "",
@@ -198,7 +199,7 @@ def _row(one: Summary) -> tuple[str, ...]:
 
 def _applied(one: Summary) -> str:
     if one.overridden:
-        return f"overridden at {clean(one.overridden)}"
+        return f"no, set at {clean(one.overridden)}"
     if one.not_tried:
         return "not applied"
     trial = one.trials[0]
