@@ -23,7 +23,9 @@ NOISE = frozenset(
 )
 """Ops that do no work."""
 # TensorFlow before 1.5 has no colon after the op's type.
-_NODE = re.compile(r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:\S+?/)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$")
+_NODE = re.compile(
+    r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:(?:[^\s/]+/)+?)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$"
+)
 _GLUED = re.compile(r"^.*[\]>:\x07]")
 """A launcher's prefix without a space: [1,0]<stdout>:a/MatMul."""
 _MKL = re.compile(r"^_Mkl(?:Native)?")
@@ -84,6 +86,8 @@ class PlacementCounter:
 
     def node(self, message: str, thread: int | None = None, line: str = "") -> bool:
         """A placer line; False for other lines. ``thread``: its writer; None for the raw copy of the ``line``."""
+        if self.runs is None and self._again(message):
+            return True
         match = _NODE.search(message)
         if match is None or (match[2] is None and match.start() > 0):
             return False  # a sentence that ends in a device
@@ -95,14 +99,28 @@ class PlacementCounter:
         if self.runs is not None and thread is not None:
             self.runs.node(thread, node, op, self._short(match[3]), line)
         key = self._key(op, match[3])
-        if key is None:
-            return True
+        if key is not None:
+            self._count(node, key)
+        return True
+
+    def _again(self, message: str) -> bool:
+        """Takes a line of an op and device that were seen before, which most are, without a search for its parts."""
+        at, end = message.find(": ("), message.find("): /")
+        if not 0 < at < end:
+            return False
+        key = self._names.get((message[at + 3 : end], message[end + 3 :].rstrip()))
+        node = message[:at]
+        if key is None or ":" in node or node[0] == "[" or not node.isprintable() or " " in node:
+            return False
+        self._count(node, key)
+        return True
+
+    def _count(self, node: str, key: tuple[str, str]) -> None:
         identity = hash((node, key))
         if identity not in self._nodes and len(self._nodes) < MAX_NODES:
             self._nodes.add(identity)
             if key in self._graph or len(self._graph) < MAX_KEYS:
                 self._graph[key] = self._graph.get(key, 0) + 1
-        return True
 
     def eager(self) -> list[Placement]:
         """Placements of eager ops."""
