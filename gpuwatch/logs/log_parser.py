@@ -14,6 +14,7 @@ from gpuwatch.logs import cuda_errors, devices, last_lines, nvidia_smi, other_oo
 from gpuwatch.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
 from gpuwatch.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.framework_words import FRAMEWORK_WORDS
 from gpuwatch.logs.multiline_units import MAX_LIST, OpenUnits
 from gpuwatch.logs.placement import PlacementCounter
 from gpuwatch.logs.placer_runs import PlacerRuns
@@ -37,34 +38,6 @@ _KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?:
 # A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
 _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
-_WORDS = (
-    (":tensorflow:", "tensorflow"),
-    ("torch", "pytorch"),
-    ("runtimeerror: cudnn error: ", "pytorch"),
-    ("cuda error: cublas_", "pytorch"),
-    ("cuda error: cusolver", "pytorch"),
-    ("cuda error: cusparse", "pytorch"),
-    ("jax", "jax"),
-    ("external/xla/xla/", "jax"),
-    ("onnxruntime", "onnxruntime"),
-    ("cupy", "cupy"),
-    ("numba", "numba"),
-    ("bitsandbytes", "bitsandbytes"),
-    ("cuda_setup", "bitsandbytes"),
-    ("cuda setup", "bitsandbytes"),
-    ("vllm", "vllm"),
-    ("ggml", "llama.cpp"),
-    *((word, "llama.cpp") for word in ("llama.cpp", "llama_model_load", "llama_kv", "llama_context", "llama-server")),
-    *((word, "llama.cpp") for word in ("llama_new_context", "llama_init", "llama-cpp", "llama_cpp", "llama runner")),
-    ("comfyui", "comfyui"),
-    ("sglang", "sglang"),
-    ("ctranslate2", "ctranslate2"),
-    ("paddle", "paddlepaddle"),
-    ("mxnet", "mxnet"),
-    ("caffe", "caffe"),
-    ("darknet", "darknet"),
-)
-"""Words that identify a framework in a relevant line."""
 _RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
 _GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 # TensorFlow 2.21 prints file names without paths.
@@ -544,7 +517,7 @@ class LogParser:
     def _named(self, line: str) -> None:
         """Notes the frameworks that a relevant line names."""
         lower = line.lower()
-        for word, name in _WORDS:
+        for word, name in FRAMEWORK_WORDS:
             if word in lower:
                 self._framework(name)
 
