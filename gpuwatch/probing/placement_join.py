@@ -73,7 +73,11 @@ class Called(msgspec.Struct, frozen=True, kw_only=True):
     def covers(self, run: PlacerRun) -> bool:
         """Whether this call may have placed that graph."""
         here = self.how == "dataset" or not run.thread or run.thread in self.threads
-        return here and self.start <= run.at + _CLOCK and (self.end is None or run.at <= self.end + _CLOCK)
+        return here and self.lasts(run.at)
+
+    def lasts(self, at: float) -> bool:
+        """Whether it was at work at that time."""
+        return self.start <= at + _CLOCK and (self.end is None or at <= self.end + _CLOCK)
 
 
 class TracedGraph:
@@ -196,7 +200,7 @@ def _matched(processes: Sequence[Traced], runs: Sequence[PlacerRun]) -> Iterator
     everything = [_Candidate(process, graph) for process in processes for graph in process.graphs.values()]
     for run in sorted(runs, key=lambda one: one.at):
         fits: list[tuple[_Candidate, Found]] = []
-        for candidates in (_in_time(processes, run), inner, _datasets(processes, run), everything):
+        for candidates in (_in_time(processes, run), _during(inner, run), _datasets(processes, run), everything):
             fits = [(one, found) for one in candidates if (found := _fit(one, run)) is not None]
             if fits:
                 break
@@ -217,6 +221,11 @@ def _in_time(processes: Sequence[Traced], run: PlacerRun) -> list[_Candidate]:
         calls = [call for call in process.calls if call.how != "dataset" and call.covers(run)]
         found += (_of(process, call) for call in calls if call.graph in process.graphs)
     return found
+
+
+def _during(inner: Sequence[_Candidate], run: PlacerRun) -> list[_Candidate]:
+    """Functions whose caller was at work then, in whatever thread."""
+    return [one for one in inner if one.source is not None and one.source.lasts(run.at)]
 
 
 def _datasets(processes: Sequence[Traced], run: PlacerRun) -> list[_Candidate]:
@@ -247,7 +256,9 @@ def _not_inlined(placed: Sequence[_Candidate], run: PlacerRun) -> Iterator[_Cand
         for name, op, _ in run.nodes:
             kind = one.process.find(one.graph, name, op, one.call) if op in CALLS else None
             if kind is not None:
-                yield from (_Candidate(one.process, body, kind) for body in one.process.called(one.graph, name))
+                yield from (
+                    _Candidate(one.process, body, kind, one.source) for body in one.process.called(one.graph, name)
+                )
 
 
 def _fit(one: _Candidate, run: PlacerRun) -> Found | None:

@@ -43,6 +43,7 @@ class Graphs:
         self.nodes = self.left_out = 0
         self.called = set()
         self.parent_thread = self.forking_thread = None
+        self.begun = time.time()
 
     def install(self):
         """Raises AttributeError if this version of TensorFlow has other names."""
@@ -62,6 +63,7 @@ class Graphs:
         """TensorFlow's log keeps the thread's number of before the fork."""
         self.parent_thread = self.forking_thread
         self.called.clear()
+        self.begun = time.time()
 
     def _watch_nodes(self, graph):
         original = graph._snapshot_colocation_stack_metadata
@@ -189,7 +191,7 @@ class Graphs:
             (
                 "call",
                 {
-                    **{"graph": number, "threads": threads, "start": start, "end": end},
+                    **{"graph": number, "threads": threads, "start": max(start, self.begun), "end": end},
                     **{"requested": device, "scope": line, "how": kind},
                 },
             )
