@@ -84,6 +84,8 @@ class Threads:
         if before is None or self.watcher.steps() < _WARM_UP:
             return
         frames = sys._current_frames()
+        # Our own frame would hold itself in a circle, and with it what is local in all others.
+        frames.pop(_thread.get_ident(), None)
         main = self.watcher.stepping_thread()
         self._count(min(now - before, _LONGEST_LOOK), frames, main)
         if now - self.stepped >= _STOPPED:
@@ -175,7 +177,7 @@ def _threads(frames, main):
     active = getattr(sys.modules.get("threading"), "_active", None) or {}
     found = []
     for thread in sorted(frames, key=lambda one: one != main):
-        if thread != _thread.get_ident() and len(found) < _MOST_THREADS:
+        if len(found) < _MOST_THREADS:
             name = getattr(active.get(thread), "name", "") or "a thread of a library"
             frame = frames[thread]
             found.append({"name": str(name)[:80], "place": _user_place(frame), "frames": _lines(frame)})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -180,17 +182,24 @@ def _library(folder: Path, path: str, code: str) -> dict[str, Any]:
     return names
 
 
+def _apart(look: Callable[[], object]) -> None:
+    """Looks from another thread, as the watcher does."""
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+
+
 def _looked(body: Callable[[Callable[[], None]], None]) -> dict[str, Any]:
     """What is told of a program: ``body`` calls what it is given where it is looked at, with a step after each look."""
     stub = _Stub()
     threads = load("_gpuwatch_threads").Threads(stub)
-    threads.look()
+    _apart(threads.look)
 
     def look() -> None:
         time.sleep(0.002)
-        threads.look()
+        _apart(threads.look)
         stub.count += 1
-        threads.look()
+        _apart(threads.look)
 
     body(look)
     threads.tell(None)
@@ -221,7 +230,7 @@ def test_a_generator_is_input_unless_it_makes_the_steps(tmp_path: Path) -> None:
 
     told = _looked(lambda look: list(batches(look)) and None)
     assert _share(told) > 0.8
-    assert "in look" in told["places"][0]
+    assert "in _apart" in told["places"][0]
     assert _share(_looked(lambda look: list(training(look)) and None)) == 0.0
     assert _share(_looked(elsewhere)) == 0.0
 
@@ -260,17 +269,34 @@ def test_threads_are_told_once_steps_stop_and_no_more_when_they_come_again(monke
             threads.look()
             time.sleep(0.01)
 
-    watching = threading.Thread(target=looks)
-    watching.start()
-    watching.join()
+    _apart(looks)
     kind, standing = stub.sent[-1]
     assert kind == "standing"
     assert standing["steps"] == 10
     (main,) = standing["threads"]  # not that of the watcher
-    assert (main["name"], main["place"].rpartition(" ")[2]) == ("MainThread", sys._getframe().f_code.co_name)
+    assert (main["name"], main["place"].rpartition(" ")[2]) == ("MainThread", "_apart")
     stub.count += 1
     threads.look()
     assert stub.sent[-1] == ("standing", {"since": None})
+
+
+def test_a_look_keeps_nothing_of_the_program_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors that live longer than without gpuwatch would take GPU memory."""
+    module = load("_gpuwatch_threads")
+    monkeypatch.setattr(module, "_STOPPED", 0.0)
+    monkeypatch.setattr(module, "_AGAIN", 0.0)
+    threads = module.Threads(_Stub())
+
+    def work() -> weakref.ref[Any]:
+        tensor = type("Tensor", (), {})()
+        _apart(lambda: [threads.look() for _ in range(4)])
+        return weakref.ref(tensor)
+
+    gc.disable()
+    try:
+        assert work()() is None
+    finally:
+        gc.enable()
 
 
 # Children that are killed
