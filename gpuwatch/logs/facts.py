@@ -71,6 +71,8 @@ class Colocation(msgspec.Struct, frozen=True, kw_only=True):
     requested: str | None
     supported: tuple[str, ...]
     """Device types, such as ``("CPU",)``."""
+    lacking: tuple[str, ...] = ()
+    """The ops of the group that have no kernel for the requested type of device: they decide for the others."""
     failed: bool
     """True if placement failed, False if the placer moved the group (soft placement)."""
 

@@ -171,7 +171,7 @@ class ColocationReader:
         self.failed = failed
         self._members: list[Member] = []
         self._supported: tuple[str, ...] | None = None
-        self._types: list[set[str]] = []
+        self._types: dict[str, set[str]] = {}
         self._requested: str | None = None
         self._in_members = False
         self._lines = 0
@@ -198,7 +198,7 @@ class ColocationReader:
             return True
         name, colon, kinds = line.partition(": ")
         if colon and name.isidentifier():
-            self._types.append(set(kinds.split()))
+            self._types[name] = set(kinds.split())
             return True
         return False
 
@@ -206,7 +206,14 @@ class ColocationReader:
         """The report."""
         supported = self._supported
         if supported is None:
-            common = set.intersection(*self._types) if self._types else set()
+            common = set.intersection(*self._types.values()) if self._types else set()
             supported = tuple(sorted(common))
         requested = self._requested or next((m.requested for m in self._members if m.requested), None)
-        return Colocation(members=tuple(self._members), requested=requested, supported=supported, failed=self.failed)
+        kind = (requested or "").partition(":")[0]
+        return Colocation(
+            members=tuple(self._members),
+            requested=requested,
+            supported=supported,
+            lacking=tuple(name for name, kinds in self._types.items() if kind and kind not in kinds),
+            failed=self.failed,
+        )

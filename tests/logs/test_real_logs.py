@@ -120,6 +120,7 @@ def test_colocation_names_what_was_asked_and_what_is_supported(name: str, failed
     report = facts(name).colocations[0]
     assert (report.requested, report.supported, report.failed) == ("GPU:0", ("CPU",), failed)
     assert [(member.node, member.op) for member in report.members][:1] == [("a_gpu", "VariableV2")]
+    assert report.lacking == ("Assign", "VariableV2"), "Identity has a GPU kernel"
 
 
 def test_placements_count_once_although_stdout_and_stderr_both_tell_them() -> None:

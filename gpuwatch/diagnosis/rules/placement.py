@@ -10,6 +10,7 @@ from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.stated_errors import error_lines, stated_error
 from gpuwatch.formatting.text import printable
 from gpuwatch.logs.clean import NOT_SIMULATED, device
+from gpuwatch.logs.facts import Colocation, Member
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import Finding, Severity
@@ -34,6 +35,8 @@ _ATTRIBUTE = re.compile(r"(\w+)=(DT_\w+)")
 _UNREGISTERED = re.compile(r"No registered '(\w+)' OpKernel for '?GPU'? devices")
 """At the start of a session or function: the message lists the kernels, not the types of this node."""
 _EAGER_OP = re.compile(r"\[Op:(\w+)\]")
+_MAKES = re.compile(r"^(?:VarHandleOp|Variable(?:V2)?|\w*HashTable(?:V2)?|\w*Queue(?:V2)?)$")
+"""Ops that make a resource."""
 _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
 
 
@@ -174,7 +177,7 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
     supported: tuple[str, ...] = ()
     together = ""
     if report is not None:
-        first = next((member for member in report.members if member.op == op), report.members[0])
+        first = _to_blame(report, op)
         supported = report.supported
         asked = asked or report.requested or first.requested
         op = f"{first.op} `{first.node}`"
@@ -190,6 +193,13 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
     if supported and not dtype and report is None:
         has += " for the types of its inputs"
     return printable(f"{op} requested /{device(asked).upper()}, {kind} {has}{together}")
+
+
+def _to_blame(report: Colocation, named: str) -> Member:
+    """The member of the group that has no kernel; what makes a variable or table before what uses it."""
+    lacking = [member for member in report.members if member.op in report.lacking] or list(report.members)
+    makers = [member for member in lacking if _MAKES.search(member.op)]
+    return next((member for member in lacking if member.op == named), (makers or lacking)[0])
 
 
 def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
