@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuwatch.cli.decompress import decompressed
 from gpuwatch.cli.memory_file import recording
 from gpuwatch.cli.options import progress, progress_wanted
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
@@ -60,6 +61,9 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     PyTorch's allocator (torch.cuda.memory._dump_snapshot), its memory timeline (*.raw.json.gz) and a device memory
     profile of JAX (memory.prof) tell who held the memory, the output of dcgmi diag -j which tests failed. Nothing in
     them is run.
+
+    So are nvidia-bug-report.log.gz and the output of nvidia-smi -q (or -q -x) in any log, of which the GPUs are shown
+    and judged. A log may be compressed (gzip, bzip2, xz, zstd).
 
     With -, the log is read from stdin until the program that writes it ends. On a terminal, causes are shown as soon
     as they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
@@ -109,7 +113,7 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
     rest = ""
     dropping = False
     shown, size = time.monotonic(), 0
-    for chunk in _chunks(descriptor, name, follower):
+    for chunk in decompressed(_chunks(descriptor, name, follower), "stdin" if str(name) == "-" else file_name(name)):
         size += len(chunk)
         if follower is None and time.monotonic() - shown > 1:
             shown = time.monotonic()
@@ -140,23 +144,13 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
         progress("")
 
 
-_COMPRESSED = (
-    (b"\x1f\x8b", "zcat"),
-    (b"(\xb5/\xfd", "zstdcat"),
-    (b"\xfd7zXZ\0", "xzcat"),
-    (b"BZh", "bzcat"),
-    (b"PK\3\4", "unzip -p"),
-)
-
-
 def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
-    """Raises :class:`UsageError` for a compressed file, and for a gpuwatch document."""
+    """Raises :class:`UsageError` for an archive, and for a gpuwatch document."""
     from gpuwatch.diagnosis import explain_recording
 
     shown = "stdin" if str(name) == "-" else file_name(name)
-    for mark, reader in _COMPRESSED:
-        if start.startswith(mark):
-            raise UsageError(f"{shown} is compressed", hint=f"use {reader} {shlex.quote(shown)} | gpuwatch explain -")
+    if start.startswith(b"PK\3\4"):
+        raise UsageError(f"{shown} is an archive", hint=f"use unzip -p {shlex.quote(shown)} | gpuwatch explain -")
     recording = explain_recording.kind_of(start)
     if recording in ("TensorFlow profile", "PyTorch snapshot"):
         raise UsageError(f"{shown} is a {recording}, no log", hint="name the file: gpuwatch explain FILE")

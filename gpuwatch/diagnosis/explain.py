@@ -13,6 +13,8 @@ from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.log_parser import LogParser
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.traces.smi_query import SmiQueryReader
 
 
 def explain(
@@ -27,11 +29,12 @@ def explain(
     ``parser``: a parser whose facts the caller reads meanwhile.
     """
     parser = LogParser() if parser is None else parser
-    feed = parser.feed
+    feed, queries = parser.feed, SmiQueryReader()
+    of_query = queries.take
     for line in lines:
-        feed(line)
+        feed("" if of_query(line) else line)  # the rules for words of a log would judge what nvidia-smi only lists
     parser.close()
-    return explanation(parser.facts, environment or {}, source=source)
+    return explanation(parser.facts, environment or {}, source=source, machine=queries.snapshot())
 
 
 def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
@@ -40,9 +43,11 @@ def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
     return tuple(found for found in diagnose(Evidence(log=facts)) if found.title not in OF_A_PART)
 
 
-def explanation(facts: LogFacts, environment: Mapping[str, str], *, source: str | None = None) -> Explanation:
-    """The explanation of parsed facts."""
-    evidence = Evidence(log=facts, environment=environment)
+def explanation(
+    facts: LogFacts, environment: Mapping[str, str], *, source: str | None = None, machine: Snapshot | None = None
+) -> Explanation:
+    """The explanation of parsed facts, and of the machine that the log shows."""
+    evidence = Evidence(log=facts, environment=environment, snapshot=machine)
     findings = diagnose(evidence)
     return Explanation(
         source=source,
@@ -57,4 +62,5 @@ def explanation(facts: LogFacts, environment: Mapping[str, str], *, source: str 
         findings=findings,
         primary=primary(findings),
         unrecognised=tuple(facts.unrecognised),
+        machine=machine,
     )

@@ -15,7 +15,7 @@ TRACEBACK = "Traceback (most recent call last)"
 
 # Python omits the colon if there is no message.
 _ERROR_LINE = re.compile(
-    r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$"
+    r"^((?:\w+\.)*\w*(?:Error|Exception|(?<=\w)Interrupt)): ?(.*)$"
     r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
 )
 # After the frames of a traceback an exception may have any name (StopIteration, requests' ConnectTimeout).

@@ -48,6 +48,8 @@ def hinted(line: bytes) -> bool:
         or "nvrm" in text
         or "nvl" in text
         or "nvs" in text
+        or "nvb" in text  # nvbandwidth
+        or "multicast" in text  # the fabric manager
         or "nvcc" in text
         or "nvenc" in text
         or "pu:" in text

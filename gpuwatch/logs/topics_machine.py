@@ -86,6 +86,15 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("(uuid: gpu-", "driver.answered"),
     (("# gpu", "pwr"), "driver.answered"),
     ("nvrm: loading nvidia", "driver.answered"),
+    ("nvbandwidth version:", "driver.answered"),
+    ("gpu burn", "driver.answered"),
+    ("multicast team", "driver.answered"),  # nvidia-fabricmanager
+    ("connected to 1 node", "driver.answered"),
+    (("gpu ", ": faulty"), "hardware.fault"),  # gpu_burn
+    ("detected nvswitch fatal error", "hardware.fault"),
+    (("sxid (pci:", ", fatal,"), "hardware.fault"),
+    ("detected nvswitch non-fatal error", "nvswitch.non-fatal"),
+    (("sxid (pci:", ", non-fatal,"), "nvswitch.non-fatal"),
     ("initialized amdgpu", "driver.answered"),
     # The kernel's log
     ("nvrm: xid", "hardware.fault"),

@@ -25,7 +25,7 @@ _MOST_PARTS = 12
 # Begins a new line: never the continuation of the previous one.
 _BEGINS = re.compile(
     r"\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |[IWEF] \w+/|Traceback|File \""
-    r"|(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt): "
+    r"|(?:\w+\.)*\w*(?:Error|Exception|Warning|(?<=\w)Interrupt): "
     r"|(?:WARNING|INFO|ERROR|DEBUG)\b|\[(?!Op:|\[|\{)|\(\d+\)|(?:Limit|InUse|MaxInUse|NumAllocs|MaxAllocSize|Reserved|Stats)\b|Epoch"
     r"|\d+/\d+|Colocation |Root Member|\S+ \(\w+\)|Skipping|name: |pciBusID|[Tt]otal ?[Mm]emory|[Ff]ree ?[Mm]emory"
     r"|major: |>>>|\$ |[-+=]{3}|\||\S+: \(\w+\)|\{\"|During handling|The above exception|To enable the following|Hint: "

@@ -9,6 +9,7 @@ import msgspec
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.run import DeviceMapping, Fallback, Oom, Placement, RunError
+from gpuwatch.model.snapshot import Snapshot
 
 FileKind = Literal[
     "log", "TensorFlow profile", "PyTorch snapshot", "PyTorch memory timeline", "JAX memory profile", "DCGM diagnostic"
@@ -53,3 +54,5 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
     """Who held the memory at the peak, in a recording; the fullest allocator first."""
     gpu_tests: tuple[GpuTest, ...] = ()
     """The tests of a diagnostic, in its order."""
+    machine: Snapshot | None = None
+    """The machine, if the log has the output of ``nvidia-smi -q``: without host, and with the readings that it has."""

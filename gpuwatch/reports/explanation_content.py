@@ -8,6 +8,7 @@ from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.reports.content import STATES, Content, Table, clean, clean_finding
 from gpuwatch.reports.ledger import profiles_table
 from gpuwatch.reports.memory_content import held_most_fact, memory_profile_tables
+from gpuwatch.reports.snapshot_content import device_tables
 from gpuwatch.reports.tables import cut, device_map_table, error_table, fallback_table, oom_table, placement_table
 from gpuwatch.traces.held_most import held_most
 
@@ -30,6 +31,7 @@ def explanation_content(document: Explanation) -> Content:
         *memory_profile_tables(document.memory_profiles),
         profiles_table(document.memory_profiles),
         _tests(document),
+        *(device_tables(document.machine) if document.machine is not None else ()),
         device_map_table(document.device_map),
         oom_table(document.ooms, with_expected=False),
         fallback_table(document.fallbacks),
@@ -76,7 +78,14 @@ def _tells_nothing(document: Explanation) -> bool:
         return document.primary == "unknown" and all(found.severity == "info" for found in document.findings)
     if document.kind != "log":
         return False
-    known = document.frameworks or document.device_map or document.errors or document.placements or document.ooms
+    known = (
+        document.machine
+        or document.frameworks
+        or document.device_map
+        or document.errors
+        or document.placements
+        or document.ooms
+    )
     return not known and document.primary in (None, "healthy", "unknown")
 
 
@@ -87,6 +96,9 @@ def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]
         facts.append(("do", clean(main.action)))
     if main is not None:
         facts += held_most_fact(document.memory_profiles)
+    if document.machine is not None and document.machine.driver is not None:
+        driver = document.machine.driver
+        facts.append(("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}"))
     if document.device_map:
         mapped = [
             f"{clean(entry.framework_device).removeprefix('/device:')} {clean(entry.name)}"

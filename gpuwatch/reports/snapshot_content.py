@@ -28,13 +28,7 @@ _BRIEF = 9
 def snapshot_content(snapshot: Snapshot) -> Content:
     """Everything that was read."""
     if snapshot.devices:
-        tables: tuple[Table, ...] = (
-            _gpus(snapshot),
-            _mig_instances(snapshot),
-            _processes(snapshot),
-            _reservations(snapshot),
-            _problems(snapshot),
-        )
+        tables: tuple[Table, ...] = (*device_tables(snapshot), _reservations(snapshot), _problems(snapshot))
     else:
         tables = (_problems(snapshot), _busiest(snapshot))
     host, driver = snapshot.host, snapshot.driver
@@ -64,6 +58,11 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         findings=tuple(clean_finding(_advised(found, snapshot)) for found in snapshot.findings),
         footer="gpuwatch",
     )
+
+
+def device_tables(snapshot: Snapshot) -> tuple[Table, ...]:
+    """GPUs, MIG instances and processes."""
+    return (_gpus(snapshot), _mig_instances(snapshot), _processes(snapshot))
 
 
 def _gpus(snapshot: Snapshot) -> Table:

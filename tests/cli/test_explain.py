@@ -61,11 +61,12 @@ def test_a_healthy_log_exits_with_0_and_a_foreign_file_is_reported(tmp_path: Pat
     ("content", "says"),
     [
         (b"", "is empty"),
-        (gzip.compress(b"a log", mtime=0), "zcat"),
-        (b"\xfd7zXZ\0\0\4", "xzcat"),
+        (gzip.compress(b"a log" * 99, mtime=0)[:-12], "cannot decompress"),
+        (b"\xfd7zXZ\0\0\4", "it is cut off"),
+        (b"PK\3\4", "unzip"),
         (b'{\n  "schema": "gpuwatch.run/1",\n', "gpuwatch report"),
     ],
-    ids=["empty", "gzip", "xz", "a document"],
+    ids=["empty", "gzip", "xz", "zip", "a document"],
 )
 def test_a_file_that_is_not_a_log_is_named_as_what_it_is(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "train.log"

@@ -82,3 +82,24 @@ def test_an_assertion_asks_for_the_index_and_not_for_a_report() -> None:
     assert "label is out of range" in found.title
     assert "CUDA_LAUNCH_BLOCKING=1" in found.action
     assert "report" not in found.action
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "severity"),
+    [
+        ("[ERROR] [tid 7] detected NVSwitch non-fatal error 12028 on fid 0 port 61", "unknown", "warning"),
+        ("[ERROR] [tid 7] detected NVSwitch fatal error 11001 on fid 0 port 61", "hardware.fault", "error"),
+        ("nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 24007, Fatal, Link 28 sourcetrack", "hardware.fault", "error"),
+        ("\tGPU 1: FAULTY", "hardware.fault", "error"),
+        ("nvbandwidth Version: v0.6", "healthy", "info"),
+        ('{"MESSAGE": "NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus."}', "hardware.fault", "error"),
+    ],
+)
+def test_logs_of_the_machines_own_programs(line: str, cause: str, severity: str) -> None:
+    found = explain([line]).findings[0]
+    assert (found.id, found.severity) == (cause, severity)
+
+
+def test_an_interrupt_of_lspci_is_no_exception() -> None:
+    assert not explain(["\tInterrupt: pin A routed to IRQ 181"]).errors
+    assert explain(["Traceback (most recent call last):", "KeyboardInterrupt"]).errors

@@ -85,3 +85,19 @@ def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
         evidence=lines,
         action=_FIND_THE_OP,
     )
+
+
+@rule("unknown")
+def fault_of_a_switch(evidence: Evidence) -> Iterator[Finding]:
+    """An NVSwitch reported an error after which it went on: a program's illegal access, or a link that wears out."""
+    lines, _ = error_lines(evidence, "nvswitch.non-fatal")
+    if lines:
+        yield finding(
+            "unknown",
+            "warning",
+            "fact",
+            title="An NVSwitch reported a non-fatal error",
+            evidence=lines[:5],
+            action="Nothing to do if it stays alone and programs go on. If a program failed at that time, look at its"
+            " own error; if it returns on the same port, have the link checked.",
+        )
