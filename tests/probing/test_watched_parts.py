@@ -322,3 +322,20 @@ def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> 
     assert "device policy" not in settings.asked
     set_device_policy()
     assert "device policy" in settings.asked
+
+
+def test_calls_that_trace_again_have_no_rate() -> None:
+    """TensorFlow forgets old calls whenever it traces, so that their count tells no rate then."""
+    calls = load("_gpuwatch_watcher").Calls()
+    detector = SimpleNamespace(_call_count=0, _calls_per_tracings=[])
+    detectors = {lambda: test_calls_that_trace_again_have_no_rate.__code__: detector}
+    for look in range(1, 40):  # 50 calls a look, each traced: the last ten are remembered, more or fewer by chance
+        detector._call_count, detector._calls_per_tracings = 10 + look % 3, [1] * (10 + look % 3)
+        calls.look(detectors, look * 2.0)
+    assert calls.busiest() is None
+    for look in range(40, 80):  # then 50 calls a look, none traced
+        detector._call_count += 50
+        detector._calls_per_tracings[-1] += 50
+        calls.look(detectors, look * 2.0)
+    _, speed, _ = calls.busiest()
+    assert speed["steps_per_second"] == 25.0
