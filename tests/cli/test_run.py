@@ -179,7 +179,7 @@ def inner(x):
 @tf.function
 def outer(x, n):
     with tf.device("/GPU:0"):
-        text, rest = tf.strings.as_string(n), tf.math.floormod(n, 3)
+        text, rest = tf.strings.as_string(n), tf.tile(tf.cast([n], tf.float16), [2])
     with tf.device("/CPU:0"):
         x = x - 2.0
     return inner(x) - inner(x + 1.0), text, rest
@@ -208,7 +208,7 @@ def test_an_unadapted_keras_training_runs_on_a_simulated_gpu(
     # What Keras itself asks for is no request of the program's; ops on variables follow them.
     fallen = {(entry["op"], entry["dtype"], entry["reason"]) for entry in run["fallbacks"]}
     assert fallen == {
-        ("FloorMod", "int64", "simulation.limit"),
+        ("Tile", "float16", "simulation.limit"),
         ("AsString", "string", "placement.no-kernel" if cuda else "simulation.limit"),
     }
     assert run["placement_coverage"]["unclear"] < 0.2 * run["placement_coverage"]["nodes"]

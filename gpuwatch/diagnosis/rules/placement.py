@@ -19,7 +19,7 @@ from gpuwatch.model.run import Fallback
 _DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
 _LIMIT = "simulation.limit"
 _LIMIT_ACTION = (
-    "Nothing to change for a real GPU: simulated GPUs that compute have few kernels. To check the devices of ops,"
+    "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
 )
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."

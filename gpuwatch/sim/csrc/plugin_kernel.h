@@ -126,6 +126,7 @@ class Call {
     Tensor input(int index) const;
     Tensor output(int index, int type, const Shape &shape) const;
     Tensor output(int index, const Shape &shape) const; /* of the type that the op expects */
+    int output_type(int index) const { return TF_ExpectedOutputDataType(context_, index); }
     /* An input of that shape whose memory nobody else needs, else new memory. The inputs must not be held
      * when this is called; they can be asked for again after it. */
     Tensor forward_or_output(std::initializer_list<int> inputs, int index, const Shape &shape) const;

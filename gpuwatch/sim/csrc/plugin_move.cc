@@ -83,6 +83,23 @@ template <class T> void transpose(const Call &call) {
     });
 }
 
+/* The same bytes as values of another type: a smaller one adds a dimension, a larger one takes the last. */
+void bitcast(const Call &call) {
+    Tensor in = call.input(0);
+    Shape shape = in.shape;
+    int64_t from = (int64_t)type_bytes(in.type), to = (int64_t)type_bytes(call.output_type(0));
+    if (from > to) {
+        shape.add(from / to);
+    } else if (from < to) {
+        if (shape.rank == 0 || shape[shape.rank - 1] != to / from)
+            invalid("Cannot bitcast from type %d to %d: shape %s", in.type, call.output_type(0),
+                    join({&in.shape}).c_str());
+        shape.rank--;
+    }
+    Tensor out = call.output(0, shape);
+    call.run(2 * out.bytes(), [&] { if (out.count()) memcpy(out.data<char>(), in.data<char>(), out.bytes()); });
+}
+
 /* --- joining and splitting -------------------------------------------------------------------------- */
 
 /* values[first] to values[last - 1] side by side along the axis */
@@ -561,6 +578,10 @@ template <class T> void register_one_hot() {
 }  // namespace
 
 void register_move() {
+    static const int numbers[] = {TF_FLOAT, TF_DOUBLE, TF_HALF,  TF_BFLOAT16, TF_INT8,   TF_INT16,
+                                  TF_INT32, TF_INT64,  TF_UINT8, TF_UINT16,   TF_UINT32, TF_UINT64};
+    for (int from : numbers)
+        for (int to : numbers) add<bitcast>("Bitcast", {{"T", from}, {"type", to}});
     register_real<uint32_t>(TF_FLOAT);
     register_real<uint64_t>(TF_DOUBLE);
     register_type<uint64_t>(TF_INT64);

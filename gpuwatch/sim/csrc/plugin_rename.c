@@ -1,15 +1,13 @@
-/* Preloaded into TensorFlow on the plug-in tier. It stands in front of the three functions through which every
- * kernel of TensorFlow is registered (register_kernel::Name, KernelDefBuilder::Device and ::TypeConstraint),
- * and changes two things in what they are told:
+/* Preloaded into TensorFlow on the plug-in tier. It stands in front of the functions through which every kernel of
+ * TensorFlow is registered (register_kernel::Name and KernelDefBuilder's), and changes what they are told:
  *
  * - In a build for CUDA, the kernels for "GPU" get the name of a device type that nobody has, so that those of
- *   the plug-in do not meet them. The plug-in pauses this while it registers its own.
- * - The ops that change a variable in place, or look rows up in it, are out of a plug-in's reach: the C API has
- *   no access to variables (its experimental one is not in TensorFlow's packages any more). An op on a variable
- *   does not fall back either, since it must run where the variable is. But the memory of simulated GPUs is
- *   host memory, so TensorFlow's own CPU kernels can serve. They are registered for "DEFAULT", which TensorFlow
- *   takes for any device without a kernel of its own, the CPU among them: the ops that have CUDA kernels, in
- *   the types of real numbers. Nothing counts their time.
+ *   the plug-in do not meet them. The plug-in pauses this while it registers its own. A few that launch nothing
+ *   on a GPU (host_code: iterators, the datasets of prefetch_to_device) stay.
+ * - The memory of simulated GPUs is host memory, so TensorFlow's own CPU kernels can serve where the plug-in has
+ *   none, and must where it cannot have one: the C API has no access to variables (its experimental one is not in
+ *   TensorFlow's packages any more). Those of plugin_cpu_kernels.h are registered for "DEFAULT", which TensorFlow
+ *   takes for any device without a kernel of its own, the CPU among them. Nothing counts their time.
  *
  * In any other program nothing calls it. Where a function has no such name (before 2.16), nothing does either:
  * gpuwatch_rename_count then tells the plug-in that CUDA kernels are in the way. */
@@ -20,35 +18,42 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "plugin_cpu_kernels.h"
+
 #define API __attribute__((visibility("default")))
 #define FRAMEWORK "libtensorflow_framework.so.2"
 #define NAME "_ZN10tensorflow15register_kernel4NameC1EPKc"
 #define DEVICE "_ZN10tensorflow16KernelDefBuilder6DeviceEPKc"
 #define TYPE_CONSTRAINT "_ZN10tensorflow16KernelDefBuilder14TypeConstraintEPKcNS_8DataTypeE"
+#define HOST_MEMORY "_ZN10tensorflow16KernelDefBuilder10HostMemoryEPKc"
+#define BUILD "_ZN10tensorflow16KernelDefBuilder5BuildEv"
 #define IS_CUDA_BUILD "_ZN10tensorflow19IsGoogleCudaEnabledEv"
 
-enum { TYPE_FLOAT = 1, TYPE_DOUBLE = 2 };
+enum { MAX_ROWS = 8 }; /* of one op */
 
-static const char *const variable_ops[] = {
-    "ResourceApplyAdaMax",         "ResourceApplyAdadelta",         "ResourceApplyAdagrad",
-    "ResourceApplyAdagradV2",      "ResourceApplyAdam",             "ResourceApplyAdamWithAmsgrad",
-    "ResourceApplyAddSign",        "ResourceApplyCenteredRMSProp",  "ResourceApplyFtrl",
-    "ResourceApplyFtrlV2",         "ResourceApplyGradientDescent",  "ResourceApplyKerasMomentum",
-    "ResourceApplyMomentum",       "ResourceApplyPowerSign",        "ResourceApplyProximalAdagrad",
-    "ResourceApplyRMSProp",        "ResourceGather",                "ResourceGatherNd",
-    "ResourceScatterAdd",          "ResourceScatterDiv",            "ResourceScatterMax",
-    "ResourceScatterMin",          "ResourceScatterMul",            "ResourceScatterNdAdd",
-    "ResourceScatterNdMax",        "ResourceScatterNdMin",          "ResourceScatterNdSub",
-    "ResourceScatterNdUpdate",     "ResourceScatterSub",            "ResourceScatterUpdate",
-    "ResourceSparseApplyAdadelta", "ResourceSparseApplyAdagrad",    "ResourceSparseApplyAdagradV2",
-    "ResourceSparseApplyFtrl",     "ResourceSparseApplyFtrlV2",     "ResourceSparseApplyKerasMomentum",
-    "ResourceStridedSliceAssign",  "ResourceSparseApplyProximalAdagrad",
-};
+/* By TensorFlow's DataType, as in plugin_cpu_kernels.h; '-': of no interest. */
+static const char type_letters[] = "-fdiCsc-zlB---b--SZh--IL";
+
+/* Names of ops, each between spaces: of kernels for GPUs that are host code. */
+static const char host_code[] =
+    " AnonymousIterator AnonymousIteratorV2 AnonymousIteratorV3 DeleteIterator FinalizeDataset GeneratorDataset"
+    " GetOptions IteratorFromStringHandleV2 IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync"
+    " IteratorToStringHandle IteratorV2 MakeIterator OptionalFromValue OptionalGetValue OptionalHasValue"
+    " OptionalNone OptionsDataset PrefetchDataset TensorArray TensorArrayV2 TensorArrayV3 TensorListSetItem ";
 
 static _Atomic int renamed;
 static _Atomic bool paused;
-static __thread const char *op;           /* that the latest builder of this thread was made for */
-static __thread const void *variable_cpu; /* the builder, if it is the CPU kernel of one of variable_ops */
+
+/* What this thread builds. */
+static __thread struct {
+    const void *builder;
+    const char *op;
+    short rows[MAX_ROWS]; /* in cpu_kernels: those of the op */
+    int row_count;
+    bool out[MAX_ROWS]; /* the kernel has a type that this row does not allow */
+    int types_seen;
+    bool for_cpu;
+} made;
 
 /* TensorFlow's own. Python loads it without making its names global, so RTLD_NEXT may not find it. */
 static void *find(const char *name) {
@@ -73,11 +78,20 @@ static bool is_cuda_build(void) {
     return atomic_load(&known) == 1;
 }
 
-static bool is_variable_op(const char *name) {
-    if (!name || strncmp(name, "Resource", 8) != 0) return false;
-    for (size_t i = 0; i < sizeof variable_ops / sizeof *variable_ops; i++)
-        if (strcmp(variable_ops[i], name) == 0) return true;
+/* Whether the name is one of a list's. */
+static bool lists(const char *names, const char *name) {
+    size_t length = name ? strlen(name) : 0;
+    for (const char *at = names; length && (at = strstr(at, name)); at += length)
+        if ((at == names || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return true;
     return false;
+}
+
+/* The types that a row allows for an attribute; NULL: it does not name it. */
+static const char *allowed(const char *types, const char *attribute) {
+    size_t length = strlen(attribute);
+    for (; *types; types += strcspn(types, " "), types += *types == ' ')
+        if (strncmp(types, attribute, length) == 0 && types[length] == '=') return types + length + 1;
+    return NULL;
 }
 
 API void gpuwatch_rename_pause(int pause) { atomic_store(&paused, pause != 0); }
@@ -86,34 +100,80 @@ API int gpuwatch_rename_count(void) { return atomic_load(&renamed); }
 API void gpuwatch_rename_name(void *builder, const char *name) __asm__(NAME);
 API void *gpuwatch_rename_device(void *builder, const char *device) __asm__(DEVICE);
 API void *gpuwatch_rename_type(void *builder, const char *attribute, int type) __asm__(TYPE_CONSTRAINT);
+API const void *gpuwatch_rename_build(void *builder) __asm__(BUILD);
 
 static void *real_device(void *builder, const char *device) {
     static _Atomic(void *) kept;
     return ((void *(*)(void *, const char *))found_once(&kept, DEVICE))(builder, device);
 }
 
+/* The kernels of an op are mostly registered one after the other. */
+static void find_rows(const char *op) {
+    if (made.op && strcmp(made.op, op) == 0) return;
+    made.row_count = 0;
+    for (size_t i = 0; i < sizeof cpu_kernels / sizeof *cpu_kernels && made.row_count < MAX_ROWS; i++)
+        if (lists(cpu_kernels[i].ops, op)) made.rows[made.row_count++] = (short)i;
+}
+
 API void gpuwatch_rename_name(void *builder, const char *name) {
     static _Atomic(void *) kept;
-    op = name;
+    find_rows(name);
+    made.builder = builder;
+    made.op = name;
+    made.for_cpu = false;
+    made.types_seen = 0;
+    memset(made.out, 0, sizeof made.out);
     ((void (*)(void *, const char *))found_once(&kept, NAME))(builder, name);
 }
 
 API void *gpuwatch_rename_device(void *builder, const char *device) {
     if (atomic_load(&paused)) return real_device(builder, device);
-    variable_cpu = strcmp(device, "CPU") == 0 && is_variable_op(op) ? builder : NULL;
-    op = NULL;
+    bool known = builder == made.builder;
+    made.for_cpu = known && strcmp(device, "CPU") == 0;
     if (strcmp(device, "GPU") == 0 && is_cuda_build()) {
         atomic_fetch_add(&renamed, 1);
-        device = "GPU_CUDA";
+        if (!known || !lists(host_code, made.op)) device = "GPU_CUDA";
     }
     return real_device(builder, device);
 }
 
 API void *gpuwatch_rename_type(void *builder, const char *attribute, int type) {
     static _Atomic(void *) kept;
-    void *(*call)(void *, const char *, int) = (void *(*)(void *, const char *, int))found_once(&kept, TYPE_CONSTRAINT);
-    bool of_values = strcmp(attribute, "T") == 0 || strcmp(attribute, "dtype") == 0;
-    if (builder == variable_cpu && of_values && (type == TYPE_FLOAT || type == TYPE_DOUBLE))
+    if (builder == made.builder) {
+        char letter = type > 0 && (size_t)type < sizeof type_letters - 1 ? type_letters[type] : '-';
+        made.types_seen++;
+        for (int i = 0; i < made.row_count; i++) {
+            const char *types = allowed(cpu_kernels[made.rows[i]].types, attribute);
+            if (letter == '-' || !types || !memchr(types, letter, strcspn(types, " "))) made.out[i] = true;
+        }
+    }
+    return ((void *(*)(void *, const char *, int))found_once(&kept, TYPE_CONSTRAINT))(builder, attribute, type);
+}
+
+static void add_host_memory(void *builder, const char *names) {
+    static _Atomic(void *) kept;
+    char name[64];
+    for (size_t length; *names; names += length + (names[length] == ' ')) {
+        length = strcspn(names, " ");
+        if (length >= sizeof name) return;
+        memcpy(name, names, length);
+        name[length] = 0;
+        ((void *(*)(void *, const char *))found_once(&kept, HOST_MEMORY))(builder, name);
+    }
+}
+
+/* The kernel's types are known: is it one of the table's? */
+API const void *gpuwatch_rename_build(void *builder) {
+    static _Atomic(void *) kept;
+    bool known = builder == made.builder && made.for_cpu;
+    made.builder = NULL;
+    for (int i = 0; known && i < made.row_count; i++) {
+        int types = 0;
+        for (const char *at = cpu_kernels[made.rows[i]].types; (at = strchr(at, '=')); at++) types++;
+        if (made.out[i] || types != made.types_seen) continue;
+        known = false;
         real_device(builder, "DEFAULT");
-    return call(builder, attribute, type);
+        add_host_memory(builder, cpu_kernels[made.rows[i]].host);
+    }
+    return ((const void *(*)(void *))found_once(&kept, BUILD))(builder);
 }
