@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.formatting.units import UNKNOWN, size
+from gpuwatch.formatting.units import size
 from gpuwatch.model.diff import HolderChange, Side, Spread
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.reports.content import Table, clean
@@ -32,7 +32,10 @@ def of_profiles(document: Explanation, name: str) -> Facts:
             if amount is not None:
                 found.numbers[device, metric] = Spread(median=amount, low=amount, high=amount, points=1)
         for holder in profile.ending or profile.holders:
-            key = device, holder.group, holder.source, holder.layer, holder.variable or holder.op
+            name = holder.variable or holder.op
+            # Whether what has no stack is known to be weights depends on what else was recorded.
+            group = "weights and caches" if holder.group == "weights" and not (holder.source or name) else holder.group
+            key = device, group, holder.source, holder.layer, name
             count, held = found.holders.get(key, (0, 0))
             found.holders[key] = count + holder.count, held + holder.allocated_bytes
     return found
@@ -78,7 +81,7 @@ def holder_table(changes: tuple[HolderChange, ...], heads: tuple[str, str]) -> T
                 for held, count in zip(change.held_bytes, change.counts, strict=True)
             ),
             clean(change.group),
-            clean(_who(change, several=several)) or UNKNOWN,
+            clean(_who(change, several=several) or None),
         )
         for change in changes[:_SHOWN]
     )
@@ -89,9 +92,8 @@ def grew_most(changes: tuple[HolderChange, ...]) -> str:
     """``train.py:9 in step grew most, by 16.0 MiB.``; empty if nothing that is named grew."""
     for change in changes:
         grown = change.held_bytes[1] - change.held_bytes[0]
-        named = clean(_who(change, several=False)) or change.group
         if grown > 0:
-            return f"{named} grew most, by {size(grown)}."
+            return f"{clean(_who(change, several=False) or change.group)} grew most, by {size(grown)}."
     return ""
 
 

@@ -122,7 +122,13 @@ def _torch_moments(
     replay: Replay, device: torch_snapshot.DeviceHistory, lines: Sequence[str]
 ) -> Iterator[MemoryMoment]:
     before = sum(not one.frees and device.holders[one.op].before for one in device.events)
-    by_line = replay.moments(lambda one: device.holders[one.event.op].line, before)
+    wanted = frozenset(lines)  # each moment copies its sums
+
+    def line_of(one: Allocation) -> str:
+        line = device.holders[one.event.op].line
+        return line if line in wanted else ""
+
+    by_line = replay.moments(line_of, before)
     for moment, of in zip(replay.moments(lambda one: device.holders[one.event.op].group, before), by_line, strict=True):
         yield MemoryMoment(
             t=round(moment.at / _PICO, 6),

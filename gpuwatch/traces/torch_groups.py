@@ -33,8 +33,6 @@ _FREED_BY: dict[Role, Group] = {
     "cache": "caches",
 }
 """What had been allocated before the history began, by the part of the program that freed it."""
-_BACK = 1000
-"""Changes that are looked at for the last allocation."""
 _AFTER: frozenset[Role] = frozenset({"zeroes", "optimizer", "state"})
 """What follows the backward pass."""
 
@@ -120,13 +118,16 @@ def _kept(run: Iterable[Change], place: int) -> None:
             one.group = "optimizer state"
 
 
-def _phase(changes: Sequence[Change], roles: dict[int, Role], place: int) -> Role:
-    """What the program did when it freed something, where the free has no stack: what it allocated last."""
-    for at in range(place, max(place - _BACK, -1), -1):
-        role = roles.get(at, "")
-        if role and not changes[at].before:
-            return role if role in ("backward", "forward") else ""
-    return ""
+def _phases(changes: Sequence[Change], roles: dict[int, Role]) -> list[Role]:
+    """At each place whether the program was in its forward or backward pass, by what it allocated last."""
+    found: list[Role] = []
+    now: Role = ""
+    for place, one in enumerate(changes):
+        role = roles.get(place, "")
+        if role and not one.before:
+            now = role if role in ("backward", "forward") else ""
+        found.append(now)
+    return found
 
 
 def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
@@ -134,10 +135,11 @@ def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
         return  # no history
     before = [one for one in changes if one.before and not one.frees and not one.stack.known]
     held = [one for one in before if one.freed is None]
+    phases = _phases(changes, roles)
     _trained(changes, roles)
     for one in before:
         if one.freed is not None:
-            by = one.freed_by.role if one.freed_by.known else _phase(changes, roles, one.freed)
+            by = one.freed_by.role if one.freed_by.known else phases[one.freed]
             one.group = _FREED_BY.get(by, "unattributed")
     _by_size([one for one in before if one.freed is not None and one.group == "unattributed"], changes)
     counts, steps = _gradients(changes, roles), any(one.stack.role in _AFTER for one in changes)

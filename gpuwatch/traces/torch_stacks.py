@@ -17,6 +17,8 @@ from gpuwatch.traces.plain_pickle import BrokenPickle
 MOST_FRAMES = 400
 _MOST_READ = 16_000_000
 """Frames that are looked at in all stacks of a file."""
+_MOST_ALIKE = 10
+"""Files of one name that are told apart."""
 _LONGEST, _LONGEST_PATH = 160, 4096
 
 Kind = Literal["native", "framework", "hidden", "library", "program"]
@@ -132,6 +134,7 @@ class Stacks:
         """What was read, so that nothing else gets its id."""
         self._frames: dict[tuple[str, str], _Frame] = {}
         self._paths: dict[str, set[str]] = {}
+        self._shown: dict[str, str] = {}
 
     def read(self, frames: Any) -> Stack:
         """The stack of ``frames``; :class:`BrokenPickle` if a file has too many of them."""
@@ -173,13 +176,21 @@ class Stacks:
 
     def _line(self, frame: _Frame, entry: dict[str, Any]) -> str:
         base = frame.path.rpartition("/")[2]
-        self._paths.setdefault(base, set()).add(frame.path)
+        paths = self._paths.setdefault(base, set())
+        if len(paths) < _MOST_ALIKE:
+            paths.add(frame.path)
         number = entry.get("line")
         line = number if type(number) is int and 0 <= number < 1 << 31 else 0
         return f"{frame.path}:{line} in {frame.function}"
 
     def short(self, line: str) -> str:
         """A line with as little of its file's path as tells it from the others."""
+        known = self._shown.get(line)
+        if known is None:
+            known = self._shown[line] = self._short(line)
+        return known
+
+    def _short(self, line: str) -> str:
         path, colon, rest = line.rpartition(":")
         cell = _OF_CELL.search(path)
         if cell:
