@@ -564,7 +564,6 @@ MORE = {
     "UnsortedSegmentSum": (lambda x: tf.math.unsorted_segment_sum(x, [0, 1, 0], 2), lambda: real(3, 4)),
     "SegmentSum": (lambda x: tf.math.segment_sum(x, [0, 0, 1]), lambda: real(3, 4)),
     "TopKV2": (lambda x: tuple(tf.math.top_k(x, 2)), lambda: real(3, 7)),
-    "InTopKV2": (lambda x: tf.math.in_top_k([1, 2, 0], x, 2), lambda: real(3, 7)),
     "DynamicPartition": (lambda x: tf.dynamic_partition(x, [0, 1, 0], 2), lambda: real(3)),
     "DynamicStitch": (lambda x: tf.dynamic_stitch([[0, 2], [1]], [x[:2], x[2:]]), lambda: real(3)),
     "Unique": (lambda x: raw.Unique(x=x)[0], lambda: whole(9)),

@@ -1,5 +1,5 @@
 /* The ops whose CPU kernels serve simulated GPUs too (plugin_rename.c): those that have a kernel for CUDA in
- * TensorFlow 2.21, in the types in which they have both.
+ * TensorFlow 2.21, in the types in which they have both, and none that 2.16 has on the CPU alone.
  *
  * A row: the attributes of a kernel's types, each with the types that it may have, one letter each (type_letters);
  * the arguments that CUDA's kernel has in host memory and the CPU's does not say; the ops. */
@@ -141,7 +141,7 @@ static const struct {
     {"T=bdfhl", "", "SquaredDifference"},
     {"T=bdfhl Tidx=il", "reduction_indices", "Max"},
     {"T=bf", "", "AvgPool3D AvgPool3DGrad MaxPool3D MaxPool3DGradGrad"},
-    {"T=bfh", "", "DepthToSpace _FusedMatMul"},
+    {"T=bfh", "", "DepthToSpace"},
     {"T=bfh Tlabels=il", "", "SparseSoftmaxCrossEntropyWithLogits"},
     {"T=bfh U=f", "", "FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3"},
     {"T=cdfh", "host_args", "_FusedConv2D"},
@@ -175,7 +175,8 @@ static const struct {
     {"T=f TInput=f", "", "MaxPool3DGrad"},
     {"T=f Tout=z", "", "Complex"},
     {"T=fh", "",
-     "BatchNormWithGlobalNormalization BatchNormWithGlobalNormalizationGrad LSTMBlockCell LSTMBlockCellGrad"},
+     "BatchNormWithGlobalNormalization BatchNormWithGlobalNormalizationGrad LSTMBlockCell LSTMBlockCellGrad "
+     "_FusedMatMul"},
     {"T=fh", "seq_len_max", "BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2"},
     {"T=fi", "size", "Bincount"},
     {"T=fi Tidx=il", "size", "DenseBincount"},
@@ -192,7 +193,6 @@ static const struct {
     {"T=i Tidx=il", "tensor output", "ReverseV2"},
     {"T=i Tlen=il", "value output", "SplitV"},
     {"T=i Tpaddings=il", "input output", "Pad PadV2"},
-    {"T=il", "", "InTopKV2"},
     {"T=z Tout=f", "", "Angle Imag Real"},
     {"T=zZ", "", "ComplexAbs"},
     {"Tidx=bdfhl", "", "Range"},
