@@ -35,7 +35,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
-@click.option("--placement", is_flag=True, help="Log which op ran where (TensorFlow's placement logging).")
+@click.option("--placement", is_flag=True, help="Record which op ran where, and which device was requested for it.")
 @click.option("--memory", is_flag=True, help="Record who holds the memory at its peak: op, shape, layer, variable.")
 @click.option(
     "--live/--no-live",

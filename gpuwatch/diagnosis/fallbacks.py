@@ -11,12 +11,16 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.user_program import is_watched
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.placer_runs import CALLS
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Fallback, Placement, Run
 
 AUTO = "auto"
 TOGETHER = "placement.together"
+_CALLS = frozenset(
+    {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"}
+    | {"Case", "StatelessCase"}
+)
+"""Ops that call functions, whose contents are placed separately."""
 _WITH = {
     "resource": "TensorFlow runs it where its variable, table or queue is",
     "framework": "TensorFlow itself chose this device for it",
@@ -103,7 +107,7 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
     asked = device_name(placement.requested) if placement.requested else None
     usable = evidence.gpu_usable
     if asked is not None:
-        if actual == asked or not asked.startswith("GPU") or placement.op in CALLS or _any_fits(asked, actual):
+        if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
             return None
         if placement.why and usable:
             return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])

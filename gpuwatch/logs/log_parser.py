@@ -17,11 +17,10 @@ from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.framework_words import FRAMEWORK_WORDS
 from gpuwatch.logs.multiline_units import MAX_LIST, OpenUnits
 from gpuwatch.logs.placement import PlacementCounter
-from gpuwatch.logs.placer_runs import PlacerRuns
 from gpuwatch.logs.reported_ends import ReportedEnds
 from gpuwatch.logs.tracebacks import FrameFinder
 from gpuwatch.logs.work_after_error import MANY_STEPS, WorkAfterError
-from gpuwatch.model.run import DeviceMapping, Oom, Placement
+from gpuwatch.model.run import DeviceMapping, Oom
 
 _MAX_LINE = 20_000
 _MAX_KEPT = 2000
@@ -67,19 +66,6 @@ class LogParser:
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
         self._keep_last = self._last.append
         self._ooms_seen = self._ooms_survived = 0
-
-    def keep_placer_runs(self) -> None:
-        """From now on, keep the placer's lines by run; see :meth:`placer_runs`."""
-        self._placements.runs = PlacerRuns()
-
-    @property
-    def placer_runs(self) -> PlacerRuns | None:
-        """The runs of the placer, if they are kept."""
-        return self._placements.runs
-
-    def eager_placements(self) -> list[Placement]:
-        """The eager ones of ``facts.placements``."""
-        return self._placements.eager()
 
     @property
     def facts(self) -> LogFacts:
@@ -142,7 +128,7 @@ class LogParser:
                     if message.startswith(_CHUNK_IN_USE):
                         return
                 elif not self._units.open:
-                    if line.startswith("placer", at - 6) and self._placements.node(message, _thread(line), line):
+                    if line.startswith("placer", at - 6) and self._placements.node(message):
                         self._framework("tensorflow")
                         return
                     if self._again(message):
@@ -253,7 +239,7 @@ class LogParser:
             return
         if source == "execute" and message.startswith("Executing op"):
             action = self._placements.executing(message)
-        elif source in ("placer", "simple_placer") and self._placements.node(message, _thread(line), line):
+        elif source in ("placer", "simple_placer") and self._placements.node(message):
             pass
         elif (refused := tensorflow_oom.refused_bytes(message)) is not None:
             self._refused(line, refused)
@@ -571,11 +557,6 @@ def _writer(line: str) -> str:
     """The thread in absl's prefix: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
     match = _ABSL.search(line)
     return match[1] if match else ""
-
-
-def _thread(line: str) -> int:
-    """The same as a number; 0 if the prefix has none (before 2.19)."""
-    return int(_writer(line) or 0)
 
 
 def parse(text: str) -> LogFacts:

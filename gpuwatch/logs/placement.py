@@ -10,7 +10,6 @@ import re
 
 from gpuwatch.logs.clean import device
 from gpuwatch.logs.facts import Colocation, Member
-from gpuwatch.logs.placer_runs import PlacerRuns
 from gpuwatch.model.run import DeviceCopy, Placement
 
 MAX_NODES = 50_000
@@ -48,8 +47,6 @@ class PlacementCounter:
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         self._devices: dict[str, str] = {}
         self._copies: dict[tuple[str, int, str, str], int] = {}
-        self.runs: PlacerRuns | None = None
-        """The nodes by run of the placer, if requested."""
 
     def executing(self, message: str) -> tuple[str, str] | None:
         """An ``Executing op`` line; returns its key for :meth:`again`, None if it is not counted."""
@@ -84,9 +81,9 @@ class PlacementCounter:
             for (op, number, source, destination), count in ordered
         ]
 
-    def node(self, message: str, thread: int | None = None, line: str = "") -> bool:
-        """A placer line; False for other lines. ``thread``: its writer; None for the raw copy of the ``line``."""
-        if self.runs is None and self._again(message):
+    def node(self, message: str) -> bool:
+        """A placer line; False for other lines."""
+        if self._again(message):
             return True
         match = _NODE.search(message)
         if match is None or (match[2] is None and match.start() > 0):
@@ -96,8 +93,6 @@ class PlacementCounter:
             node = _GLUED.sub("", node)
         # TensorFlow 0.x prints no op type.
         op = match[2] or node.rsplit("/", 1)[-1]
-        if self.runs is not None and thread is not None:
-            self.runs.node(thread, node, op, self._short(match[3]), line)
         key = self._key(op, match[3])
         if key is not None:
             self._count(node, key)
@@ -121,10 +116,6 @@ class PlacementCounter:
             self._nodes.add(identity)
             if key in self._graph or len(self._graph) < MAX_KEYS:
                 self._graph[key] = self._graph.get(key, 0) + 1
-
-    def eager(self) -> list[Placement]:
-        """Placements of eager ops."""
-        return [Placement(op=op, actual=where, count=count) for (op, where), count in self._eager.items()]
 
     def result(self) -> list[Placement]:
         """Placements, most frequent first."""

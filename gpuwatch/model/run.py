@@ -96,12 +96,11 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacementCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """For how many of the placed nodes the requested device is known."""
+    """For how many nodes of functions and sessions it is known where they ran and what was requested."""
 
     nodes: int
-    """Graph nodes placed in the log."""
     unclear: int
-    """Those that could not be matched with a traced graph: counted, without the requested device."""
+    """Nodes made by TensorFlow's optimizers, of functions that XLA compiles or tf.data calls."""
 
 
 class DeviceCopy(msgspec.Struct, frozen=True, kw_only=True):

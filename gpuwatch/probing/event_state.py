@@ -7,23 +7,20 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.logs.clean import device, in_words
+from gpuwatch.logs.clean import in_words
 from gpuwatch.model.events import BrokenEvent, Event, decode_event
 from gpuwatch.model.program_threads import KilledChild, Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
 from gpuwatch.probing.memory_records import MemoryRecords
-from gpuwatch.probing.placement_join import Called, Kind, Traced, TracedGraph
+from gpuwatch.probing.placed_ops import PlacedOps
 
 _MOST = 100
 _MOST_OPS = 4000
-_MOST_CALLS = 10_000
 _MOST_TIMES = 20_000
 """Limits for lists, so that a process that sends too much cannot fill memory."""
 _MOST_NODES = 60_000
 _MOST_STEPS = 1000
 """Latest steps of which it is kept when they were made."""
-
-_KIND = tuple[str, str | None, str, str, str, bool | None, bool | None]
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,9 +80,8 @@ class EventState:
         self.devices = Devices()
         self.settings: dict[str, Setting] = {}
         self.placements: list[Placement] = []
-        self.traced = Traced()
-        """The program's eager ops and graphs, with the devices that it requested."""
-        self._nodes = 0
+        self.placed = PlacedOps()
+        """With ``--placement``: the program's ops, with the devices that it requested."""
         self.errors: list[RunError] = []
         self.phases: dict[str, float] = {}
         self.phase_ends: dict[str, float] = {}
@@ -164,12 +160,11 @@ class EventState:
             case "placement":
                 self.placements.append(msgspec.convert(data, Placement))
             case "placed":
-                self._placed(data)
-            case "graph":
-                self._graph(data)
-            case "called":
-                if len(self.traced.calls) < _MOST_CALLS:
-                    self.traced.calls.append(msgspec.convert(data, Called))
+                self.placed.placed(data)
+            case "copied":
+                self.placed.copied(data)
+            case "placement_coverage":
+                self.placed.nodes, self.placed.unclear = int(data["nodes"]), int(data["unclear"])
             case "memory":
                 self._memory(data)
             case "throughput":
@@ -231,30 +226,6 @@ class EventState:
             self.timed_kind = counted
             self.timed_steps.clear()
         self.timed_steps += times
-
-    def _placed(self, data: dict[str, Any]) -> None:
-        """Adds to the count of an eager op on a device."""
-        kernels = (data.get("gpu_kernel"), data.get("cuda_kernel"))
-        scope, why = str(data.get("scope") or ""), str(data.get("why") or "")
-        kind = Kind(str(data["op"]), data["dtype"], str(data["requested"] or ""), scope, why, *kernels)
-        key = (kind, device(str(data["actual"])))
-        if key in self.traced.eager or len(self.traced.eager) < _MOST_OPS:
-            self.traced.eager[key] = self.traced.eager.get(key, 0) + int(data["count"])
-
-    def _graph(self, data: dict[str, Any]) -> None:
-        """Takes nodes of a graph, or the graph of a function."""
-        number = int(data["graph"])
-        if "function" in data:
-            self.traced.functions[str(data["function"])] = number
-            return
-        kinds = [Kind(*msgspec.convert(kind, _KIND)) for kind in data["kinds"]]
-        nodes = {str(name): kinds[kind] for name, kind in data["nodes"].items()}
-        self._nodes += len(nodes)
-        if self._nodes > _MOST_NODES:
-            return
-        graph = self.traced.graphs.setdefault(number, TracedGraph())
-        graph.nodes.update(nodes)
-        graph.calls.update(msgspec.convert(data["calls"], dict[str, list[str]]))
 
     def _memory(self, data: dict[str, Any]) -> None:
         if "problem" in data:

@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to watch."""
 
     placement: bool = False
-    """Switch on TensorFlow's placement logging, which makes its log longer."""
+    """Record which op was requested where, and ran where."""
     memory: bool = False
     """Record who allocates GPU memory, with the framework's own recorder."""
     log: bool = True
@@ -108,7 +108,6 @@ class GuardedProgram:
         environment = {**os.environ, **self.options.variables, "GPUWATCH_WATCH": address}
         if self.options.placement:
             environment["GPUWATCH_WATCH_PLACEMENT"] = "1"
-            environment["TF_CPP_MIN_LOG_LEVEL"] = "0"  # placements are logged at the lowest level
         if self._recordings is not None:
             environment["GPUWATCH_WATCH_MEMORY"] = self._recordings.name
         return hooked(environment)

@@ -15,7 +15,6 @@ from gpuwatch.formatting.units import size
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.log_parser import LogParser
 from gpuwatch.logs.placement import NOISE
-from gpuwatch.logs.placer_runs import MAX_NODES
 from gpuwatch.logs.tail import Tail
 from gpuwatch.model.events import Event
 from gpuwatch.model.program_threads import Standstill
@@ -26,8 +25,6 @@ from gpuwatch.model.run import (
     Oom,
     Outcome,
     Phases,
-    Placement,
-    PlacementCoverage,
     Run,
     RunError,
     RunProcess,
@@ -40,7 +37,7 @@ from gpuwatch.model.visibility import visible_devices
 from gpuwatch.probing.event_state import EventState
 from gpuwatch.probing.memory_ledger import MemoryLedger
 from gpuwatch.probing.memory_timeline import Timeline
-from gpuwatch.probing.placement_join import Traced, joined, plumbing
+from gpuwatch.probing.placed_ops import PlacedOps, coverage, merged
 from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.sim.limits import limit_of
 from gpuwatch.sim.sysfs import ENV_STATE
@@ -74,8 +71,6 @@ class RunBuilder:
         self._known: set[int] = set()
         self._strangers = frozenset(process.pid for process in before.processes) if before is not None else frozenset()
         self._parser = LogParser()
-        if in_run is not None:
-            self._parser.keep_placer_runs()
         self._tail = Tail()
         self.state = EventState()
         self._ledger = MemoryLedger(before)
@@ -186,7 +181,7 @@ class RunBuilder:
         environment: dict[str, str],
         simulation: str | None,
         processes: tuple[RunProcess, ...] = (),
-        traced: tuple[Traced, ...] = (),
+        placed: tuple[PlacedOps, ...] = (),
     ) -> RunDraft:
         """The draft run; of a running program, what is known so far."""
         state, timeline = self.state, self._timeline
@@ -205,7 +200,7 @@ class RunBuilder:
         simulated = machine.simulated if machine is not None else ENV_STATE in environment
         held = self._ledger.result(context=simulated and simulation is not None)
         busiest = next((entry for entry in held if entry.uuid == timeline.device), None)
-        placements, coverage = self._placed(traced, facts)
+        placements, copies = merged(placed) if placed else (tuple(facts.placements), tuple(facts.copies))
         missed = self._missed(facts, total_seconds)
         if missed:
             held = tuple(msgspec.structs.replace(entry, process_bytes=None) for entry in held)
@@ -228,8 +223,8 @@ class RunBuilder:
             devices=state.devices,
             device_map=self._mapped(facts),
             placements=(*state.placements, *placements),
-            placement_coverage=coverage,
-            copies=tuple(copy for copy in facts.copies if copy.op not in NOISE and not plumbing(copy.op)),
+            placement_coverage=coverage(placed),
+            copies=tuple(copy for copy in copies if copy.op not in NOISE),
             ooms=self._ooms(script, facts),
             memory=Memory(
                 allocator_peak_bytes=max(state.allocators.values(), default=None),
@@ -271,7 +266,7 @@ class RunBuilder:
             verdict_reason=reason,
             driver_version=None if machine is None or machine.driver is None else machine.driver.version,
             gpus=() if machine is None else tuple(f"{d.index} {d.name} {d.uuid}" for d in machine.devices),
-            problems=(*state.problems, *self._not_kept(), *self._not_seen(), *([missed] if missed else [])),
+            problems=(*state.problems, *self._not_seen(), *([missed] if missed else [])),
             log_tail=self._tail.lines(),
         )
         return RunDraft(run, facts, machine)
@@ -292,15 +287,6 @@ class RunBuilder:
         since, until = found.since_seconds - self._started, found.until_seconds - self._started
         return msgspec.structs.replace(found, since_seconds=round(since, 3), until_seconds=round(until, 3))
 
-    def _placed(
-        self, traced: tuple[Traced, ...], facts: LogFacts
-    ) -> tuple[tuple[Placement, ...], PlacementCoverage | None]:
-        """Joined with the requested devices if the program reported them; otherwise from the log alone."""
-        runs = self._parser.placer_runs
-        if runs is None or not traced:
-            return tuple(facts.placements), None
-        return joined(traced, self._parser.eager_placements(), runs.result())
-
     def _missed(self, facts: LogFacts, seconds: float) -> str:
         """Why NVML's peak is unknown; empty if it is known. Without a sample the peak is not 0."""
         allocated, seen = max(self.state.allocators.values(), default=None), self._timeline.process_peak
@@ -319,11 +305,6 @@ class RunBuilder:
         if self._before is None and self.pid is not None:
             when = "while it ran" if self._machine is None else "before its start: memory in use then is unknown"
             yield f"GPUs: no sample was taken {when}"
-
-    def _not_kept(self) -> Iterator[str]:
-        runs = self._parser.placer_runs
-        if runs is not None and runs.left_out:
-            yield f"placement: {runs.left_out} graph nodes beyond the first {MAX_NODES} were not counted"
 
     def _weighed(self, worker: Worker) -> Worker:
         held = self.held.get(worker.pid) if worker.pid is not None else None

@@ -389,7 +389,7 @@ class Watch:
             environment=kept_environment(self._guarded.environment if own is None else own),
             simulation=self._options.simulation,
             processes=self._processes.processes(self._builder.held),
-            traced=self._processes.traced(),
+            placed=self._processes.placed(),
         )
         state = self._builder.state
         settings = {

@@ -22,7 +22,7 @@ from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.program_threads import KilledChild
 from gpuwatch.model.run import DeviceMapping, Framework, RunError, RunProcess
 from gpuwatch.probing.event_state import Applied, EventState
-from gpuwatch.probing.placement_join import Traced
+from gpuwatch.probing.placed_ops import PlacedOps
 from gpuwatch.probing.run_builder import own_ordinal
 from gpuwatch.probing.runner import kept_environment
 from gpuwatch.probing.streams import Lines, Streams
@@ -197,10 +197,10 @@ class WatchedProcesses:
         """How many processes with a framework have reported that they are about to exit."""
         return sum(member.state.ended and member.state.framework is not None for member in self._members.values())
 
-    def traced(self) -> tuple[Traced, ...]:
-        """With --placement: the ops and graphs of every process that reported any."""
-        found = (member.state.traced for member in self._members.values())
-        return tuple(traced for traced in found if traced.known)
+    def placed(self) -> tuple[PlacedOps, ...]:
+        """With --placement: the ops of every process that reported any."""
+        found = (member.state.placed for member in self._members.values())
+        return tuple(placed for placed in found if placed.counts)
 
     def killed(self) -> tuple[KilledChild, ...]:
         """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
@@ -302,6 +302,6 @@ class WatchedProcesses:
         lines.close()
         connection.close()
         # A pool that keeps replacing its workers must not fill the list.
-        told = member.worth_telling or member.state.killed or member.state.traced.known
+        told = member.worth_telling or member.state.killed or bool(member.state.placed.counts)
         if not told and len(self._members) > 8:
             self._members.pop(member.pid, None)

@@ -270,7 +270,7 @@ def _happened(run: Run) -> Iterator[str]:
     if ran:
         yield ", ".join(ran)
     elif _placements_not_asked(run):
-        yield "placement was not logged (run --placement logs it)"
+        yield "placement was not recorded (run --placement records it)"
     if run.placement_coverage is not None and run.placement_coverage.unclear:
         yield coverage_text(run.placement_coverage)
     if run.copies:
@@ -296,9 +296,9 @@ def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
 
 
 def _placements_not_asked(run: Run) -> bool:
-    """Whether TensorFlow's placement logging was off."""
+    """Whether nothing recorded where ops ran."""
     tensorflow = run.framework is not None and run.framework.name == "tensorflow"
-    return run.group == "run" and tensorflow and "placement logging" not in run.settings
+    return run.group == "run" and tensorflow and "placement" not in run.settings
 
 
 def _settings(run: Run) -> Table:

@@ -88,9 +88,9 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
 
 
 def coverage_text(coverage: PlacementCoverage) -> str:
-    """How many of the placer's lines could not be joined with a request of the program."""
+    """Of how many nodes it is not known where they ran, or what was requested for them."""
     share = percent(100 * coverage.unclear / coverage.nodes if coverage.nodes else None)
-    return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}) are counted without their request"
+    return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}): place or request is not known"
 
 
 def copy_table(copies: Sequence[DeviceCopy]) -> Table:
@@ -99,7 +99,7 @@ def copy_table(copies: Sequence[DeviceCopy]) -> Table:
         (clean(c.op), str(c.input), short_device(c.source), short_device(c.destination), str(c.count)) for c in copies
     ]
     heads = ("Op", "Input", "From", "To", "Count")
-    note = "Inputs of eager ops, as TensorFlow logs them with device policy warn. Each copy takes time."
+    note = "Inputs of eager ops in the memory of another device. Each copy takes time."
     return Table("Automatic copies", heads, cut(rows, len(heads)), frozenset({4}), note=note if rows else "")
 
 

@@ -32,6 +32,12 @@ class Registry:
         cuda = ("GPU_CUDA", "DEFAULT")
         return gpu, _fit(found, types, cuda), _blamed(found, types, cuda)
 
+    def in_host_memory(self, op, argument, types):
+        """Whether the GPU kernel wants this input in host memory; True where there is no kernel to ask."""
+        self.of(op, types)
+        found = [one for one in self.known.get(op) or () if one.device_type == "GPU" and _allows(one, types)]
+        return not found or any(argument in one.host_memory_arg for one in found)
+
     def cuda_types(self, op):
         """Names of the types for which TensorFlow has a CUDA kernel of an op; None in a CPU build."""
         from tensorflow.python.framework import dtypes
@@ -101,6 +107,17 @@ def held_type(attrs):
             from tensorflow.python.framework import dtypes
 
             return dtypes.as_dtype(value).name
+    return None
+
+
+def node_type(attributes):
+    """The type of a node's value, from its NodeDef; None if it has none."""
+    for name in ("dtype", "T"):
+        number = attributes[name].type if name in attributes else 0
+        if number:
+            from tensorflow.python.framework import dtypes
+
+            return dtypes.as_dtype(number).name
     return None
 
 

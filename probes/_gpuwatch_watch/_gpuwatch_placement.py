@@ -1,22 +1,21 @@
 """``gpuwatch run --placement``: the requested device of every op.
 
-TensorFlow's log says where an op ran, but not which device was requested. For eager ops, TensorFlow's op callbacks
-(tensorflow/python/framework/op_callbacks.py) have both, in each thread that opened a device scope. Graphs:
-_gpuwatch_traced_graphs.py; whose request it was: _gpuwatch_device_scopes.py. Standard library only, Python 3.7 or
-newer.
+For eager ops, TensorFlow's op callbacks (tensorflow/python/framework/op_callbacks.py) have both request and place, in
+each thread that opened a device scope. Nodes of graphs: _gpuwatch_placed_functions.py; whose request it was:
+_gpuwatch_device_scopes.py. Nothing is logged and no setting changes, so the program's output stays its own. Standard
+library only, Python 3.7 or newer.
 """
 
 import collections
 import sys
-import time
 
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
-_PLUMBING = ("Anonymous", "DeleteIterator", "Iterator", "MultiDeviceIterator", "Optional", "RemoteCall")
+_PLUMBING = ("Anonymous", "DeleteIterator", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional", "RemoteCall")
 
 
 class Ops:
-    """Counts eager ops, and reads the program's graphs."""
+    """Counts ops by request and place, and copies of their inputs."""
 
     def __init__(self, load):
         self.kernels_of = load("_gpuwatch_kernels")
@@ -30,7 +29,11 @@ class Ops:
         scopes = load("_gpuwatch_device_scopes")
         self.nothing, self.text = scopes.NOTHING, scopes.text
         self.scopes = scopes.Scopes(self.listen)
-        self.graphs = load("_gpuwatch_traced_graphs").Graphs(self.scopes, self.describe, self.text)
+        self.copies = {}
+        self.logical = None
+        placed = load("_gpuwatch_placed_functions")
+        self.functions = placed.PlacedFunctions(self.scopes, self)
+        self.sessions = placed.Sessions(self.functions)
         self.problems = []
 
     def begin(self):
@@ -38,7 +41,7 @@ class Ops:
         from tensorflow.python.framework import dtypes
 
         self.resource = dtypes.resource
-        for part in (self.scopes, self.graphs):
+        for part in (self.scopes, self.functions, self.sessions):
             try:
                 part.install()
             except (AttributeError, ImportError) as error:
@@ -62,33 +65,41 @@ class Ops:
         name = "an op"
         try:
             name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
-            local = self.scopes.local.__dict__
-            since, local["last"] = local.get("last", 0.0), time.time()
-            if name.startswith("__") or name in self.graphs.functions:
-                self.graphs.call(name, self.scopes.now()[0], since)
+            if self.functions.is_function(name):
+                self.functions.called(name, self.scopes.now()[0])
                 return
             if name in _PLACEHOLDERS:
                 return
             if "Dataset" in name:
-                self._dataset(attrs, since)
+                self._dataset(attrs)
+            if _plumbing(name):
+                return
             key = self._key(name, inputs, attrs, outputs)
         except Exception:  # no output, or not a tensor: reported at the end
             self.unread[name] += 1
             return
+        self._add(key, lambda: dict(self.kernels_of.pairs(attrs)))
+        if ":GPU:" in key[4]:
+            try:
+                self._copied(name, inputs, attrs, key[4])
+            except Exception:  # not tensors of eager execution
+                self.unread[name] += 1
+
+    def _add(self, key, attributes):
         if key in self.counts:
             self.counts[key] += 1
         elif len(self.counts) < _MOST_OPS:
             self.counts[key] = 1
-            self._first(key, attrs)
+            self._first(key, attributes)
         else:
             self.beyond += 1
 
-    def _dataset(self, attrs, since):
+    def _dataset(self, attrs):
         for value in attrs or ():
             called = getattr(value, "name", value)
             called = called.decode() if isinstance(called, bytes) else called
-            if isinstance(called, str) and called in self.graphs.functions:
-                self.graphs.dataset(called, since)
+            if isinstance(called, str):
+                self.functions.used_by_data(called)
 
     def _key(self, name, inputs, attrs, outputs):
         """Op, type, requested device, the scope's line, device, and what it lies with."""
@@ -119,42 +130,75 @@ class Ops:
             why = ""
         return (name, dtype, asked, request.line or "" if asked else "", actual, why)
 
-    def _first(self, key, attrs):
+    def _first(self, key, attributes):
         """For the first op of each kind that did not run on a GPU: its kernels."""
         op, _, asked, _, actual, why = key
         if why == "resource" or (":GPU:" in actual and (not asked or asked.rpartition("/")[2] in actual)):
             return
-        try:
-            self.kernels[key] = self.registry.of(op, self.kernels_of.types_of(dict(self.kernels_of.pairs(attrs))))
-        except Exception:  # another version of TensorFlow
-            self.kernels[key] = (None, None, None)
+        self.kernels[key] = self._kernels(op, attributes())
 
-    def describe(self, op, request):
-        """Of a node: op, type, requested device, the scope's line, what it lies with, and whether there are kernels."""
-        outputs, inputs = op.outputs, op.inputs
-        dtype = outputs[0].dtype if outputs else self.resource
-        held = any(one.dtype == self.resource for one in inputs)
-        if dtype == self.resource:
-            try:
-                dtype = op.get_attr("dtype")  # of the variable
-            except ValueError:
-                dtype = None
-        dtype = dtype.name if dtype is not None else None
-        asked = self.text(request) if request is not None else ""
-        line = request.line or "" if asked else ""
-        key = (op.type, dtype, asked, line, "resource" if held else "")
-        if key not in self.kernels:
-            try:
-                self.kernels[key] = self.registry.of(op.type, self.kernels_of.types_of(op.node_def.attr))
-            except Exception:  # another version of TensorFlow
-                self.kernels[key] = (None, None, None)
-        gpu, cuda, blamed = self.kernels[key]
-        return (op.type, blamed or dtype, asked, line, key[4], gpu, cuda)
+    def _kernels(self, op, attributes):
+        try:
+            return self.registry.of(op, self.kernels_of.types_of(attributes))
+        except Exception:  # another version of TensorFlow
+            return None, None, None
+
+    # Nodes of graphs
+
+    def count(self, op, attributes, request, device, held):
+        """A placed node; ``attributes`` as in its NodeDef, ``held``: whether its resource decides its place."""
+        if _plumbing(op) or not device:
+            return
+        asked = self.text(request)
+        why = "resource" if held and asked and not self.scopes.same(request, device) else ""
+        key = (op, self.kernels_of.node_type(attributes), asked, request.line or "" if asked else "", device, why)
+        self._add(key, lambda: attributes)
+
+    def exists(self, request):
+        """Whether a requested device exists."""
+        if self.logical is None:
+            context = sys.modules["tensorflow.python.eager.context"]._context
+            self.logical = [self.scopes.parse(one.name) for one in context.list_logical_devices()]
+        return any(kind == request.type and request.index in (None, index) for kind, index in self.logical)
+
+    def has_kernel(self, op, attributes, request):
+        """Whether the requested device has a kernel for an op; None if unknown, or if there is no such device."""
+        return self._kernels(op, attributes)[0] if self.exists(request) else None
+
+    # Copies
+
+    def _copied(self, name, inputs, attrs, device):
+        """Inputs in the memory of another device, which TensorFlow copies before the op (eager/execute.cc)."""
+        for at, one in enumerate(inputs or ()):
+            if one.dtype == self.resource:
+                continue
+            held = one.backing_device
+            if held == device or not held:
+                continue
+            key = (name, at, held, device)
+            if key in self.copies:
+                self.copies[key] += 1
+            elif len(self.copies) < _MOST_OPS and not self._on_host(name, at, len(inputs), attrs):
+                self.copies[key] = 1
+
+    def _on_host(self, name, at, many, attrs):
+        """Whether the kernel wants an input in host memory; unknown counts as so."""
+        from tensorflow.python.framework import op_def_registry
+
+        definition = op_def_registry.get(name)
+        lists = [one for one in definition.input_arg if one.number_attr or one.type_list_attr] if definition else ()
+        if definition is None or len(lists) > 1:
+            return True
+        names = []
+        for one in definition.input_arg:
+            repeated = many - len(definition.input_arg) + 1 if lists and one is lists[0] else 1
+            names += [one.name] * repeated
+        types = self.kernels_of.types_of(dict(self.kernels_of.pairs(attrs)))
+        return at >= len(names) or self.registry.in_host_memory(name, names[at], types)
 
     # What is sent
 
     def tell(self, emit):
-        self.graphs.tell(emit)
         for key, count in list(self.counts.items()):
             more = count - self.sent.get(key, 0)
             if more:
@@ -174,6 +218,16 @@ class Ops:
                     cuda_kernel=cuda,
                 )
 
+        for key, count in list(self.copies.items()):
+            if count != self.sent.get(key):
+                self.sent[key] = count
+                op, at, source, destination = key
+                emit("copied", op=op, input=at, source=source, destination=destination, count=count)
+        coverage = (self.functions.nodes, self.functions.unclear)
+        if coverage[0] and coverage != self.sent.get("coverage"):
+            self.sent["coverage"] = coverage
+            emit("placement_coverage", nodes=coverage[0], unclear=coverage[1])
+
     def left_out(self):
         """What was not counted, in sentences."""
         yield from self.problems
@@ -188,7 +242,6 @@ class Ops:
             )
         if self.beyond:
             yield "placement: %d calls were not counted: more than %d kinds of op" % (self.beyond, _MOST_OPS)
-        yield from self.graphs.left()
 
 
 def _plumbing(op):
@@ -196,48 +249,16 @@ def _plumbing(op):
 
 
 class Switches:
-    """Switches TensorFlow's logging on after its import (see sitecustomize.py)."""
+    """Begins to look after the import of TensorFlow (see sitecustomize.py)."""
 
     def __init__(self, watcher):
         self.watcher = watcher
         self.actions = {"tensorflow": self.switch_on}
 
     def switch_on(self, tensorflow):
-        tensorflow.debugging.set_log_device_placement(True)
-        _sessions()
         self.watcher.ops.begin()
-        _copies(tensorflow)
-        self.watcher.emit("setting", name="placement logging", asked=True, effective=True, source="gpuwatch run")
+        self.watcher.emit("setting", name="placement", asked=True, effective=True, source="gpuwatch run")
 
     def failed(self, name, error):
         text = "placement: not possible in this version of TensorFlow (%s)" % error
         self.watcher.once(text, "note", text=text)
-
-
-def _copies(tensorflow):
-    """Makes TensorFlow log copies of eager ops' inputs from another device (device policy ``warn``)."""
-    offered = getattr(tensorflow.config.experimental, "set_device_policy", None)
-    if offered is not None:
-        offered("warn")
-
-
-def _sessions():
-    """Switches placement logging on in each TF1 session's configuration.
-
-    Where the session passes it to the C API, after it was checked: none of our frames can be in a traceback, and the
-    signature of Session does not change.
-    """
-    interface = sys.modules.get("tensorflow.python.client.pywrap_tf_session")
-    original = getattr(interface, "TF_NewSessionOptions", None)
-    if original is None:
-        return
-
-    def TF_NewSessionOptions(target=None, config=None):  # noqa: N802 - TensorFlow's own name
-        if config is not None:
-            wanted = type(config)()
-            wanted.CopyFrom(config)
-            wanted.log_device_placement = True
-            config = wanted
-        return original(target=target, config=config)
-
-    interface.TF_NewSessionOptions = TF_NewSessionOptions

@@ -150,7 +150,7 @@ def function_called_twice(told: Told) -> None:
         with tf.device("/GPU:0"):
             first = called(value)
         with tf.device("/GPU:1"):
-            return first, called(value)
+            return first, called(value + 1.0)  # equal ops on one device would be merged
 
     outer(tf.constant(1.0))
     on_cpu(told, 0, 1)

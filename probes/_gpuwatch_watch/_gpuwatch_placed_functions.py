@@ -1,0 +1,410 @@
+"""``gpuwatch run --placement``: where nodes of tf.functions and sessions were placed, and what was requested for them.
+
+TensorFlow keeps the graphs of functions as they are instantiated (context.enable_graph_collection): each as it was
+traced and as it was placed, after optimization and inlining. They carry no function's name: a pair belongs to the
+function whose nodes it has. A session returns its placed graph for one run that asks for it
+(RunOptions.output_partition_graphs). Nothing is logged. Functions of tf.data and those that are not inlined are not
+among them: of these, only what has no kernel for the requested device is known. Standard library only, Python 3.7 or
+newer.
+"""
+
+import re
+import sys
+import threading
+import weakref
+
+_POOL = 48
+"""Collected graphs that wait for the end of their function's first call."""
+_FEED = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
+_IDLE = frozenset(
+    [
+        "Const",
+        "NoOp",
+        "Identity",
+        "Switch",
+        "Merge",
+        "Enter",
+        "Exit",
+        "NextIteration",
+        "LoopCond",
+        "_Send",
+        "_Recv",
+        "_HostSend",
+        "_HostRecv",
+        "_HostCast",
+        "_EagerConst",
+    ]
+)
+"""Ops that compute nothing, most of them TensorFlow's own after placement."""
+_CALLS = {
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "While": ("cond", "body"),
+    "StatelessWhile": ("cond", "body"),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "Case": (),
+    "StatelessCase": (),
+}
+"""Ops that call functions, with the attributes that name them; Case has a list."""
+_LOWERED = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
+"""What TensorFlow puts before the nodes of a lowered loop or branch."""
+_DEEPEST = 12
+
+
+class Collected:
+    """One function's graph as it was traced and as it was placed."""
+
+    def __init__(self, graphs):
+        before = graphs.pre_optimization_graph
+        self.nodes = {node.name: node for node in before.node}
+        self.names = frozenset(node.name for node in before.node if node.op not in _FEED)
+        self.library = {one.signature.name: one for one in before.library.function}
+        self.placed = list(graphs.post_optimization_graph.node)
+
+    def is_eager_op(self):
+        """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""
+        return len(self.names) == 1 and all(self.nodes[name].op == name for name in self.names)
+
+    def places(self):
+        return {node.name: node.device for node in self.placed}
+
+    def fits(self, scopes, ask):
+        """How many nodes are on the requested device."""
+        return sum(scopes.same(ask, node.device) for node in self.placed) if ask.type is not None else 0
+
+
+class PlacedFunctions:
+    def __init__(self, scopes, ops):
+        """``ops`` counts the nodes, and knows kernels and devices (:class:`_gpuwatch_placement.Ops`)."""
+        self.scopes = scopes
+        self.nothing = ops.nothing
+        self.requests = weakref.WeakKeyDictionary()
+        """By graph, the requests by name of its nodes; those without one are left out."""
+        self.count = ops.count
+        self.has_kernel = ops.has_kernel
+        self.exists = ops.exists
+        self.functions = {}
+        """By name, a weak reference to the graph."""
+        self.lock = threading.RLock()
+        self.pool = []
+        self.seen = set()
+        self.judged = weakref.WeakSet()
+        self.nodes = 0
+        self.unclear = 0
+        """Nodes of which it is not known where they ran, or what was requested."""
+        self.collecting = False
+
+    def install(self):
+        """Begins to collect; TensorFlow is imported. Raises AttributeError in a version without these names."""
+        from tensorflow.python.eager import context
+        from tensorflow.python.eager.polymorphic_function import atomic_function
+        from tensorflow.python.framework import ops
+
+        self._watch_nodes(ops.Graph)
+        make = atomic_function.from_func_graph
+
+        def from_func_graph(name, graph, *args, **keywords):
+            made = make(name, graph, *args, **keywords)
+            self.functions[_text(name)] = weakref.ref(graph)
+            return made
+
+        atomic_function.from_func_graph = from_func_graph
+        if context._context is not None and getattr(context._context, "_initialized", False):
+            self.collect(context._context)
+        else:
+            context.Context._initialized = _Initialized(context.Context, self.collect)
+
+    def _watch_nodes(self, graph):
+        apply = graph._apply_device_functions
+
+        def _apply_device_functions(this, op):
+            apply(this, op)
+            try:
+                if this._device_function_stack.peek_objs():
+                    request = self.scopes.of_node(this, op)
+                    if request.type is not None:
+                        self.requests.setdefault(this, {})[op.name] = request
+            except Exception:  # our errors must not disturb the program
+                self.unclear += 1
+
+        graph._apply_device_functions = _apply_device_functions
+
+    def of_node(self, graph, name):
+        """What was requested for a node; None for nothing."""
+        known = self.requests.get(graph)
+        return known.get(name) if known is not None else None
+
+    def collect(self, context):
+        pywrap = sys.modules["tensorflow.python.pywrap_tfe"]
+        pywrap.TFE_ContextEnableGraphCollection(context._context_handle)
+        self.collecting = True
+
+    def is_function(self, name):
+        return name in self.functions or name.startswith("__")
+
+    # Functions
+
+    def called(self, name, ask):
+        """After a call of a function in eager mode, under a request."""
+        key = (name, ask)
+        if key in self.seen:
+            return
+        with self.lock:
+            if key in self.seen:
+                return
+            self.seen.add(key)
+            self._fill_pool()
+            reference = self.functions.get(name)
+            graph = reference() if reference is not None else None
+            if graph is None:
+                return  # a function of TensorFlow's own, without a Python graph
+            self._place(graph, ask)
+
+    def _fill_pool(self):
+        context = sys.modules["tensorflow.python.eager.context"]._context
+        metadata = context.export_run_metadata() if self.collecting and context is not None else None
+        for graphs in metadata.function_graphs if metadata is not None else ():
+            collected = Collected(graphs)
+            if collected.names and not collected.is_eager_op():
+                self.pool.append(collected)
+        del self.pool[:-_POOL]
+
+    def _place(self, graph, ask):
+        own = {op.name: op.type for op in graph.get_operations() if op.type not in _FEED}
+        collected = self._of(own, ask)
+        placed = self._joined(collected, graph, ask) if collected is not None else None
+        if placed is None:
+            # Compiled by XLA, placed in another thread's call, or not placed at all.
+            self._judge(graph, ask)
+            return
+        self.pool.remove(collected)
+        for node, found, held in placed:
+            if node.op in _CALLS:
+                reference = self.functions.get(node.attr["f"].func.name)  # not inlined
+                if reference is not None and reference() is not None:
+                    self._judge(reference(), found if found is not None else ask)
+                continue
+            self.nodes += 1
+            if found is None:
+                self.unclear += 1
+            else:
+                self.count(node.op, node.attr, found, node.device, held)
+
+    def _joined(self, collected, graph, ask):
+        """Each placed node with its request, and whether its resource decides; None for another function's graph.
+
+        TensorFlow keeps one graph where two threads place theirs at once, and equal nodes cannot tell whose it is. But
+        no op is moved from a GPU that exists to another one, unless its resource is there.
+        """
+        found = []
+        for node in collected.placed:
+            if node.op in _FEED or node.op in _IDLE:
+                continue
+            request = self._request(node.name, node.op, collected.nodes, graph, collected.library, ask, 0)
+            held = any(_is_resource(collected.nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
+            held = held or node.op in _ON_RESOURCES
+            if request is not None and request.type == "GPU" and not held and self.swapped(request, node.device):
+                return None
+            found.append((node, request, held))
+        return found
+
+    def swapped(self, ask, device):
+        """Whether an op that asks for a GPU that exists is on another one."""
+        return ":GPU:" in device and not self.scopes.same(ask, device) and self.exists(ask)
+
+    def _of(self, own, ask):
+        """The collected pair that has this function's nodes; None for none, or several that were placed differently.
+
+        Threads may be in the first calls of functions with equal names of nodes: each runs where it was called for.
+        """
+        fits = [one for one in self.pool if one.names and one.names <= own.keys()]
+        if not fits:
+            return None
+        ranks = [(len(one.names), one.fits(self.scopes, ask)) for one in fits]
+        fits = [one for one, rank in zip(fits, ranks) if rank == max(ranks)]  # noqa: B905  (Python 3.7)
+        places = fits[0].places()
+        return fits[0] if all(one.places() == places for one in fits[1:]) else None
+
+    def _request(self, path, op, nodes, graph, library, inherited, depth):
+        """What was requested for a placed node: by itself, else by the call that it was inlined from; None: unknown."""
+        if path in nodes and (nodes[path].op == op or depth == 0):
+            own = self.of_node(graph, path) if graph is not None else None
+            return own if own is not None else inherited
+        if depth > _DEEPEST:
+            return None
+        at = path.find("/")
+        while at > 0:
+            call = nodes.get(path[:at])
+            if call is not None and call.op in _CALLS:
+                own = self.of_node(graph, call.name) if graph is not None else None
+                passed = own if own is not None else inherited
+                rest = _LOWERED.sub("", path[at + 1 :])
+                for name in _called(call):
+                    body, reference = library.get(name), self.functions.get(name)
+                    if body is None:
+                        continue
+                    inner = {node.name: node for node in body.node_def}
+                    called = reference() if reference is not None else None
+                    found = self._request(rest, op, inner, called, library, passed, depth + 1)
+                    if found is not None:
+                        return found
+            at = path.find("/", at + 1)
+        return None
+
+    # Without a placed graph
+
+    def used_by_data(self, name):
+        """A function that a dataset calls: TensorFlow instantiates it later, in its own threads."""
+        reference = self.functions.get(name)
+        graph = reference() if reference is not None else None
+        if graph is not None and graph not in self.judged:
+            with self.lock:
+                self.judged.add(graph)
+                self._judge(graph, self.nothing)
+
+    def _judge(self, graph, ask):
+        """What has no kernel for the requested device ran on the CPU; of the rest it is not known where it ran."""
+        for op in graph.get_operations():
+            if op.type in _FEED or op.type in _IDLE or op.type in _CALLS:
+                continue
+            own = self.of_node(graph, op.name)
+            wanted = own if own is not None else ask
+            if wanted.line is None or wanted.type != "GPU":
+                continue
+            self.nodes += 1
+            attributes = op.node_def.attr
+            if self.has_kernel(op.type, attributes, wanted) is False:
+                self.count(op.type, attributes, wanted, "/device:CPU:0", False)
+            else:
+                self.unclear += 1
+
+
+class Sessions:
+    """Placed graphs of TF1 sessions, from the first run of each set of fetches."""
+
+    def __init__(self, functions):
+        self.functions = functions
+        self.seen = set()
+
+    def install(self):
+        from tensorflow.core.protobuf import config_pb2
+        from tensorflow.python.client import session
+
+        module = session.tf_session
+        original = module.TF_SessionRun_wrapper
+        wanted = config_pb2.RunOptions(output_partition_graphs=True).SerializeToString()
+
+        def TF_SessionRun_wrapper(of, options, feeds, fetches, targets, metadata):  # noqa: N802 - TensorFlow's own name
+            graph = self._graph(sys._getframe(1), fetches, targets) if options is None and metadata is None else None
+            if graph is None:
+                return original(of, options, feeds, fetches, targets, metadata)
+            asked, answer = module.TF_NewBufferFromString(wanted), module.TF_NewBuffer()
+            try:
+                result = original(of, asked, feeds, fetches, targets, answer)
+                self._take(graph, module.TF_GetBuffer(answer), config_pb2)
+            finally:
+                module.TF_DeleteBuffer(asked)
+                module.TF_DeleteBuffer(answer)
+            return result
+
+        module.TF_SessionRun_wrapper = TF_SessionRun_wrapper
+
+    def _graph(self, frame, fetches, targets):
+        """The graph of a session that runs these for the first time."""
+        session = frame.f_locals.get("self")
+        graph = getattr(session, "graph", None)
+        key = (id(session), repr(fetches), repr(targets)) if graph is not None else None
+        if graph is None or key in self.seen or len(self.seen) > 500:
+            return None
+        self.seen.add(key)
+        return graph
+
+    def _take(self, graph, data, config_pb2):
+        try:
+            metadata = config_pb2.RunMetadata()
+            metadata.ParseFromString(data)
+            nodes = {op.name: op.node_def for op in graph.get_operations()}
+            of = self.functions
+            with of.lock:
+                for part in metadata.partition_graphs:
+                    for node in part.node:
+                        self._node(of, graph, nodes, node)
+        except Exception:  # our errors must not disturb the program
+            self.functions.unclear += 1
+
+    def _node(self, of, graph, nodes, node):
+        if node.op in _FEED or node.op in _IDLE or node.op in _CALLS:
+            return
+        of.nodes += 1
+        if node.name not in nodes:
+            of.unclear += 1
+            return
+        ask = of.of_node(graph, node.name) or of.nothing
+        held = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
+        of.count(node.op, node.attr, ask, node.device, held or node.op in _ON_RESOURCES)
+
+
+_ON_RESOURCES = frozenset(
+    [
+        "ReadVariableOp",
+        "AssignVariableOp",
+        "AssignAddVariableOp",
+        "AssignSubVariableOp",
+        "VarIsInitializedOp",
+        "ResourceGather",
+        "ResourceScatterAdd",
+        "ResourceScatterUpdate",
+        "LookupTableFindV2",
+        "LookupTableInsertV2",
+        "LookupTableSizeV2",
+        "LookupTableImportV2",
+        "QueueEnqueueV2",
+        "QueueDequeueV2",
+        "QueueSizeV2",
+    ]
+)
+_MAKES_RESOURCE = frozenset(["VarHandleOp", "HashTableV2", "MutableHashTableV2", "FIFOQueueV2"])
+_DT_RESOURCE = 20
+"""Of tensorflow/core/framework/types.proto."""
+
+
+def _is_resource(node):
+    return node is not None and (
+        (node.op == "_Arg" and node.attr["T"].type == _DT_RESOURCE) or node.op in _MAKES_RESOURCE
+    )
+
+
+def _called(call):
+    names = [call.attr[attribute].func.name for attribute in _CALLS[call.op]]
+    return names + [function.name for function in call.attr["branches"].list.func]
+
+
+def _text(name):
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+class _Initialized:
+    """The attribute ``_initialized`` of TensorFlow's context until it is true: then graphs can be collected."""
+
+    def __init__(self, owner, see):
+        self.owner = owner
+        self.see = see
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        try:
+            return instance.__dict__["_initialized"]
+        except KeyError:
+            raise AttributeError("_initialized") from None
+
+    def __set__(self, instance, value):
+        instance.__dict__["_initialized"] = value
+        if value:
+            if vars(self.owner).get("_initialized") is self:
+                del self.owner._initialized
+            try:
+                self.see(instance)
+            except Exception:  # our errors must not disturb the program
+                return
