@@ -11,6 +11,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.user_program import is_watched
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.placement import MAKES_RESOURCE
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Fallback, Placement, Run
 
@@ -56,7 +57,23 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
         key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason, entry.scope)
         known = merged.get(key)
         merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
-    return tuple(sorted(merged.values(), key=lambda entry: entry.reason == LIMIT))
+    told = _with_their_makers(list(merged.values()))
+    return tuple(sorted(told, key=lambda entry: entry.reason == LIMIT))
+
+
+def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
+    """What uses a variable or table has the cause of that, if the same scope asked for both."""
+    makers: dict[tuple[str | None, str, str], Fallback]
+    makers = {
+        (one.scope, one.requested, one.actual): one for one in entries if one.scope and MAKES_RESOURCE.search(one.op)
+    }
+    found = []
+    for entry in entries:
+        maker = makers.get((entry.scope, entry.requested, entry.actual))
+        if maker is not None and entry.reason == TOGETHER and maker.reason != TOGETHER:
+            entry = msgspec.structs.replace(entry, reason=maker.reason, detail=maker.detail)
+        found.append(entry)
+    return found
 
 
 def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:

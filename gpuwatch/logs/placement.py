@@ -21,6 +21,8 @@ NOISE = frozenset(
     {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Const", "NoOp", "_EagerConst", "_HostConst", "Placeholder"}
 )
 """Ops that do no work."""
+MAKES_RESOURCE = re.compile(r"^(?:VarHandleOp|Variable(?:V2)?|\w*HashTable(?:V2)?|\w*Queue(?:V2)?)$")
+"""Ops that make a variable, table or queue."""
 # TensorFlow before 1.5 has no colon after the op's type.
 _NODE = re.compile(
     r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:(?:[^\s/]+/)+?)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$"

@@ -78,6 +78,7 @@ class MemorySegments(msgspec.Struct, frozen=True, kw_only=True):
     pool: str = ""
     """The private pool of a CUDA graph or of the program; empty for the common one."""
     stream: int = 0
+    """The CUDA stream that may use it; 0: the default one."""
     count: int = 1
     reserved_bytes: int
     """Bytes taken from the driver."""

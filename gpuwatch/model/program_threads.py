@@ -13,6 +13,7 @@ class TraceChange(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """What differed: ``shape`` (or dtype), ``Python int``, ``object``, ``length``, ``type``, ``structure``."""
     times: int
+    """In how many traces it was this that changed."""
     examples: tuple[str, ...] = ()
     """The latest of them; no text of the program's, which may be a secret."""
 
@@ -26,6 +27,7 @@ class Retraced(msgspec.Struct, frozen=True, kw_only=True):
     caller: str = ""
     """``train.py:30``, the program's own line that called it first, if a library defines it."""
     traces: int
+    """How often TensorFlow traced it."""
     calls: int
     """Calls outside of other tf.functions, with those that were traced."""
     made: int

@@ -99,6 +99,7 @@ class PlacementCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """For how many nodes of functions and sessions it is known where they ran and what was requested."""
 
     nodes: int
+    """Nodes that were placed, without constants and what only passes data on."""
     unclear: int
     """Nodes made by TensorFlow's optimizers, of functions that XLA compiles or tf.data calls."""
 
@@ -433,6 +434,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     standstill: Standstill | None = None
     """Of a watched program that makes no more steps; None once it does again."""
     killed_children: tuple[KilledChild, ...] = ()
+    """Processes that the program started and that a crash or SIGKILL ended."""
     workers: tuple[Worker, ...] = ()
     processes: tuple[RunProcess, ...] = ()
     """Processes of a watched program; the run's own numbers are of all of them, or of the busiest."""

@@ -110,15 +110,18 @@ def held_type(attrs):
     return None
 
 
-def node_type(attributes):
-    """The type of a node's value, from its NodeDef; None if it has none."""
-    for name in ("dtype", "T"):
-        number = attributes[name].type if name in attributes else 0
-        if number:
-            from tensorflow.python.framework import dtypes
+def node_type(op, attributes):
+    """The type of a node's first output, or of the variable that it makes or changes; None if it has none."""
+    from tensorflow.python.framework import dtypes, op_def_registry
 
-            return dtypes.as_dtype(number).name
-    return None
+    definition = op_def_registry.get(op)
+    outputs = definition.output_arg if definition is not None else ()
+    number = outputs[0].type if outputs else 0
+    if outputs and outputs[0].type_attr in attributes:
+        number = attributes[outputs[0].type_attr].type
+    if number in (0, dtypes.resource.as_datatype_enum):
+        number = attributes["dtype"].type if "dtype" in attributes else 0
+    return dtypes.as_dtype(number).name if number else None
 
 
 def pairs(attrs):

@@ -151,7 +151,7 @@ class Ops:
             return
         asked = self.text(request)
         why = "resource" if held and asked and not self.scopes.same(request, device) else ""
-        key = (op, self.kernels_of.node_type(attributes), asked, request.line or "" if asked else "", device, why)
+        key = (op, self.kernels_of.node_type(op, attributes), asked, request.line or "" if asked else "", device, why)
         self._add(key, lambda: attributes)
 
     def exists(self, request):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from gpuwatch.diagnosis.fallbacks import TOGETHER, _with_their_makers
 from gpuwatch.diagnosis.rules.placement import _to_blame
 from gpuwatch.logs.log_parser import parse
+from gpuwatch.model.run import Fallback
 from tests.probing.test_watcher import load
 
 _REPORT = """x.cc:1] Could not satisfy explicit device specification '/device:GPU:0' because no supported kernel for GPU
@@ -31,6 +33,20 @@ def test_the_variable_is_to_blame_not_the_constant_beside_it() -> None:
     assert report.lacking == ("AssignVariableOp", "VarHandleOp")
     assert _to_blame(report, "Const").node == "counter"
     assert _to_blame(report, "AssignVariableOp").node == "assign"
+
+
+def test_what_uses_a_variable_has_its_cause_if_one_scope_asked_for_both() -> None:
+    def entry(op: str, reason: str, scope: str) -> Fallback:
+        return Fallback(op=op, requested="GPU:0", actual="CPU:0", reason=reason, detail=reason, scope=scope)
+
+    found = _with_their_makers(
+        [
+            entry("VarHandleOp", "placement.no-kernel", "a.py:1"),
+            entry("AssignVariableOp", TOGETHER, "a.py:1"),
+            entry("AssignAddVariableOp", TOGETHER, "a.py:2"),
+        ]
+    )
+    assert [one.reason for one in found] == ["placement.no-kernel", "placement.no-kernel", TOGETHER]
 
 
 def _kernel(device: str, **allowed: list[int]) -> SimpleNamespace:

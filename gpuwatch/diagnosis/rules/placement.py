@@ -12,6 +12,7 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.logs.clean import NOT_SIMULATED, device
 from gpuwatch.logs.facts import Colocation, Member
 from gpuwatch.logs.log_parser import parse
+from gpuwatch.logs.placement import MAKES_RESOURCE
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.run import Fallback
@@ -35,8 +36,6 @@ _ATTRIBUTE = re.compile(r"(\w+)=(DT_\w+)")
 _UNREGISTERED = re.compile(r"No registered '(\w+)' OpKernel for '?GPU'? devices")
 """At the start of a session or function: the message lists the kernels, not the types of this node."""
 _EAGER_OP = re.compile(r"\[Op:(\w+)\]")
-_MAKES = re.compile(r"^(?:VarHandleOp|Variable(?:V2)?|\w*HashTable(?:V2)?|\w*Queue(?:V2)?)$")
-"""Ops that make a resource."""
 _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
 
 
@@ -198,7 +197,7 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
 def _to_blame(report: Colocation, named: str) -> Member:
     """The member of the group that has no kernel; what makes a variable or table before what uses it."""
     lacking = [member for member in report.members if member.op in report.lacking] or list(report.members)
-    makers = [member for member in lacking if _MAKES.search(member.op)]
+    makers = [member for member in lacking if MAKES_RESOURCE.search(member.op)]
     return next((member for member in lacking if member.op == named), (makers or lacking)[0])
 
 
@@ -232,11 +231,7 @@ def _by_scope(entries: list[Fallback]) -> Iterator[str]:
         ops = list(dict.fromkeys(map(_kind_of, group)))
         names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")
         details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
-        why = (
-            f": {details[0]}" + (f" (and {len(details) - 1} more causes)" if len(details) > 1 else "")
-            if details
-            else ""
-        )
+        why = f": {details[0]}" + (f" (and {len(details) - 1} more)" if len(details) > 1 else "") if details else ""
         yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")
 
 
