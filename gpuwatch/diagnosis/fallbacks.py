@@ -58,7 +58,7 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
         known = merged.get(key)
         merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
     told = _with_their_makers(list(merged.values()))
-    return tuple(sorted(told, key=lambda entry: entry.reason == LIMIT))
+    return tuple(sorted(told, key=lambda entry: (entry.reason == LIMIT, MAKES_RESOURCE.search(entry.op) is None)))
 
 
 def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
@@ -127,6 +127,8 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
         if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
             return None
         if placement.why and usable:
+            if placement.op == "ReadVariableOp":
+                return None  # every use of a variable of another device: its value is copied to where it is used
             return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
         reason, detail = _reason(asked, usable, run, findings)
         if reason != "placement.no-kernel" or not is_watched(run):

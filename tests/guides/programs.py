@@ -1,0 +1,675 @@
+"""Programs such as TensorFlow's guides and tutorials show, each with the lesson that gpuwatch's answer has to hold.
+
+Every program is of our own writing; the guide that shows its kind is named. Two GPUs of 4 GiB.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import NamedTuple
+
+
+class Program(NamedTuple):
+    """One program, and what is true of it."""
+
+    name: str
+    guide: str
+    """The guide or question that shows programs of this kind."""
+    code: str
+    findings: frozenset[str] = frozenset()
+    """Cause ids that the answer holds: these, and none of severity warning or error beside them."""
+    fallbacks: frozenset[tuple[str, str]] = frozenset()
+    """Op and requested device of what ran elsewhere than requested: all of them."""
+    exit_code: int = 0
+    tier: str = "auto"
+    fresh: bool = False
+    """Whether it is to run in an interpreter of its own: its threads are looked at."""
+
+
+def _program(name: str, guide: str, code: str, *findings: str, **more: object) -> Program:
+    return Program(name, guide, textwrap.dedent(code).strip() + "\n", frozenset(findings), **more)  # type: ignore[arg-type]
+
+
+PROGRAMS = (
+    _program(
+        "where-ops-run",
+        "guide/gpu: logging device placement",
+        """
+        import tensorflow as tf
+        tf.debugging.set_log_device_placement(True)
+        a = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        b = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        print(tf.matmul(a, b))
+        """,
+    ),
+    _program(
+        "constants-on-the-cpu",
+        "guide/gpu: manual device placement",
+        """
+        import tensorflow as tf
+        with tf.device("/CPU:0"):
+            a = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+            b = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        print(tf.matmul(a, b))
+        """,
+    ),
+    _program(
+        "one-visible-gpu",
+        "guide/gpu: limiting GPU memory growth",
+        """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.set_visible_devices(gpus[1], "GPU")
+        print(len(gpus), "physical", len(tf.config.list_logical_devices("GPU")), "logical")
+        print(tf.reduce_sum(tf.random.normal([500, 500])))
+        """,
+    ),
+    _program(
+        "growth",
+        "guide/gpu: limiting GPU memory growth",
+        """
+        import tensorflow as tf
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+        x = tf.random.normal([1024, 1024])
+        print(tf.reduce_mean(x @ x))
+        """,
+    ),
+    _program(
+        "growth-too-late",
+        "guide/gpu: the error that the guide catches",
+        """
+        import tensorflow as tf
+        x = tf.ones([8, 8])
+        gpus = tf.config.list_physical_devices("GPU")
+        try:
+            for gpu in gpus:
+                tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError as error:
+            print(error)
+        print(tf.reduce_sum(x))
+        """,
+        "config.too-late",
+    ),
+    _program(
+        "visible-too-late",
+        "guide/gpu: the error that the guide catches",
+        """
+        import tensorflow as tf
+        print(tf.config.list_logical_devices("GPU"))
+        try:
+            tf.config.set_visible_devices(tf.config.list_physical_devices("GPU")[:1], "GPU")
+        except RuntimeError as error:
+            print("not set:", error)
+        print(tf.reduce_sum(tf.ones([8, 8])))
+        """,
+        "config.too-late",
+    ),
+    _program(
+        "memory-limit",
+        "guide/gpu: limiting GPU memory growth",
+        """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=1024)])
+        print(tf.config.list_logical_devices("GPU"))
+        print(tf.matmul(tf.ones([64, 64]), tf.ones([64, 64]))[0, 0])
+        """,
+        tier="driver",
+    ),
+    _program(
+        "virtual-gpus",
+        "guide/gpu: using multiple GPUs",
+        """
+        import tensorflow as tf
+        gpu = tf.config.list_physical_devices("GPU")[0]
+        parts = [tf.config.LogicalDeviceConfiguration(memory_limit=1024)] * 2
+        tf.config.set_logical_device_configuration(gpu, parts)
+        for device in tf.config.list_logical_devices("GPU"):
+            with tf.device(device.name):
+                print(tf.matmul(tf.ones([64, 64]), tf.ones([64, 64])).device)
+        """,
+        tier="driver",
+    ),
+    _program(
+        "gpu-2-of-two-softly",
+        "guide/gpu: using a single GPU on a multi-GPU system",
+        """
+        import tensorflow as tf
+        tf.config.set_soft_device_placement(True)
+        with tf.device("/device:GPU:2"):
+            a = tf.random.uniform([32, 32])
+            c = tf.matmul(a, a)
+        print(c.device)
+        """,
+        "placement.device-missing",
+        fallbacks=frozenset({("MatMul", "GPU:2"), ("RandomUniform", "GPU:2")}),
+    ),
+    _program(
+        "gpu-2-of-two-hard",
+        "guide/gpu: the error that the guide catches",
+        """
+        import tensorflow as tf
+        tf.config.set_soft_device_placement(False)
+        try:
+            with tf.device("/device:GPU:2"):
+                a = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+                print(tf.matmul(a, a))
+        except Exception as error:
+            print(type(error).__name__, error)
+        """,
+    ),
+    _program(
+        "towers",
+        "guide/gpu: manual placement on several GPUs",
+        """
+        import tensorflow as tf
+        found = []
+        for gpu in tf.config.list_logical_devices("GPU"):
+            with tf.device(gpu.name):
+                a = tf.random.normal([64, 64])
+                found.append(tf.matmul(a, a))
+        with tf.device("/CPU:0"):
+            total = tf.add_n(found)
+        print(total.device, tf.reduce_sum(total))
+        """,
+    ),
+    _program(
+        "mirrored-fit",
+        "guide/distributed_training: MirroredStrategy with Keras",
+        """
+        import tensorflow as tf
+        strategy = tf.distribute.MirroredStrategy()
+        print(strategy.num_replicas_in_sync, "replicas")
+        with strategy.scope():
+            model = tf.keras.Sequential([tf.keras.Input((16,)), tf.keras.layers.Dense(4)])
+            model.compile("sgd", "mse", jit_compile=False)
+        data = tf.data.Dataset.from_tensors(([1.0] * 16, [1.0] * 4)).repeat(64).batch(8)
+        model.fit(data, epochs=2, verbose=0)
+        print("trained")
+        """,
+    ),
+    _program(
+        "mirrored-loop",
+        "tutorials/distribute/custom_training",
+        """
+        import tensorflow as tf
+        strategy = tf.distribute.MirroredStrategy()
+        with strategy.scope():
+            weights = tf.Variable(tf.ones([16, 1]))
+        data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors(tf.ones([16])).repeat(64).batch(8))
+        @tf.function
+        def step(batch):
+            def replica(x):
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean(x @ weights)
+                weights.assign_sub(0.01 * tape.gradient(loss, weights))
+                return loss
+            return strategy.reduce("SUM", strategy.run(replica, args=(batch,)), axis=None)
+        for batch in data:
+            loss = step(batch)
+        print("loss", float(loss) < 100)
+        """,
+    ),
+    _program(
+        "one-device-strategy",
+        "guide/distributed_training: OneDeviceStrategy",
+        """
+        import tensorflow as tf
+        strategy = tf.distribute.OneDeviceStrategy("/gpu:1")
+        with strategy.scope():
+            v = tf.Variable(tf.ones([4, 4]))
+            print(strategy.run(lambda: tf.matmul(v, v)).device)
+        """,
+    ),
+    _program(
+        "central-storage",
+        "guide/distributed_training: CentralStorageStrategy",
+        """
+        import tensorflow as tf
+        strategy = tf.distribute.experimental.CentralStorageStrategy()
+        with strategy.scope():
+            v = tf.Variable(tf.ones([4, 4]))
+        print(v.device)
+        print(strategy.reduce("SUM", strategy.run(lambda: tf.reduce_sum(v * 2.0)), axis=None))
+        """,
+    ),
+    _program(
+        "parameter-server-without-a-cluster",
+        "guide/distributed_training: ParameterServerStrategy",
+        """
+        import tensorflow as tf
+        strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+        """,
+        "unknown",
+        exit_code=1,
+    ),
+    _program(
+        "retraced-by-python-numbers",
+        "guide/function: rules of tracing",
+        """
+        import tensorflow as tf
+        @tf.function
+        def train(step, x):
+            return tf.reduce_sum(x) * step
+        for step in range(60):
+            train(step, tf.ones([8]))
+        print("done")
+        """,
+        "function.retraced",
+    ),
+    _program(
+        "retraced-by-shapes",
+        "guide/function: controlling retracing",
+        """
+        import tensorflow as tf
+        @tf.function
+        def total(x):
+            return tf.reduce_sum(x * x)
+        for length in range(1, 60):
+            total(tf.ones([length]))
+        print("done")
+        """,
+        "function.retraced",
+    ),
+    _program(
+        "traced-once",
+        "guide/function: input_signature",
+        """
+        import tensorflow as tf
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+        def total(x):
+            return tf.reduce_sum(x * x)
+        for length in range(1, 60):
+            total(tf.ones([length]))
+        print("done")
+        """,
+    ),
+    _program(
+        "functions-in-a-loop",
+        "guide/function: creating functions in a loop",
+        """
+        import tensorflow as tf
+        for number in range(20):
+            square = tf.function(lambda x: x * x)
+            square(tf.ones([4]))
+        print("done")
+        """,
+        "function.retraced",
+    ),
+    _program(
+        "int-variable-on-the-gpu",
+        "guide/variable: placing variables",
+        """
+        import tensorflow as tf
+        with tf.device("/GPU:0"):
+            steps = tf.Variable(0, dtype=tf.int32)
+            weights = tf.Variable(tf.ones([4]))
+        steps.assign_add(1)
+        print(steps.device, weights.device)
+        """,
+        "placement.no-kernel",
+        fallbacks=frozenset({("VarHandleOp", "GPU:0"), ("AssignVariableOp", "GPU:0")}),
+    ),
+    _program(
+        "variables-in-another-place",
+        "guide/variable: placing variables and tensors",
+        """
+        import tensorflow as tf
+        with tf.device("/CPU:0"):
+            a = tf.Variable([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+            b = tf.Variable([[1.0, 2.0, 3.0]])
+        with tf.device("/GPU:0"):
+            k = a * b
+        print(k.device)
+        """,
+    ),
+    _program(
+        "strings-on-the-gpu",
+        "question: string ops under tf.device",
+        """
+        import tensorflow as tf
+        with tf.device("/GPU:0"):
+            words = tf.strings.split("a b c")
+            lengths = tf.strings.length(words)
+        print(lengths.device)
+        """,
+        "placement.no-kernel",
+        fallbacks=frozenset(
+            {
+                ("StringSplitV2", "GPU:0"),
+                ("StringLength", "GPU:0"),
+                ("StridedSlice", "GPU:0"),
+                ("Pack", "GPU:0"),
+                ("DenseBincount", "GPU:0"),
+            }
+        ),
+    ),
+    _program(
+        "lookup-table-on-the-gpu",
+        "question: lookup tables under tf.device",
+        """
+        import tensorflow as tf
+        with tf.device("/GPU:0"):
+            init = tf.lookup.KeyValueTensorInitializer(["a", "b"], [0, 1], value_dtype=tf.int64)
+            table = tf.lookup.StaticHashTable(init, -1)
+            print(table.lookup(tf.constant(["a", "c"])))
+        """,
+        "placement.no-kernel",
+        fallbacks=frozenset(
+            {("HashTableV2", "GPU:0"), ("LookupTableFindV2", "GPU:0"), ("LookupTableImportV2", "GPU:0")}
+        ),
+    ),
+    _program(
+        "int-products",
+        "question: integer matmul is slow",
+        """
+        import tensorflow as tf
+        a = tf.ones([64, 64], tf.int32)
+        with tf.device("/GPU:0"):
+            print(tf.matmul(a, a).device)
+        """,
+        "placement.no-kernel",
+        fallbacks=frozenset({("MatMul", "GPU:0")}),
+    ),
+    _program(
+        "generators",
+        "guide/random_numbers",
+        """
+        import tensorflow as tf
+        g = tf.random.Generator.from_seed(1)
+        print(g.normal([2, 3]).shape, g.uniform([3]).shape)
+        with tf.device("/GPU:1"):
+            h = tf.random.Generator.from_seed(2)
+            print(h.normal([4]).device)
+        print(tf.random.stateless_normal([3], seed=[1, 2]).shape)
+        """,
+    ),
+    _program(
+        "mixed-precision",
+        "guide/mixed_precision",
+        """
+        import tensorflow as tf
+        tf.keras.mixed_precision.set_global_policy("mixed_float16")
+        model = tf.keras.Sequential([
+            tf.keras.Input((32,)), tf.keras.layers.Dense(64, activation="relu"),
+            tf.keras.layers.Dense(10), tf.keras.layers.Activation("softmax", dtype="float32")])
+        model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
+        model.fit(tf.random.normal([256, 32]), tf.zeros([256], tf.int32), batch_size=32, epochs=1, verbose=0)
+        print(model.layers[0].compute_dtype)
+        """,
+    ),
+    _program(
+        "pipeline",
+        "guide/data_performance",
+        """
+        import tensorflow as tf
+        data = tf.data.Dataset.range(2000).map(lambda n: tf.cast(n, tf.float32) / 7, num_parallel_calls=2)
+        data = data.shuffle(100).batch(20).cache().prefetch(tf.data.AUTOTUNE)
+        total = 0.0
+        for batch in data:
+            total += float(tf.reduce_sum(tf.sqrt(batch)))
+        print(total > 0)
+        """,
+    ),
+    _program(
+        "prefetch-to-device",
+        "guide/data_performance",
+        """
+        import tensorflow as tf
+        data = tf.data.Dataset.from_tensor_slices(tf.random.normal([256, 8])).batch(16)
+        data = data.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))
+        for batch in data:
+            place = batch.device
+        print(place)
+        """,
+    ),
+    _program(
+        "checkpoint",
+        "guide/checkpoint",
+        """
+        import tensorflow as tf, tempfile, os
+        v = tf.Variable(tf.ones([8]))
+        folder = tempfile.mkdtemp()
+        saved = tf.train.Checkpoint(v=v).save(os.path.join(folder, "ck"))
+        v.assign(v * 3)
+        tf.train.Checkpoint(v=v).restore(saved).assert_consumed()
+        print(float(v[0]))
+        """,
+    ),
+    _program(
+        "saved-model",
+        "guide/saved_model",
+        """
+        import tensorflow as tf, tempfile
+        class M(tf.Module):
+            def __init__(self):
+                self.w = tf.Variable(tf.ones([4, 4]))
+            @tf.function(input_signature=[tf.TensorSpec([None, 4])])
+            def __call__(self, x):
+                return x @ self.w
+        folder = tempfile.mkdtemp()
+        tf.saved_model.save(M(), folder)
+        print(tf.saved_model.load(folder)(tf.ones([2, 4])).device)
+        """,
+    ),
+    _program(
+        "keras-file",
+        "guide/keras/serialization_and_saving",
+        """
+        import tensorflow as tf, tempfile, os
+        model = tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(3)])
+        path = os.path.join(tempfile.mkdtemp(), "m.keras")
+        model.save(path)
+        print(tf.keras.models.load_model(path).predict(tf.ones([4, 8]), verbose=0).shape)
+        """,
+    ),
+    _program(
+        "session-growth",
+        "guide/migrate: ConfigProto",
+        """
+        import tensorflow.compat.v1 as tf
+        tf.disable_v2_behavior()
+        config = tf.ConfigProto()
+        config.gpu_options.allow_growth = True
+        with tf.Session(config=config) as session:
+            a = tf.random_normal([64, 64])
+            print(session.run(tf.reduce_sum(tf.matmul(a, a))) is not None)
+        """,
+    ),
+    _program(
+        "session-fraction",
+        "guide/migrate: per_process_gpu_memory_fraction",
+        """
+        import tensorflow.compat.v1 as tf
+        tf.disable_eager_execution()
+        options = tf.GPUOptions(per_process_gpu_memory_fraction=0.333)
+        session = tf.Session(config=tf.ConfigProto(gpu_options=options))
+        print(session.run(tf.ones([4]) * 2)[0])
+        """,
+    ),
+    _program(
+        "session-one-gpu",
+        "guide/migrate: visible_device_list",
+        """
+        import tensorflow.compat.v1 as tf
+        tf.disable_eager_execution()
+        config = tf.ConfigProto(gpu_options=tf.GPUOptions(visible_device_list="1"))
+        with tf.Session(config=config) as session:
+            print(session.run(tf.ones([4]) * 2)[0])
+        """,
+    ),
+    _program(
+        "session-invalid-list",
+        "question: visible_device_list of a GPU that is not there",
+        """
+        import tensorflow.compat.v1 as tf
+        tf.disable_eager_execution()
+        config = tf.ConfigProto(gpu_options=tf.GPUOptions(visible_device_list="1,2"))
+        with tf.Session(config=config) as session:
+            print(session.run(tf.ones([4]) * 2)[0])
+        """,
+        "visibility.bad-ordinal",
+        exit_code=1,
+    ),
+    _program(
+        "session-is-gone",
+        "guide/migrate: names of version 1",
+        """
+        import tensorflow as tf
+        with tf.Session() as session:
+            print(session.run(tf.constant(1)))
+        """,
+        "api.removed",
+        exit_code=1,
+    ),
+    _program(
+        "contrib-is-gone",
+        "guide/migrate: tf.contrib",
+        """
+        import tensorflow as tf
+        print(tf.contrib.layers)
+        """,
+        "api.removed",
+        exit_code=1,
+    ),
+    _program(
+        "hidden-by-minus-one",
+        "question: run on the CPU",
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        import tensorflow as tf
+        print(tf.config.list_physical_devices("GPU"), tf.reduce_sum(tf.ones([10])))
+        """,
+        "visibility.hidden",
+        fallbacks=frozenset({("Fill", "auto"), ("Sum", "auto")}),
+    ),
+    _program(
+        "misspelt-variable",
+        "question: CUDA_VISIBLE_DEVICES has no effect",
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICE"] = "1"
+        import tensorflow as tf
+        print(tf.reduce_sum(tf.ones([10])))
+        """,
+        "visibility.misspelt",
+    ),
+    _program(
+        "too-large-a-tensor",
+        "question: ResourceExhaustedError, caught",
+        """
+        import tensorflow as tf
+        try:
+            x = tf.ones([100_000, 100_000])
+        except tf.errors.ResourceExhaustedError as error:
+            print("caught", type(error).__name__)
+        print(tf.reduce_sum(tf.ones([10])))
+        """,
+        "memory.request-too-large",
+    ),
+    _program(
+        "custom-loop",
+        "guide/keras/writing_a_training_loop_from_scratch",
+        """
+        import tensorflow as tf
+        model = tf.keras.Sequential([tf.keras.Input((20,)), tf.keras.layers.Dense(16), tf.keras.layers.Dense(2)])
+        optimizer = tf.keras.optimizers.Adam()
+        lossy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        @tf.function
+        def step(x, y):
+            with tf.GradientTape() as tape:
+                loss = lossy(y, model(x, training=True))
+            optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_weights), model.trainable_weights))
+            return loss
+        data = tf.data.Dataset.from_tensor_slices((tf.random.normal([640, 20]), tf.zeros([640], tf.int32))).batch(16)
+        for x, y in data:
+            loss = step(x, y)
+        print("done")
+        """,
+    ),
+    _program(
+        "text-layers",
+        "tutorials/keras/text_classification",
+        """
+        import tensorflow as tf
+        layer = tf.keras.layers.TextVectorization(max_tokens=100, output_sequence_length=8)
+        texts = tf.constant(["the cat sat", "on the mat", "and ran off"])
+        layer.adapt(texts)
+        model = tf.keras.Sequential([tf.keras.Input((8,), dtype="int64"), tf.keras.layers.Embedding(100, 4),
+                                     tf.keras.layers.GlobalAveragePooling1D(), tf.keras.layers.Dense(1)])
+        model.compile("adam", "mse", jit_compile=False)
+        data = tf.data.Dataset.from_tensor_slices((texts, tf.ones([3, 1]))).repeat(20).batch(6)
+        model.fit(data.map(lambda x, y: (layer(x), y)).prefetch(2), verbose=0)
+        print("done")
+        """,
+    ),
+    _program(
+        "embeddings-on-the-cpu",
+        "question: an embedding too large for the GPU",
+        """
+        import tensorflow as tf
+        with tf.device("/CPU:0"):
+            table = tf.Variable(tf.random.normal([1000, 16]))
+        @tf.function
+        def step(ids):
+            with tf.device("/CPU:0"):
+                rows = tf.gather(table, ids)
+            return tf.reduce_sum(rows @ tf.ones([16, 4]))
+        for number in range(20):
+            step(tf.constant([1, 2, 3]))
+        print(table.device)
+        """,
+    ),
+    _program(
+        "slow-generator",
+        "question: the GPU waits for the input",
+        """
+        import tensorflow as tf, time, numpy as np
+        def batches():
+            for number in range(40):
+                time.sleep(0.15)
+                yield np.ones([16, 8], "float32"), np.ones([16, 1], "float32")
+        model = tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=False)
+        model.fit(batches(), steps_per_epoch=40, verbose=0)
+        """,
+        "input.bound",
+        fresh=True,
+    ),
+    _program(
+        "gradients-of-a-function-under-a-device",
+        "guide/autodiff",
+        """
+        import tensorflow as tf
+        x = tf.Variable(3.0)
+        with tf.device("/GPU:1"):
+            with tf.GradientTape() as tape:
+                y = x * x
+            print(tape.gradient(y, x).device)
+        """,
+    ),
+    _program(
+        "ragged-and-sparse",
+        "guide/ragged_tensor, guide/sparse_tensor",
+        """
+        import tensorflow as tf
+        r = tf.ragged.constant([[1.0, 2.0], [3.0]])
+        print(tf.reduce_sum(r, axis=1))
+        s = tf.sparse.SparseTensor([[0, 0], [1, 2]], [1.0, 2.0], [3, 4])
+        print(tf.sparse.sparse_dense_matmul(s, tf.ones([4, 2])).shape)
+        """,
+    ),
+    _program(
+        "a-process-per-gpu",
+        "question: one program per GPU",
+        """
+        import os, subprocess, sys
+        code = "import tensorflow as tf; print(tf.reduce_sum(tf.random.normal([64, 64]) @ tf.ones([64, 64])).shape)"
+        running = [subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)})
+                   for gpu in (0, 1)]
+        sys.exit(max(process.wait() for process in running))
+        """,
+    ),
+)
