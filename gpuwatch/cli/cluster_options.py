@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpuwatch.cli.options import SIM_NAME, asked_gpm, asked_shape, progress_wanted
+from gpuwatch.cli.options import SIM_GIVEN, asked_gpm, progress_wanted
 from gpuwatch.cli.quantities import Duration
 from gpuwatch.errors import UsageError
 
@@ -149,9 +149,8 @@ def arguments(ctx: click.Context) -> list[str]:
         else:
             given.append(f"{max(parameter.opts, key=len)}={value}")
     names = {parameter.name for parameter in order}
-    shape, sim_name = asked_shape(ctx), ctx.meta.get(SIM_NAME)
-    if shape is not None and "sim" not in names:  # before the command
-        given.append(f"--sim={shape}{f'@{sim_name}' if sim_name else ''}")
+    if SIM_GIVEN in ctx.meta and "sim" not in names:  # before the command
+        given.append(f"--sim={ctx.meta[SIM_GIVEN]}")
     if asked_gpm(ctx) is not None and not names & {"gpm"} and any(p.name == "gpm" for p in ctx.command.params):
         given.append("--gpm" if asked_gpm(ctx) else "--no-gpm")
     if any(parameter.name == "no_save" for parameter in ctx.command.params):

@@ -19,6 +19,8 @@ from gpuwatch.cli.output import say
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpuwatch.alerts.alerts import Alerts
     from gpuwatch.sim.build import Tier
     from gpuwatch.sim.shape import SimShape
@@ -28,6 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _SHAPE = "gpuwatch.sim.shape"
 SIM_NAME = "gpuwatch.sim.name"
 """Key in a context's ``meta``: the name of a simulated machine, where one was given."""
+SIM_GIVEN = "gpuwatch.sim.given"
+"""Likewise: the value of ``--sim`` as it was given."""
 _GPM = "gpuwatch.gpm"
 TAKEN_BEFORE = frozenset({"--sim", "--gpm"})
 """Options that may also come before their command."""
@@ -35,11 +39,24 @@ TAKEN_BEFORE = frozenset({"--sim", "--gpm"})
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
+        from gpuwatch.cli.machine_file import named_file
         from gpuwatch.sim.shape import parse_machine
 
-        ctx.meta[_SHAPE], name = parse_machine(value)
+        ctx.meta[SIM_GIVEN] = value
+        file = named_file(value)
+        ctx.meta[_SHAPE], name = parse_machine(value) if file is None else _machine_of(ctx, *file)
         if name is not None:
             ctx.meta[SIM_NAME] = name
+
+
+def _machine_of(ctx: click.Context, file: Path, moment: str | None) -> tuple[SimShape, str]:
+    from gpuwatch.cli.machine_file import machine_of
+
+    with compile_notice():
+        machine = machine_of(file, moment)
+    ctx.call_on_close(machine.close)  # others can join until then
+    assert machine.name is not None
+    return machine.shape, machine.name
 
 
 class FiniteRange(click.FloatRange):
@@ -57,11 +74,12 @@ def sim_option(command: F) -> F:
     """``--sim NxSIZE``: the command then runs on simulated GPUs (:func:`enter_simulation`)."""
     return click.option(
         "--sim",
-        metavar="NxSIZE[@NAME]",
+        metavar="NxSIZE[@NAME]|FILE",
         callback=_remember,
         shell_complete=names("sim"),
         expose_value=False,
-        help="Use simulated GPUs, for example 2x24GiB; 2x24GiB@NAME shares a named machine.",
+        help="Use simulated GPUs, for example 2x24GiB; 2x24GiB@NAME shares a named machine. FILE: GPUs as "
+        "nvidia-smi -q, gpuwatch snapshot --json or a recording shows them; RECORDING@14:05 as of then.",
     )(command)
 
 

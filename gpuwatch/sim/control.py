@@ -37,6 +37,19 @@ class MigView(ctypes.Structure):
     )
 
 
+class AnswerView(ctypes.Structure):
+    """gws_answer of state.h."""
+
+    _fields_ = (
+        ("function", ctypes.c_char * 64),
+        ("argument", ctypes.c_uint64),
+        ("code", ctypes.c_int32),
+        ("until_used", ctypes.c_uint32),
+        ("number", ctypes.c_int64 * 4),
+        ("text", ctypes.c_char * 64),
+    )
+
+
 class ProcessView(ctypes.Structure):
     """gws_process_view of state.h."""
 
@@ -80,6 +93,8 @@ def load_control(library_dir: Path) -> ctypes.CDLL:
         "gws_set_mig": (int32, [state, uint, int32, uint, ctypes.POINTER(uint)]),
         "gws_mig_is_on": (int32, [state, uint]),
         "gws_get_mig": (int32, [state, uint, uint, ctypes.POINTER(MigView)]),
+        "gws_describe": (int32, [state, uint, text, size, size]),
+        "gws_add_answer": (int32, [state, uint, ctypes.POINTER(AnswerView)]),
         "gws_set_hidden": (int32, [state, uint, int32]),
         "gws_is_hidden": (int32, [state, uint]),
         "gws_override_name": (text, [uint]),

@@ -16,14 +16,15 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, get_args
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.sim import build, environment, sysfs
-from gpuwatch.sim.control import FaultView, MigView, ProcessView, load_control
+from gpuwatch.sim.control import AnswerView, FaultView, MigView, ProcessView, load_control
+from gpuwatch.sim.description import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
 from gpuwatch.sim.shape import MACHINE_NAME, MAX_DEVICES, SimShape
@@ -95,7 +96,14 @@ class SimMachine:
         """The name that `open` was given."""
 
     @classmethod
-    def open(cls, shape: SimShape, *, name: str | None = None, tier: build.Tier = "driver") -> Self:
+    def open(
+        cls,
+        shape: SimShape,
+        *,
+        name: str | None = None,
+        tier: build.Tier = "driver",
+        described: Sequence[DescribedGpu] = (),
+    ) -> Self:
         """Create the machine, or join it if it exists.
 
         Args:
@@ -103,6 +111,7 @@ class SimMachine:
             name: A machine of that name instead of the one that is shared by all users of this shape.
             tier: How frameworks reach it: "driver" (NVIDIA's libraries) or "plugin" (a PluggableDevice of
                 TensorFlow, which computes). Both show the same devices.
+            described: What the GPUs are like, if the machine is new; as many as the shape has.
 
         Raises:
             GpuwatchError: it cannot be built, or its folder is not safe to use.
@@ -118,7 +127,7 @@ class SimMachine:
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
         with locked(folder):
-            machine._create_if_needed()
+            machine._create_if_needed(described)
             machine._handle = machine._map()
             os.utime(machine.state_path)  # when it was last used: mapping the file does not change its time
         return machine
@@ -319,6 +328,10 @@ class SimMachine:
         """Partition a GPU by a layout (:mod:`gpuwatch.sim.mig`), at any time; ``off`` switches MIG off."""
         self._check_device(device)
         instances = parse_layout(layout)
+        self._partition(device, instances)
+        return instances or ()
+
+    def _partition(self, device: int, instances: Sequence[SimInstance] | None) -> None:
         numbers = [
             number
             for i in instances or ()
@@ -328,7 +341,6 @@ class SimMachine:
         code = self._control.gws_set_mig(self._open_handle(), device, instances is not None, len(numbers) // 5, array)
         if code:
             raise GpuwatchError(f"simulated GPU {device} cannot be partitioned: {os.strerror(code)}")
-        return instances or ()
 
     def mig(self, device: int) -> tuple[SimInstance, ...] | None:
         """The MIG instances of a GPU; None if MIG is off."""
@@ -418,16 +430,22 @@ class SimMachine:
         """
         self._check_device(device)
         code = self._control.gws_set_override(self._open_handle(), device, name.encode(), value or 0, value is not None)
+        if code == errno.EPERM:
+            raise GpuwatchError("this machine was made from a file, whose values it reports: none can be set")
         if code:
             raise GpuwatchError(f"simulated GPUs have no value {name!r} that can be set")
 
     def remove(self) -> None:
         """Delete the state file. Processes that use it keep it; new ones get a new machine."""
+        self.close()
+        self.state_path.unlink(missing_ok=True)
+        shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
+
+    def close(self) -> None:
+        """No longer use it from here."""
         if self._handle is not None:
             self._control.gws_close(self._handle)
             self._handle = None
-        self.state_path.unlink(missing_ok=True)
-        shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
 
     def hold(self) -> None:
         """Keep the machine in use by this process and the program that it becomes (execve).
@@ -444,7 +462,7 @@ class SimMachine:
         finally:
             os.close(descriptor)
 
-    def _create_if_needed(self) -> None:
+    def _create_if_needed(self, described: Sequence[DescribedGpu]) -> None:
         """Called with the folder's lock held."""
         path = os.fsencode(self.state_path)
         shape = self.shape
@@ -467,8 +485,29 @@ class SimMachine:
         if code:
             fresh.unlink(missing_ok=True)
             raise GpuwatchError(f"cannot create the simulated GPUs in {fresh}: {os.strerror(code)}")
+        if described:
+            self._describe(fresh, described)
         fresh.replace(self.state_path)
         sweep(self.state_path.parent)
+
+    def _describe(self, fresh: Path, described: Sequence[DescribedGpu]) -> None:
+        """Before anybody else can open it."""
+        control = self._control
+        self._handle = control.gws_open(os.fsencode(fresh))
+        for device, gpu in enumerate(described):
+            code = control.gws_describe(
+                self._open_handle(), device, gpu.name.encode()[:63], gpu.memory_bytes, gpu.taken_bytes
+            )
+            for answer in gpu.answers:
+                view = AnswerView(answer.function.encode(), answer.argument, answer.code, answer.until_used)
+                view.number[: len(answer.numbers)] = answer.numbers
+                view.text = answer.text.encode()
+                code = code or control.gws_add_answer(self._open_handle(), device, ctypes.byref(view))
+            if code:
+                raise GpuwatchError(f"simulated GPU {device} cannot be described: {os.strerror(code)}")
+            if gpu.mig is not None:
+                self._partition(device, gpu.mig)
+        self.close()
 
     def _map(self) -> int:
         handle = self._control.gws_open(os.fsencode(self.state_path))

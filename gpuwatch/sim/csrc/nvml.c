@@ -97,6 +97,8 @@ API const char *nvmlErrorString(nvmlReturn_t code) {
 
 API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length) {
     ENTER(-1);
+    const uint32_t index = 0; /* what is said of the driver is kept with the first device */
+    REPLAY(0, return nvml_put_text(version, length, answer->text));
     return nvml_put_text(version, length, GWS_DRIVER_VERSION);
 }
 
@@ -361,22 +363,36 @@ API nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddr
     ENTER_DEVICE(device);
     REQUIRE(out);
     if (out->version != STRUCT_VERSION(nvmlDeviceAddressingMode_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    REPLAY(0, out->mode = (unsigned)answer->number[0]);
     out->mode = 0;
     return NVML_SUCCESS;
 }
 
+/* Of a described machine: total, reserved, free and used as described, and what programs hold besides. */
+static void described_memory(const gws_answer *answer, uint64_t held, nvmlMemory_v2_t *out) {
+    const uint64_t free_bytes = (uint64_t)answer->number[2];
+    out->total = (unsigned long long)answer->number[0];
+    out->reserved = (unsigned long long)answer->number[1];
+    out->free = free_bytes > held ? free_bytes - held : 0;
+    out->used = (unsigned long long)answer->number[3] + held;
+}
+
 static nvmlReturn_t memory(gws_state *state, uint32_t index, int mig, nvmlMemory_v2_t *out) {
     const gws_device *card = &state->device[index];
+    const uint64_t held = mig < 0 ? gws_used_bytes(state, index) : gws_mig_used_bytes(state, index, (uint32_t)mig);
+    const gws_answer *answer = gws_find_answer(state, index, "nvmlDeviceGetMemoryInfo", (uint64_t)(mig + 1));
+    if (answer && !answer->code) described_memory(answer, held, out);
+    if (answer) return answer->code;
     if (mig < 0) {
         out->total = card->total_bytes;
         out->reserved = card->reserved_bytes;
-        out->used = gws_used_bytes(state, index);
+        out->used = held;
     } else {
         gws_mig part;
         if (gws_get_mig(state, index, (uint32_t)mig, &part)) return NVML_ERROR_NOT_FOUND;
         out->total = part.memory_bytes;
         out->reserved = 0; /* of the whole card */
-        out->used = gws_mig_used_bytes(state, index, (uint32_t)mig);
+        out->used = held;
         if (out->used > out->total) out->used = out->total;
     }
     out->free = out->total - out->reserved - out->used;
@@ -398,6 +414,8 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
     ENTER_PART(device);
     REQUIRE(out);
     if (out->version != STRUCT_VERSION(nvmlMemory_v2_t, 2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    const gws_answer *refused = gws_find_answer(state, index, __func__, 0); /* older drivers know version 1 only */
+    if (refused) return refused->code;
     return memory(state, index, mig, out);
 }
 
@@ -410,6 +428,7 @@ typedef struct {
 API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out) {
     ENTER_DEVICE(device);
     REQUIRE(out);
+    REPLAY(0, (out->gpu = (unsigned)answer->number[0], out->memory = (unsigned)answer->number[1]));
     if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real library */
     gws_load load = gws_device_load(state, index);
     out->gpu = percent(load.sm_share);
@@ -430,21 +449,29 @@ static nvmlReturn_t engine(const gws_state *state, uint32_t index, gws_override_
 
 API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
     ENTER_DEVICE(device);
+    REQUIRE(share && period_us);
+    REPLAY_PAIR(share, period_us);
     return engine(state, index, GWS_SET_ENCODER_PERCENT, share, period_us);
 }
 
 API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
     ENTER_DEVICE(device);
+    REQUIRE(share && period_us);
+    REPLAY_PAIR(share, period_us);
     return engine(state, index, GWS_SET_DECODER_PERCENT, share, period_us);
 }
 
 API nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
     ENTER_DEVICE(device);
+    REQUIRE(share && period_us);
+    REPLAY_PAIR(share, period_us);
     return engine(state, index, GWS_SET_JPEG_PERCENT, share, period_us);
 }
 
 API nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
     ENTER_DEVICE(device);
+    REQUIRE(share && period_us);
+    REPLAY_PAIR(share, period_us);
     return engine(state, index, GWS_SET_OFA_PERCENT, share, period_us);
 }
 
@@ -457,6 +484,7 @@ static unsigned celsius(gws_state *state, uint32_t index) {
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned sensor, unsigned *out) {
     ENTER_DEVICE(device);
     REQUIRE(out && sensor == 0);
+    REPLAY(sensor, *out = (unsigned)answer->number[0]);
     *out = celsius(state, index);
     return NVML_SUCCESS;
 }
@@ -488,6 +516,7 @@ API nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginT
     ENTER_DEVICE(device);
     REQUIRE(out);
     if (out->version != STRUCT_VERSION(nvmlMarginTemperature_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    REPLAY(0, out->celsius = (int)answer->number[0]);
     out->celsius = slowdown_celsius(state, index) - (int)celsius(state, index);
     return NVML_SUCCESS;
 }
@@ -495,6 +524,7 @@ API nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginT
 API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned kind, unsigned *out) {
     ENTER_DEVICE(device);
     REQUIRE(out && kind < 8);
+    REPLAY(kind, *out = (unsigned)answer->number[0]);
     int64_t value;
     switch (kind) {
     case 0:
@@ -540,6 +570,7 @@ UNSIGNED_GETTER(nvmlDeviceGetPowerManagementMode, 1)
 API nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned *low, unsigned *high) {
     ENTER_DEVICE(device);
     REQUIRE(low && high);
+    REPLAY_PAIR(low, high);
     *low = CARD_POWER_LEAST_LIMIT_MW;
     *high = card->power_limit_mw;
     return NVML_SUCCESS;
@@ -548,6 +579,7 @@ API nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t devic
 API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *out) {
     ENTER_DEVICE(device);
     REQUIRE(out);
+    REPLAY(0, *out = (unsigned long long)answer->number[0]);
     *out = energy_mj(state, index);
     return NVML_SUCCESS;
 }
@@ -568,6 +600,7 @@ static unsigned sm_clock(gws_state *state, uint32_t index) {
 API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz) {
     ENTER_DEVICE(device);
     REQUIRE(mhz && kind < 4);
+    REPLAY(kind, *mhz = (unsigned)answer->number[0]);
     if (kind == 3) return NVML_ERROR_NOT_SUPPORTED; /* video */
     if (kind == 2)
         *mhz = awake(state, index) ? card->memory_clock_full_mhz : card->memory_clock_idle_mhz;
@@ -579,6 +612,7 @@ API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned kind, unsi
 API nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz) {
     ENTER_DEVICE(device);
     REQUIRE(mhz && kind < 4);
+    REPLAY(kind, *mhz = (unsigned)answer->number[0]);
     if (kind == 3) return NVML_ERROR_NOT_SUPPORTED;
     *mhz = kind == 2 ? card->memory_clock_full_mhz : card->sm_clock_max_mhz;
     return NVML_SUCCESS;
@@ -612,6 +646,7 @@ static unsigned long long clock_reasons(gws_state *state, uint32_t index) {
     API nvmlReturn_t function(nvmlDevice_t device, unsigned long long *out) {                                \
         ENTER_DEVICE(device);                                                                                \
         REQUIRE(out);                                                                                        \
+        REPLAY(0, *out = (unsigned long long)answer->number[0]);                                             \
         *out = (expression);                                                                                 \
         return NVML_SUCCESS;                                                                                 \
     }
@@ -665,6 +700,7 @@ UNSIGNED_GETTER(nvmlDeviceGetPcieSpeed, link_mbps(link_generation(state, index))
 API nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned counter, unsigned *kb_per_s) {
     ENTER_DEVICE(device);
     REQUIRE(kb_per_s && counter < 2);
+    REPLAY(counter, *kb_per_s = (unsigned)answer->number[0]);
     _Atomic uint64_t *bytes = counter == 0 ? &card->device_to_host_bytes : &card->host_to_device_bytes;
     uint64_t before = atomic_load(bytes), began_ns = gws_now_ns();
     struct timespec rest = {.tv_nsec = PCIE_SAMPLE_MS * 1000000L};
@@ -691,6 +727,7 @@ static bool ecc_count(const gws_state *state, uint32_t index, bool corrected, un
 API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
     ENTER_DEVICE(device);
     REQUIRE(current && pending);
+    REPLAY_PAIR(current, pending);
     unsigned long long unused;
     if (!ecc_count(state, index, true, &unused)) return NVML_ERROR_NOT_SUPPORTED;
     *current = *pending = 1;
@@ -701,6 +738,7 @@ API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned kind,
                                              unsigned long long *out) {
     ENTER_DEVICE(device);
     REQUIRE(out && kind < 2 && counter < 2);
+    REPLAY(kind | (uint64_t)counter << 32, *out = (unsigned long long)answer->number[0]);
     return ecc_count(state, index, kind == 0, out) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
@@ -724,6 +762,9 @@ API nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSra
     ENTER_DEVICE(device);
     REQUIRE(out);
     if (out->version != STRUCT_VERSION(nvmlEccSramErrorStatus_v1_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    REPLAY(0, (out->secded = (unsigned long long)answer->number[0],
+               out->total_secded = (unsigned long long)answer->number[1],
+               out->threshold_exceeded = (unsigned)answer->number[2]));
     int64_t errors = 0, exceeded = 0;
     bool known = gws_override(state, index, GWS_SET_SRAM_UNCORRECTED, &errors);
     known |= gws_override(state, index, GWS_SET_SRAM_THRESHOLD_EXCEEDED, &exceeded);
@@ -926,6 +967,14 @@ static void fill_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value
     value->value.ull = 0;
     value->type = TYPE_UNSIGNED;
     value->code = NVML_ERROR_NOT_SUPPORTED;
+    const gws_answer *answer =
+        gws_find_answer(state, index, "nvmlDeviceGetFieldValues", value->field | (uint64_t)value->scope << 32);
+    if (answer) {
+        value->code = answer->code;
+        value->type = TYPE_SIGNED_LONG_LONG;
+        value->value.ull = (unsigned long long)answer->number[0];
+        return;
+    }
     switch (value->field) {
     case 1: case 2: /* ECC mode now, and after the next start */
         if (ecc_count(state, index, true, &errors)) put_unsigned(value, 1);
@@ -987,6 +1036,7 @@ API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *correc
     ENTER_DEVICE(device);
     REQUIRE(corrected && uncorrected && pending && failed);
     unsigned *out[] = {corrected, uncorrected, pending, failed};
+    REPLAY(0, for (int i = 0; i < 4; i++) *out[i] = (unsigned)answer->number[i]);
     bool known = false;
     for (int i = 0; i < 4; i++) {
         int64_t value = 0;
@@ -1004,11 +1054,54 @@ typedef struct {
 API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out) {
     ENTER_PART(device);
     REQUIRE(out);
+    if (mig < 0)
+        REPLAY(0, (out->total = (unsigned long long)answer->number[0],
+                   out->used = (unsigned long long)answer->number[1], out->free = out->total - out->used));
     int64_t used = 0; /* each MIG instance has its own window, where nothing is mapped */
     if (mig < 0 && !gws_override(state, index, GWS_SET_BAR1_USED_BYTES, &used)) return NVML_ERROR_NOT_SUPPORTED;
     unsigned long long total = mig < 0 ? CARD_BAR1_BYTES : CARD_BAR1_BYTES / 8 * card->mig[mig].gpu_slices;
     *out = (nvmlBAR1Memory_t){total, total - (unsigned long long)used, (unsigned long long)used};
     return NVML_SUCCESS;
+}
+
+/* --- what only a described machine has ---------------------------------------------------------------- */
+
+#define TEXT_OF_FILE(function)                                                                               \
+    API nvmlReturn_t function(nvmlDevice_t device, char *out, unsigned length) {                             \
+        ENTER_DEVICE(device);                                                                                \
+        REPLAY(0, return nvml_put_text(out, length, answer->text));                                          \
+        return NVML_ERROR_NOT_SUPPORTED;                                                                     \
+    }
+TEXT_OF_FILE(nvmlDeviceGetBoardPartNumber)
+TEXT_OF_FILE(nvmlDeviceGetSerial)
+TEXT_OF_FILE(nvmlDeviceGetVbiosVersion)
+
+API nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *out) {
+    ENTER_DEVICE(device);
+    REPLAY(0, return nvml_put_text(out, GWS_ANSWER_BYTES, answer->text));
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned *enabled, unsigned *is_default) {
+    ENTER_DEVICE(device);
+    REQUIRE(enabled && is_default);
+    REPLAY_PAIR(enabled, is_default);
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlReturn_t nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned *sessions, unsigned *fps, unsigned *delay) {
+    ENTER_DEVICE(device);
+    REQUIRE(sessions && fps && delay);
+    *delay = 0;
+    REPLAY_PAIR(sessions, fps);
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node) {
+    ENTER_DEVICE(device);
+    REQUIRE(node);
+    REPLAY(0, *node = (unsigned)answer->number[0]);
+    return NVML_ERROR_NOT_SUPPORTED;
 }
 
 /* --- what is not modelled --------------------------------------------------------------------------- */

@@ -86,13 +86,20 @@ API nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned count
 
 /* --- NVLink ----------------------------------------------------------------------------------------- */
 
+/* Number of links (place 0) or of those that are up (1), as described. */
+static int64_t described_links(const gws_state *state, uint32_t index, unsigned place) {
+    const gws_answer *answer = gws_find_answer((gws_state *)state, index, "nvmlDeviceGetNvLinkState", 0);
+    return answer && !answer->code ? answer->number[place] : 0;
+}
+
 static unsigned links(const gws_state *state, uint32_t index) {
-    return (unsigned)gws_overridden(state, index, GWS_SET_NVLINK_LINKS, 0);
+    return (unsigned)gws_overridden(state, index, GWS_SET_NVLINK_LINKS, described_links(state, index, 0));
 }
 
 /* The last ones are down. */
 static bool is_up(const gws_state *state, uint32_t index, unsigned link) {
-    return (int64_t)link < (int64_t)links(state, index) - gws_overridden(state, index, GWS_SET_NVLINK_LINKS_DOWN, 0);
+    int64_t down = described_links(state, index, 0) - described_links(state, index, 1);
+    return (int64_t)link < (int64_t)links(state, index) - gws_overridden(state, index, GWS_SET_NVLINK_LINKS_DOWN, down);
 }
 
 /* The device at the other end: round-robin over the other devices with links; -1 if there are none. */
@@ -106,7 +113,8 @@ static int peer(const gws_state *state, uint32_t index, unsigned link) {
 
 #define ENTER_LINK(device, link)                                                                             \
     ENTER_DEVICE(device);                                                                                    \
-    if (!links(state, index)) return NVML_ERROR_NOT_SUPPORTED;                                               \
+    const gws_answer *told_ = gws_find_answer(state, index, "nvmlDeviceGetNvLinkState", 0);                  \
+    if (!links(state, index)) return told_ && told_->code ? told_->code : NVML_ERROR_NOT_SUPPORTED;          \
     if ((link) >= links(state, index)) return NVML_ERROR_INVALID_ARGUMENT
 
 API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned *active) {
@@ -237,12 +245,21 @@ API nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricIn
     return fabric(state, index, out) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
+static void put_fabric(const gws_answer *answer, bool third, nvmlGpuFabricInfo_v3_t *out) {
+    memset(&out->second.info, 0, sizeof out->second.info);
+    out->second.info.state = (unsigned)answer->number[0];
+    out->second.info.status = (nvmlReturn_t)answer->number[1];
+    out->second.health_mask = (unsigned)answer->number[2];
+    if (third) out->health_summary = (unsigned char)answer->number[3];
+}
+
 API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t *out) {
     ENTER_DEVICE(device);
     REQUIRE(out);
     bool third = out->second.version == STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3);
     if (!third && out->second.version != STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    REPLAY(0, put_fabric(answer, third, out));
     if (!fabric(state, index, &out->second.info)) return NVML_ERROR_NOT_SUPPORTED;
     out->second.health_mask = (unsigned)gws_overridden(state, index, GWS_SET_FABRIC_HEALTH_MASK, 0);
     if (third)

@@ -11,6 +11,7 @@ UNSIGNED_GETTER(nvmlDeviceGetMaxMigDeviceCount, GWS_MAX_MIG)
 API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
     ENTER_DEVICE(device);
     REQUIRE(current && pending);
+    REPLAY_PAIR(current, pending);
     *current = *pending = (unsigned)gws_mig_is_on(state, index);
     return NVML_SUCCESS;
 }
@@ -69,6 +70,7 @@ API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttri
         .compute_slices = part->compute_slices,
         .memory_mib = part->memory_bytes >> 20,
     };
+    REPLAY((uint64_t)(mig + 1), out->multiprocessors = (unsigned)answer->number[0]);
     return NVML_SUCCESS;
 }
 

@@ -18,7 +18,7 @@
 #include "versions.h"
 
 #define GWS_MAGIC 0x31534d4957555047ull /* "GPUWIMS1" */
-#define GWS_LAYOUT_VERSION 6u           /* increase it with every change of a struct below */
+#define GWS_LAYOUT_VERSION 7u           /* increase it with every change of a struct below */
 
 enum {
     GWS_MAX_DEVICES = 16,
@@ -33,6 +33,9 @@ enum {
     GWS_MAX_MIG = 8, /* one more than any card has: seven slices and a gap */
     GWS_POLICIES = 3,
     GWS_ACCOUNTED = 128, /* ended processes of a device that accounting mode remembers */
+    GWS_ANSWERS = 112,
+    GWS_ANSWER_NUMBERS = 4,
+    GWS_ANSWER_BYTES = 64,
 };
 
 #define GWS_CELL_NS 100000000ull    /* one cell of a ring */
@@ -123,6 +126,17 @@ typedef struct {
     uint64_t entered_ns, time_ns, busy_ns, memory_ns, peak_bytes;
 } gws_accounted;
 
+/* What a described machine answers to one call. The argument tells calls of one function apart: the clock, the
+ * sensor, the field. */
+typedef struct {
+    char function[GWS_FUNCTION_BYTES];
+    uint64_t argument;
+    int32_t code;
+    uint32_t until_used; /* a number that work changes: once a program uses the device, it is simulated */
+    int64_t number[GWS_ANSWER_NUMBERS];
+    char text[GWS_ANSWER_BYTES];
+} gws_answer;
+
 typedef struct {
     char name[GWS_NAME_BYTES];
     char uuid[GWS_UUID_TEXT_BYTES];
@@ -151,6 +165,8 @@ typedef struct {
     uint32_t accounted_next;
     uint32_t mig_serial; /* instances created so far: each has a new UUID */
     gws_mig mig[GWS_MAX_MIG];
+    uint32_t answers; /* of a described machine; set before anybody else opens it */
+    gws_answer answer[GWS_ANSWERS];
 } gws_device;
 
 enum {
@@ -266,6 +282,10 @@ int gws_get_override(const gws_state *state, uint32_t device, uint32_t key, int6
 uint64_t gws_grown(const gws_state *state, uint32_t device, gws_override_key rate); /* a set rate, since then */
 uint64_t gws_policy_ns(gws_state *state, uint32_t device, uint32_t policy);
 bool gws_policies_known(const gws_state *state, uint32_t device);
+int gws_describe(gws_state *state, uint32_t device, const char *name, uint64_t total_bytes, uint64_t reserved_bytes);
+int gws_add_answer(gws_state *state, uint32_t device, const gws_answer *answer);
+const gws_answer *gws_find_answer(gws_state *state, uint32_t device, const char *function,
+                                  uint64_t argument); /* NULL: what is simulated counts */
 int gws_set_hidden(gws_state *state, uint32_t device, int hidden);
 int gws_is_hidden(const gws_state *state, uint32_t device);
 uint32_t gws_shown_count(const gws_state *state);

@@ -38,7 +38,12 @@ int64_t gws_overridden(const gws_state *state, uint32_t device, gws_override_key
 }
 
 int gws_cuda_version(const gws_state *state) {
-    return state ? (int)gws_overridden(state, 0, GWS_SET_CUDA_VERSION, GWS_CUDA_VERSION) : GWS_CUDA_VERSION;
+    if (!state) return GWS_CUDA_VERSION;
+    int64_t set = gws_overridden(state, 0, GWS_SET_CUDA_VERSION, 0);
+    const gws_device *first = &state->device[0];
+    for (uint32_t i = 0; i < first->answers && !set; i++)
+        if (strcmp(first->answer[i].function, "nvmlSystemGetCudaDriverVersion") == 0) set = first->answer[i].number[0];
+    return set ? (int)set : GWS_CUDA_VERSION;
 }
 
 int gws_capability(const gws_state *state, const gws_device *card) {
@@ -89,6 +94,7 @@ bool gws_policies_known(const gws_state *state, uint32_t device) {
 
 int gws_set_override(gws_state *state, uint32_t device, const char *key, int64_t value, int is_set) {
     if (device >= state->device_count) return EINVAL;
+    if (is_set && state->device[device].answers && strcmp(key, "xid") != 0) return EPERM;
     for (int i = 0; i < GWS_SET_COUNT; i++) {
         if (strcmp(gws_override_names[i], key) != 0) continue;
         gws_device *card = &state->device[device];
@@ -104,6 +110,35 @@ int gws_set_override(gws_state *state, uint32_t device, const char *key, int64_t
         return 0;
     }
     return ENOENT;
+}
+
+/* --- described machines ----------------------------------------------------------------------------- */
+
+int gws_describe(gws_state *state, uint32_t device, const char *name, uint64_t total_bytes, uint64_t reserved_bytes) {
+    if (device >= state->device_count || reserved_bytes > total_bytes) return EINVAL;
+    gws_device *card = &state->device[device];
+    snprintf(card->name, sizeof card->name, "%s", name);
+    card->total_bytes = total_bytes;
+    card->reserved_bytes = reserved_bytes;
+    return 0;
+}
+
+int gws_add_answer(gws_state *state, uint32_t device, const gws_answer *answer) {
+    if (device >= state->device_count) return EINVAL;
+    gws_device *card = &state->device[device];
+    if (card->answers == GWS_ANSWERS) return ENOSPC;
+    card->answer[card->answers++] = *answer;
+    return 0;
+}
+
+const gws_answer *gws_find_answer(gws_state *state, uint32_t device, const char *function, uint64_t argument) {
+    const gws_device *card = &state->device[device];
+    for (uint32_t i = 0; i < card->answers; i++) {
+        const gws_answer *answer = &card->answer[i];
+        if (answer->argument != argument || strcmp(answer->function, function) != 0) continue;
+        return answer->until_used && gws_device_in_use(state, device) ? NULL : answer;
+    }
+    return NULL;
 }
 
 /* --- devices that come and go ----------------------------------------------------------------------- */

@@ -82,10 +82,11 @@ def sram_errors(lib: Any, handle: Any) -> tuple[int, int, int]:
     """Uncorrected SRAM errors since boot and in total, and whether their threshold is exceeded."""
     status = lib.c_nvmlEccSramErrorStatus_v1_t()
     lib.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
+    exceeded = status.bThresholdExceeded
     return (
         status.volatileUncParity + status.volatileUncSecDed,
         status.aggregateUncParity + status.aggregateUncSecDed,
-        int(bool(status.bThresholdExceeded)),
+        exceeded if exceeded in NOT_AVAILABLE else int(bool(exceeded)),
     )
 
 

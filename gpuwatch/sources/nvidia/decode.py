@@ -36,7 +36,7 @@ FABRIC_CONFIGURATIONS = {
     8: "gpu-state-invalid",
 }
 """NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_*; 0 is "not supported" and 1 "none"."""
-_SUMMARIES = {1: "healthy", 2: "unhealthy", 3: "limited-capacity"}
+FABRIC_SUMMARIES = {1: "healthy", 2: "unhealthy", 3: "limited-capacity"}
 """NVML_GPU_FABRIC_HEALTH_SUMMARY_*."""
 
 
@@ -62,7 +62,7 @@ def fabric_health(mask: int, summary: int) -> str:
     if troubles:
         return "+".join(troubles)
     if summary:
-        return _SUMMARIES.get(summary, f"unknown ({summary})")
+        return FABRIC_SUMMARIES.get(summary, f"unknown ({summary})")
     return "healthy" if configuration or any(known.values()) else ""
 
 

@@ -1,0 +1,119 @@
+"""``--sim FILE``: a simulated machine that answers as the one that a file tells of."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuwatch.errors import UsageError
+from gpuwatch.formatting.terminal import file_name
+
+if TYPE_CHECKING:
+    from gpuwatch.model.snapshot import Snapshot
+    from gpuwatch.sim.machine import SimMachine
+
+_ENDS = re.compile(r"/|\.(?:xml|txt|log|json|gpuwatch|gz|xz|bz2|zst)$", re.IGNORECASE)
+_PIECE = 1 << 18
+_HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, or a recording"
+
+
+def named_file(value: str) -> tuple[Path, str | None] | None:
+    """The file of ``FILE`` or ``FILE@TIME``, with the time; None for the shape of a machine."""
+    name, _, moment = value.partition("@")
+    if Path(value).exists():
+        return Path(value), None
+    if Path(name).is_file() or _ENDS.search(name):
+        return Path(name), moment or None
+    return None
+
+
+def machine_of(path: Path, moment: str | None) -> SimMachine:
+    """The machine of a file, made at its first use.
+
+    Raises:
+        UsageError: the file tells of no GPU, or of one that cannot be simulated.
+    """
+    from gpuwatch.sim.machine import SimMachine
+    from gpuwatch.sim.shape import SimShape
+    from gpuwatch.sources.nvidia.encode import described
+
+    try:
+        snapshot = _snapshot(path, moment)
+        gpus = described(snapshot)
+        shape = SimShape(len(gpus), gpus[0].memory_bytes)
+    except OSError as error:
+        raise UsageError(f"cannot read {file_name(path)}: {error.strerror or error}") from error
+    except UsageError as error:
+        raise UsageError(f"cannot simulate {file_name(path)}: {error.message}", hint=error.hint or _HINT) from error
+    what = hashlib.sha256(repr(gpus).encode()).hexdigest()[:8]
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.name.partition(".")[0])[:40]
+    return SimMachine.open(shape, name=f"{stem or 'file'}-{what}", described=gpus)
+
+
+def _snapshot(path: Path, moment: str | None) -> Snapshot:
+    with path.open("rb") as file:
+        head = file.read(16)
+    if head.startswith(b"SQLite format 3\0"):
+        return _recorded(path, moment)
+    if moment is not None:
+        raise UsageError("only a recording has times", hint=f"--sim {path}")
+    if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
+        return _document(path)
+    return _printed(path)
+
+
+def _recorded(path: Path, moment: str | None) -> Snapshot:
+    from gpuwatch.recording import time_expressions
+    from gpuwatch.recording.reader import open_recording
+
+    with open_recording(path) as recording:
+        end = recording.end
+        assert end is not None
+        kept = recording.at(end if moment is None else time_expressions.moment(moment, end))
+    if kept is None:
+        raise UsageError("nothing was recorded then")
+    return kept.snapshot
+
+
+def _document(path: Path) -> Snapshot:
+    from gpuwatch.model.codec import NotADocument, read
+    from gpuwatch.model.snapshot import Snapshot
+
+    try:
+        document = read(path)
+    except NotADocument as error:
+        raise UsageError(str(error)) from error
+    if not isinstance(document, Snapshot):
+        raise UsageError("it is another document of gpuwatch")
+    return document
+
+
+def _printed(path: Path) -> Snapshot:
+    from gpuwatch.traces.smi_query import SmiQueryReader
+
+    reader = SmiQueryReader()
+    for line in _lines(path):
+        reader.take(line)
+    snapshot = reader.snapshot()
+    if snapshot is None:
+        raise UsageError("there is no output of nvidia-smi -q in it")
+    return snapshot
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Of a log too, which may be compressed."""
+    import codecs
+
+    from gpuwatch.cli.decompress import decompressed
+
+    with path.open("rb") as file:
+        decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        rest = ""
+        for chunk in decompressed(iter(lambda: file.read(_PIECE), b""), path.name):
+            *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+            yield from (line.rstrip("\r") for line in lines)
+            rest = rest[-_PIECE:]
+        yield rest

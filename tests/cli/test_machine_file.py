@@ -1,0 +1,130 @@
+"""``--sim FILE``: a simulated machine reports what its file states, and nothing where the file says N/A."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpuwatch.cli.machine_file import _snapshot, machine_of
+from gpuwatch.model.codec import from_json
+from gpuwatch.model.metrics import METRICS
+from gpuwatch.model.snapshot import Device, MigInstance, Snapshot
+from tests.conftest import gpuwatch
+from tests.traces.test_smi_query import TEXT as LAYOUT
+from tests.traces.test_smi_query import XML
+
+TEXT = LAYOUT.format(failed="No", thermal="Not Active")
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures"
+DERIVED = frozenset(spec.id for spec in METRICS if not spec.call)
+"""Rates, which need a counter that grows, and what the processes of the file explain: they do not run here."""
+
+
+def simulated(given: Path | str) -> Snapshot:
+    result = gpuwatch("snapshot", "--json", "--sim", str(given))
+    assert result.code == 0, result.err
+    found = from_json(result.out.encode())
+    assert isinstance(found, Snapshot)
+    return found
+
+
+def differences(stated: Snapshot, found: Snapshot) -> list[str]:
+    """Each value that both have a field for and that differs, and each that only the simulated machine has."""
+    assert len(stated.devices) == len(found.devices)
+    pairs: list[tuple[Device | MigInstance, Device | MigInstance]] = []
+    for one, other in zip(stated.devices, found.devices, strict=True):
+        assert one.name == other.name
+        pairs += [(one, other), *zip(one.mig_instances, other.mig_instances, strict=True)]
+    return [
+        f"{metric}: {one.readings.get(metric)} is {other.readings.get(metric)}"
+        for one, other in pairs
+        for metric in {*one.readings, *one.missing} - DERIVED
+        if one.readings.get(metric) != pytest.approx(other.readings.get(metric), rel=1e-3)
+        or getattr(one, "multiprocessors", None) != getattr(other, "multiprocessors", None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("machine.txt", TEXT), ("machine.xml", XML.replace("100 MiB", "2000 MiB").replace("60 MiB", "1960 MiB"))],
+    ids=["text", "xml"],
+)
+def test_a_machine_that_nvidia_smi_printed(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    stated, found = _snapshot(path, None), simulated(path)
+    assert not differences(stated, found)
+    assert found.simulated
+    assert found.driver is not None
+    assert stated.driver is not None
+    assert found.driver.version == stated.driver.version
+    (gpu,) = found.devices
+    if name == "machine.txt":
+        assert {gpu.missing[one].code for one in ("fan.speed_percent", "utilization.gpu_percent")} == {3}
+    assert "energy_joules" not in gpu.readings, "nvidia-smi prints none"
+
+
+def test_a_snapshot_and_each_moment_of_a_recording(tmp_path: Path) -> None:
+    """A snapshot of a simulated machine gives the same readings; a recording those of the moment that was asked for."""
+    first = tmp_path / "first.json"
+    first.write_text(gpuwatch("snapshot", "--json", "--sim", "3x2GiB").out)
+    stated = from_json(first.read_bytes())
+    assert isinstance(stated, Snapshot)
+    assert not differences(stated, simulated(first))
+    recording = FIXTURES / "recording-2.gpuwatch"
+    stated = _snapshot(recording, None)
+    assert not differences(stated, simulated(recording))
+    begin = _snapshot(recording, "@1000")
+    assert begin.taken_at < stated.taken_at
+    assert not differences(begin, simulated(f"{recording}@@1000"))
+
+
+def test_what_a_program_does_shows_besides(tmp_path: Path) -> None:
+    path = tmp_path / "busy.txt"
+    path.write_text(TEXT.replace("Enabled\n    MIG Device", "Disabled\n    MIG Device"))
+    machine = machine_of(path, None)
+    try:
+        before = simulated(path).devices[0]
+        machine.attach(os.getpid(), 0, 1 << 30, sm_percent=80)
+        after = simulated(path).devices[0]
+        assert after.readings["memory.used_bytes"] == (1100 << 20) + (1 << 30)
+        assert (before.readings["power.limit_watts"], after.readings["power.limit_watts"]) == (700, 700)
+        assert (before.readings["temperature.gpu_celsius"], after.readings["temperature.gpu_celsius"]) != (51, 51)
+        assert "utilization.gpu_percent" not in after.readings, "N/A stays N/A"
+        refused = gpuwatch("sim", "fault", "set", "0", "fan_percent", "50", "--sim", str(path))
+        assert refused.code != 0
+        assert "made from a file" in refused.err
+    finally:
+        machine.remove()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no machine", "no output of nvidia-smi"),
+        ("{}", "cannot simulate"),
+        (XML, "512 MiB"),
+        (TEXT.replace("81559 MiB", "N/A"), "how much memory"),
+    ],
+    ids=["text", "json", "small", "memory"],
+)
+def test_a_file_without_a_machine_gets_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_text(text)
+    for given in (str(path), f"{path}@14:05", str(tmp_path / "none.xml")):
+        result = gpuwatch("snapshot", "--sim", given)
+        assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert said in gpuwatch("snapshot", "--sim", str(path)).err
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason="no captures of real machines here")
+@pytest.mark.parametrize("path", sorted([*CAPTURES.glob("nge_*"), *CAPTURES.glob("tg_*")]), ids=lambda path: path.name)
+def test_a_real_machine_comes_up_as_its_file_states(path: Path) -> None:
+    stated, found = _snapshot(path, None), simulated(path)
+    assert not differences(stated, found)
+    assert sum(len(gpu.readings) for gpu in found.devices) > 30
+    assert json.loads(msgspec.json.encode(found.driver))["version"] == stated.driver.version  # type: ignore[union-attr]
