@@ -33,7 +33,7 @@ enum {
     GWS_MAX_MIG = 8, /* one more than any card has: seven slices and a gap */
     GWS_POLICIES = 3,
     GWS_ACCOUNTED = 128, /* ended processes of a device that accounting mode remembers */
-    GWS_ANSWERS = 112,
+    GWS_ANSWERS = 144,
     GWS_ANSWER_NUMBERS = 4,
     GWS_ANSWER_BYTES = 64,
 };
