@@ -1,0 +1,54 @@
+"""``run --placement`` adds nothing to the output of a program, and takes nothing of what it switched on itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.forked import gpuwatch_forked
+
+pytestmark = pytest.mark.tensorflow
+
+_WORK = """
+import tensorflow as tf
+
+@tf.function
+def f(a):
+    with tf.device("/GPU:0"):
+        return tf.strings.join(["a", tf.as_string(a[0, 0])]), a @ a
+
+with tf.device("/CPU:0"):
+    there = tf.ones([4, 4])
+print(f(tf.ones([4, 4]) + there)[0])
+for _ in tf.data.Dataset.from_tensor_slices(["a"]).map(lambda s: tf.strings.join([s, "b"])):
+    pass
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    print(session.run(tf.ones([2]) * 2))
+"""
+_CHANGING = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+|\d{6,}\.\d+|0x[0-9a-f]+|\b\d{3,}\b")
+"""Times, process and thread numbers, addresses."""
+
+
+def _output(folder: Path, code: str, *options: str) -> tuple[bytes, list[bytes]]:
+    script = folder / "work.py"
+    script.write_text(code)
+    done = gpuwatch_forked(
+        *("run", "-q", "--no-save", "--sim", "2x4GiB", "--sim-tier", "plugin", *options),
+        *("--", sys.executable, str(script)),
+        environment=dict(os.environ),
+    )
+    assert done.code == 0, done.err
+    return done.out.encode(), sorted(_CHANGING.sub(b"N", line) for line in done.err.encode().splitlines())
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_output_is_the_programs_own(own: bool, tmp_path: Path) -> None:
+    first = "import tensorflow as tf; tf.debugging.set_log_device_placement(True)\n" if own else ""
+    without, watched = _output(tmp_path, first + _WORK), _output(tmp_path, first + _WORK, "--placement")
+    assert watched[1] == without[1]
+    assert watched[0].count(b"\n") == without[0].count(b"\n")
+    assert (b"StringJoin: (StringJoin)" in watched[0]) == own
