@@ -195,8 +195,8 @@ def test_which_cuda_a_release_was_built_for(version: str | None, cuda: int | Non
 
 
 def test_without_versions_the_advice_has_the_numbers_of_both() -> None:
-    assert "525" in update()
-    assert "580" in update()
+    assert "12.8: 570" in update()
+    assert "13: 580" in update()
     assert "580 or later" in update(13, 12)
     assert "cu118" in update(12, 11, "torch")
 
