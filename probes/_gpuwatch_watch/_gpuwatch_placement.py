@@ -75,15 +75,11 @@ class Ops:
             if _plumbing(name):
                 return
             key = self._key(name, inputs, attrs, outputs)
+            self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ())))
+            if ":GPU:" in key[4]:
+                self._copied(name, inputs, attrs or (), key[4])
         except Exception:  # no output, or not a tensor: reported at the end
             self.unread[name] += 1
-            return
-        self._add(key, lambda: dict(self.kernels_of.pairs(attrs)))
-        if ":GPU:" in key[4]:
-            try:
-                self._copied(name, inputs, attrs, key[4])
-            except Exception:  # not tensors of eager execution
-                self.unread[name] += 1
 
     def _add(self, key, attributes):
         if key in self.counts:
@@ -135,11 +131,12 @@ class Ops:
         op, _, asked, _, actual, why = key
         if why == "resource" or (":GPU:" in actual and (not asked or asked.rpartition("/")[2] in actual)):
             return
-        self.kernels[key] = self._kernels(op, attributes())
+        self.kernels[key] = self._kernels(op, attributes)
 
     def _kernels(self, op, attributes):
+        """``attributes``: gives an op's attributes when it is called."""
         try:
-            return self.registry.of(op, self.kernels_of.types_of(attributes))
+            return self.registry.of(op, self.kernels_of.types_of(attributes()))
         except Exception:  # another version of TensorFlow
             return None, None, None
 
@@ -163,7 +160,7 @@ class Ops:
 
     def has_kernel(self, op, attributes, request):
         """Whether the requested device has a kernel for an op; None if unknown, or if there is no such device."""
-        return self._kernels(op, attributes)[0] if self.exists(request) else None
+        return self._kernels(op, lambda: attributes)[0] if self.exists(request) else None
 
     # Copies
 

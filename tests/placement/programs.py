@@ -184,6 +184,16 @@ def vectorized_map():
         tf.vectorized_map(lambda row: row * 2.0, ones())
 
 
+@program
+def files_and_pictures():
+    path = os.path.join(tempfile.mkdtemp(), "a.png")
+    tf.io.write_file(path, tf.io.encode_png(tf.zeros([4, 4, 3], tf.uint8)))
+    with tf.device("/GPU:0"):
+        tf.io.decode_png(tf.io.read_file(path))
+    want("ReadFile", "GPU:0")
+    want("DecodePng", "GPU:0")
+
+
 # Variables and other resources
 
 
