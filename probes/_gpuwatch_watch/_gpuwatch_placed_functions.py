@@ -106,7 +106,10 @@ class PlacedFunctions:
 
         def from_func_graph(name, graph, *args, **keywords):
             made = make(name, graph, *args, **keywords)
-            self.functions[_text(name)] = weakref.ref(graph)
+            try:
+                self.functions[_text(name)] = weakref.ref(graph)
+            except TypeError:  # another kind of graph: its nodes are not joined
+                self.unclear += 1
             return made
 
         atomic_function.from_func_graph = from_func_graph
@@ -311,14 +314,17 @@ class Sessions:
         module.TF_SessionRun_wrapper = TF_SessionRun_wrapper
 
     def _graph(self, frame, fetches, targets):
-        """The graph of a session that runs these for the first time."""
-        session = frame.f_locals.get("self")
-        graph = getattr(session, "graph", None)
-        key = (id(session), repr(fetches), repr(targets)) if graph is not None else None
-        if graph is None or key in self.seen or len(self.seen) > 500:
+        """The graph of a session that runs these for the first time; None also where it cannot hand over its graphs."""
+        try:
+            session = frame.f_locals["self"]
+            key = (id(session), repr(fetches), repr(targets))
+            if key in self.seen or len(self.seen) > 500:
+                return None
+            self.seen.add(key)
+            refused = session._config is not None and session._config.experimental.disable_output_partition_graphs
+            return None if refused or session._target else session.graph
+        except Exception:  # another version: its nodes are not joined
             return None
-        self.seen.add(key)
-        return graph
 
     def _take(self, graph, data, config_pb2):
         try:

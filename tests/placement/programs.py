@@ -819,3 +819,11 @@ def keras_embedding_on_the_cpu():
 
     with tf.device("/CPU:0"):
         keras.layers.Embedding(5, 3)(tf.constant([1]))
+
+
+@program
+def session_that_hands_over_no_graphs():
+    config = tf.compat.v1.ConfigProto()
+    config.experimental.disable_output_partition_graphs = True
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as running:
+        running.run(tf.ones([2]) * 2)
