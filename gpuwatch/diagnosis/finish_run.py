@@ -17,6 +17,7 @@ from gpuwatch.logs.log_parser import parse
 from gpuwatch.logs.placement import op_name
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.program_end import ended_apart
 from gpuwatch.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict, Worker
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.visibility import visible_devices
@@ -141,7 +142,7 @@ def _verdict(run: Run) -> Verdict:
     if run.verdict in ("skipped", "timeout", "oom", "interrupted"):
         return run.verdict
     unexpected_oom = any(not oom.expected for oom in run.ooms)
-    if unexpected_oom:
+    if unexpected_oom and not ended_apart(run, run.outcome):
         return "oom"
     if run.verdict == "error":
         return "error"

@@ -14,6 +14,7 @@ from gpuwatch.diagnosis.rules.signals import ended_by
 from gpuwatch.diagnosis.rules.survived_error import DESPITE_ERROR, WENT_ON
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.program_end import ended_apart
 from gpuwatch.model.run import Run, Verdict
 
 GROUP = "run"
@@ -42,7 +43,7 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     raised = raised or ended_by(run) is not None or any(topic in ENDINGS for topic in log.topics)
     raised = raised or bool(run.killed_children)
     ended_well = run.verdict in ("ok", "fallback")
-    caught = _exited_well(run)
+    caught = _exited_well(run) or ended_apart(run, run.outcome)
     elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
     concerning = (
         replace(found, severity="warning")

@@ -340,6 +340,8 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     message: str
     expected: bool = False
+    alone: bool = False
+    """Whether it ended a watched program, and no other exception led to it or was being handled."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.logs.exceptions import telling
+from gpuwatch.model.program_end import ended_apart
 from gpuwatch.model.run import HostMemory, Outcome, Run, Verdict
 from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
 
@@ -86,7 +87,7 @@ def _verdict(run: Run, end: Termination, took: str, starved: bool) -> tuple[Verd
         return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {took}."
     if asked:
         return "interrupted", f"It was ended by {signal_name(asked[-1])} after {took}, which gpuwatch passed on."
-    if ended and run.ooms:
+    if ended and run.ooms and not ended_apart(run, outcome):
         return "oom", "it ran out of memory"
     if starved:
         limit = end.kills.limit_bytes

@@ -324,7 +324,9 @@ class Watcher:
         if error is not None:
             text = str(error)
             # Keras's stack of a node would leave no room for what was wrong.
-            self.emit("error", type=type(error).__name__, message=_LIBRARY_FRAME.sub("", text)[:2000])
+            message = _LIBRARY_FRAME.sub("", text)[:2000]
+            alone = error.__cause__ is None and error.__context__ is None
+            self.emit("error", type=type(error).__name__, message=message, alone=alone)
             self.kernels(text)
             self.refused(text)
             self.address_space()
