@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 
+_TRACES = "tensorflow.python.ops.summary_ops_v2"
 _POOL = 48
 """Collected graphs that wait for the end of their function's first call."""
 _FEED = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
@@ -165,6 +166,8 @@ class PlacedFunctions:
             self._place(graph, ask)
 
     def _fill_pool(self):
+        if getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
+            return  # the program traces graphs itself (tf.summary.trace_on): what is collected is its own
         context = sys.modules["tensorflow.python.eager.context"]._context
         metadata = context.export_run_metadata() if self.collecting and context is not None else None
         for graphs in metadata.function_graphs if metadata is not None else ():

@@ -827,3 +827,17 @@ def session_that_hands_over_no_graphs():
     config.experimental.disable_output_partition_graphs = True
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as running:
         running.run(tf.ones([2]) * 2)
+
+
+@program
+def own_trace_of_graphs():
+    """The program's trace has its graph: what it collects is not taken from it."""
+    folder = tempfile.mkdtemp()
+    f = tf.function(lambda a: a @ a)
+    tf.summary.trace_on(graph=True, profiler=False)
+    f(ones())
+    with tf.summary.create_file_writer(folder).as_default():
+        tf.summary.trace_export("f", step=0)
+    (path,) = (os.path.join(folder, name) for name in os.listdir(folder))
+    with open(path, "rb") as events:
+        assert b"MatMul" in events.read()
