@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +24,10 @@ _HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, 
 def named_file(value: str) -> tuple[Path, str | None] | None:
     """The file of ``FILE`` or ``FILE@TIME``, with the time; None for the shape of a machine."""
     name, _, moment = value.partition("@")
-    if Path(value).exists():
+    # Not of pathlib: those raise for a name that no file can have.
+    if os.path.isfile(value):  # noqa: PTH113
         return Path(value), None
-    if Path(name).is_file() or _ENDS.search(name):
+    if os.path.isfile(name) or _ENDS.search(name):  # noqa: PTH113
         return Path(name), moment or None
     return None
 
