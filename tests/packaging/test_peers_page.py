@@ -1,4 +1,4 @@
-"""The page that compares gpuwatch with its peers names only what the program has."""
+"""README and the page that compares gpuwatch with its peers name what the program has, and deny nothing of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import pytest
 from gpuwatch.cli.main import cli
 from gpuwatch.model.metrics import METRICS
 
-PAGE = (Path(__file__).resolve().parents[2] / "gpuwatch" / "docs" / "peers.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "gpuwatch" / "docs" / "peers.md").read_text(encoding="utf-8")
+FEATURES = {
+    "exporter": r"^\| Prometheus exporter \| (.*?) \|",
+    "replay": r"^\| Records to a file and replays it \| (.*?) \|",
+    "pick": r"^\| Picking idle GPUs for a script \| (.*?) \|",
+    "--hosts": r"^\| Many hosts \| (.*?) \|",
+}
+"""Command or option, and its row in a table."""
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| |")]
 _METRICS = {metric.id for metric in METRICS}
 
@@ -48,7 +56,19 @@ def test_what_is_named_exists(named: str) -> None:
         assert found is not None, named
         known = {option for parameter in found.params for option in parameter.opts}
         assert set(options) <= known, named
+    elif named.startswith("--"):
+        assert named in {option for parameter in cli.params for option in parameter.opts}, named
     elif ":" in named:
         assert named.split(":")[0] == "gpu"  # a filter
     else:
         assert named in _METRICS, named
+
+
+@pytest.mark.parametrize("page", ["README.md", "gpuwatch/docs/peers.md"])
+def test_no_feature_that_exists_is_denied(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    has = set(cli.list_commands(None)) | {name for option in cli.params for name in option.opts}  # type: ignore[arg-type]
+    rows = {name: re.search(row, text, re.MULTILINE) for name, row in FEATURES.items()}
+    told = {name: row[1][0] == "Y" for name, row in rows.items() if row is not None}
+    assert len(told) >= 3
+    assert told == {name: name in has for name in told}
