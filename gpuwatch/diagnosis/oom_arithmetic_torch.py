@@ -14,6 +14,8 @@ _LITTLE = 0.2
 """Share of the device: a process that holds less is not why the device is full."""
 _FULL = 20 << 20
 """A device with less free is full, whatever the request: the driver keeps a few MiB back, and refuses 2 of 6."""
+_NOTABLE = 0.1
+"""Share of what the process may use: less than this is unallocated in any process, and is not why a request fails."""
 _SMALL = 2 << 20
 """PyTorch's request to the driver for tensors of up to 1 MiB (``kSmallBuffer`` in ``CUDACachingAllocator.cpp``), which
 have a separate pool: blocks of larger tensors are no room for them."""
@@ -45,10 +47,12 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
         return None  # the message is cut off: what this process held is not known
     if free is not None and not room and (small := _beside(oom, own, free, total)) is not None:
         return small
-    if spare is not None and spare >= asked > _SMALL and not room:
+    notable = spare is not None and spare >= _NOTABLE * min(allowed or total, total)
+    if spare is not None and notable and spare >= asked > _SMALL and not room:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated, in blocks that are too small"
         return "memory.fragmented", why, False, ""
-    if spare is not None and free is not None and asked > _SMALL and spare + free >= asked > free and spare > free:
+    shared = spare is not None and free is not None and spare + free >= asked > free and spare > free
+    if spare is not None and free is not None and notable and shared and asked > _SMALL:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated + {size(free)} free on the device"
         return "memory.fragmented", why, False, ""
     if free is None:
@@ -70,7 +74,10 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
             held > 0 and oom.process_bytes is not None,
             _stop(oom),
         )
-    return "memory.model-too-large", f"{beyond}: this process held {size(own)}", asked > free, ""
+    why = f"{beyond}: this process held {size(own)}"
+    if oom.process_bytes is None or taken < _NOTABLE * total:
+        return "memory.model-too-large", why, asked > free, ""
+    return "memory.model-too-large", f"{why}, and {size(taken)} were held by others or beside PyTorch", False, ""
 
 
 def _beside(oom: Oom, own: int, free: int, total: int) -> tuple[str, str, bool, str] | None:

@@ -55,7 +55,7 @@ def test_nothing_is_explained_as_nothing() -> None:
 
 _TORCH = (
     "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 1; 15.90 GiB total capacity;"
-    " 14.76 GiB already allocated; 11.88 MiB free; 14.99 GiB {})"
+    " 12.76 GiB already allocated; 11.88 MiB free; 14.99 GiB {})"
 )
 
 
@@ -65,7 +65,7 @@ def test_pytorchs_fragmentation_gets_pytorchs_remedy(reserved: str) -> None:
     assert (found.id, found.certainty) == ("memory.fragmented", "likely")
     assert "expandable_segments" in (found.action or "")
     assert "TF_GPU_ALLOCATOR" not in (found.action or "")
-    assert "20.0 MiB ≤ 236 MiB reserved" in " ".join(found.evidence)
+    assert "20.0 MiB ≤ 2.2 GiB reserved" in " ".join(found.evidence)
 
 
 def test_pytorchs_capacity_is_no_limit_and_its_free_is_what_it_says() -> None:
@@ -171,3 +171,24 @@ _NOT_RUN = "operation not supported: the GPU is simulated, and the simulated dri
 def test_what_a_simulated_driver_lacks_is_no_fault_of_a_driver_or_of_memory(log: str) -> None:
     found = explain(log.splitlines(keepends=True))
     assert (found.primary, [entry.id for entry in found.findings]) == ("simulation.limit", ["simulation.limit"])
+
+
+@pytest.mark.parametrize(
+    ("used", "free", "reserved", "cause", "said"),
+    [
+        (20.0, 0.02, 23.6, "memory.fragmented", "3.6 GiB reserved"),
+        (22.6, 0.02, 23.6, "memory.model-too-large", ""),  # 1 GiB is more than was asked, but 4 % of the card
+        (17.0, 0.0, 17.5, "memory.model-too-large", "6.5 GiB were held by others"),
+        (3.0, 0.05, 3.5, "memory.other-process", "others held 20"),
+    ],
+)
+def test_how_much_unallocated_memory_is_fragmentation(
+    used: float, free: float, reserved: float, cause: str, said: str
+) -> None:
+    found = explain(
+        [
+            "RuntimeError: CUDA out of memory. Tried to allocate 300.00 MiB (GPU 0; 24.00 GiB total capacity;"
+            f" {used} GiB already allocated; {free} GiB free; {reserved} GiB reserved in total by PyTorch)"
+        ]
+    ).findings[0]
+    assert (found.id, said in " ".join(found.evidence)) == (cause, True)

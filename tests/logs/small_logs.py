@@ -161,7 +161,7 @@ torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.20 GiB. GPU
     True,
 )
 add(
-    "memory.fragmented",
+    "memory.model-too-large",
     """
   File "/usr/lib/python3/site-packages/torch/nn/functional.py", line 1612, in linear
 RuntimeError: CUDA out of memory. Tried to allocate 392.00 MiB (GPU 0; 7.79 GiB total capacity; 6.01 GiB already allocated; 210.81 MiB free; 6.40 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF

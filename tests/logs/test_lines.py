@@ -420,7 +420,7 @@ def test_chunks_alone_are_what_is_left_of_a_dump() -> None:
 def test_what_the_driver_refuses_beside_free_memory_is_not_fragmentation(free: str, cause: str) -> None:
     (oom,) = parse(
         "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 4.00"
-        f" GiB of which {free} is free. Of the allocated memory 825.15 MiB is allocated by PyTorch, and 24.85 MiB is"
+        f" GiB of which {free} is free. Of the allocated memory 825.15 MiB is allocated by PyTorch, and 524.85 MiB is"
         " reserved by PyTorch but unallocated."
     ).ooms
     assert judge(oom, OomFacts()).cause == cause
