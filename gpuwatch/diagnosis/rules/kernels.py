@@ -24,12 +24,17 @@ _FIND_THE_OP = (
 )
 _RESET = "Drain the GPU and reset it (nvidia-smi -r), and try another one; the kernel's log (dmesg) may say more."
 _OFF_THE_BUS = Xid(at=0.0, code=OFF_THE_BUS)
+_RECOVERY = 154
+"""The driver tells which reset the GPU needs: of no program, though of no card for certain."""
 _CRASHED = "A kernel crashed: usually a bug in it, or an index out of range"
 
 
-@rule("hardware.fault")
+@rule("hardware.fault", "unknown")
 def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
-    """Reported by the driver or the kernel: ECC errors, a lost GPU, an Xid (many Xids are bugs of programs)."""
+    """Reported by the driver or the kernel: ECC errors, a lost GPU, an Xid.
+
+    Xids of programs alone do not accuse the card: which program, and why, is not in them.
+    """
     lines, expected = error_lines(evidence, "hardware.fault")
     if not lines:
         return
@@ -42,7 +47,7 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
         title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
     only_xids = len(xids) == len(lines)
     yield finding(
-        "hardware.fault",
+        "unknown" if only_xids and all(one.programs and one.code != _RECOVERY for one in xids) else "hardware.fault",
         severity,
         "fact" if not only_xids and any(outright(line, "hardware.fault") for line in lines) else "likely",
         title=title,
