@@ -40,6 +40,8 @@ _STARTED = (
     r"|To see the GUI go to: |llama runner started|model loaded$|Running on (?:local|public) URL"
     r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
 )
+SERVER_STOPPED = "Stopped server"
+"""ComfyUI's last line when a person stops it."""
 _ENDED_WELL = (
     r"\b(?:training|evaluation|validation|inference|prediction|run|job) (?:is |has |was )?(?:now )?"
     r"(?:finished|completed?d?|done|successful)\b"
@@ -47,11 +49,12 @@ _ENDED_WELL = (
     r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
     r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
+    rf"|\ball tests (?:completed|passed)\b|^Prompt executed in \d|^{SERVER_STOPPED}$"
 )
 _WORKS = re.compile(
     rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
     r" ?-? ?(?:ETA: |\d{1,9}(?:s|us|ms|:\d\d)\b))"
-    rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}"
+    rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}|\b{_RATE}/s(?:ec)?: \d"
     rf"|[\d.] ?{_RATE}/(?:s|sec|second|step|it|iter|batch|epoch)\b"
     rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d|\[ *\d{{1,9}}/\d{{1,9}}\]"
     r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
@@ -84,7 +87,7 @@ _REPORTS = re.compile(
 )
 _NO_FAILURE = re.compile(
     r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
-    r"|NVML library"
+    r"|NVML library|Fontconfig (?:error|warning)|is over \d{1,2}% full"
     r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
     r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
     r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}"
@@ -95,10 +98,36 @@ _NO_FAILURE = re.compile(
 """Words of failure in lines that report none: TensorFlow's noise at its import, counts of zero, names of measures."""
 
 
+_FINISHED = re.compile(_ENDED_WELL, re.IGNORECASE)
+_INTERRUPTED = re.compile(r"^KeyboardInterrupt:?$")
+_OF_JOURNAL = re.compile(r"^\S{2,6} [ \d]?\d \d\d:\d\d:\d\d \S{1,80} (?P<program>[\w.@-]{1,80})(?:\[\d{1,10}\])?: ")
+_OF_A_GPU = re.compile(
+    r"nvidia|nvrm|\bnv-|cuda|\bgpu|\bxid|nouveau|\bdrm\b|amdgpu|dcgm|docker|containerd|kubelet|slurm|python|torch"
+    r"|tensorflow",
+    re.IGNORECASE,
+)
+_WHOLE_MACHINE = 3
+"""Programs beside the kernel and systemd whose lines make a journal that of a whole machine."""
+
+
+def finished(line: str) -> bool:
+    """Whether a line tells that its program did its work to the end, or was stopped in order."""
+    return _FINISHED.search(line) is not None
+
+
+def _relevant(lines: Sequence[str]) -> list[str]:
+    """The lines, of a whole machine's journal only those of the kernel's GPU drivers and of programs that use one."""
+    programs = {found["program"] for line in lines if (found := _OF_JOURNAL.match(line)) is not None}
+    if len(programs - {"kernel", "systemd"}) < _WHOLE_MACHINE:
+        return list(lines)
+    return [line for line in lines if _OF_A_GPU.search(line)]
+
+
 def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
     """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it."""
     followed, failed, worked = 0, "", ("", "", "")
-    for raw in reversed(lines):
+    interrupted = ""
+    for raw in reversed(_relevant(lines)):
         rank = rank_of(raw)
         if worked[0] and (rank == worked[2] or followed >= _NEAR):
             followed += 1
@@ -108,7 +137,9 @@ def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
             line = unwrapped(whole)
             if not line:
                 continue
-            if not failed and _fails(whole, line, last=followed == 0):
+            if not followed and _INTERRUPTED.match(line) is not None:
+                interrupted = whole
+            if not failed and _fails(whole, line, last=followed == 0, in_words=not interrupted):
                 failed = whole
                 if followed < _NEAR and (rank or not worked[0]):
                     return FAILED, failed
@@ -117,10 +148,13 @@ def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
                 if not rank:
                     return worked[:2]
             followed += 1
-    return worked[:2] if worked[0] else (FAILED, failed) if failed else ("", "")
+    if worked[0]:
+        return worked[:2]
+    return (FAILED, failed) if failed else (WORKED, interrupted) if interrupted else ("", "")
 
 
-def _fails(whole: str, line: str, *, last: bool) -> bool:
+def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
+    """Whether a line reports a failure; what programs say ``in_words`` while a person ends them is none."""
     if _NO_FAILURE.search(whole) is not None or reported_end(line) == "":
         return False
     if _OUTRIGHT.search(whole) is not None:
@@ -133,4 +167,4 @@ def _fails(whole: str, line: str, *, last: bool) -> bool:
         return False  # a note or a warning, after which the log goes on
     if level.endswith("warning") or level in ("w", "warn"):
         return False
-    return _REPORTS.search(line) is not None
+    return in_words and _REPORTS.search(line) is not None

@@ -7,6 +7,7 @@ lookup. Patterns are searched, not anchored, because people quote, indent and wr
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import deque
 
@@ -66,6 +67,9 @@ class LogParser:
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
         self._keep_last = self._last.append
         self._ooms_seen = self._ooms_survived = 0
+        self._dumps = 0
+        """Of the lines about memory that ran out, those of an allocator that tries again."""
+        self._last_of_dump = ""
 
     @property
     def facts(self) -> LogFacts:
@@ -92,7 +96,8 @@ class LogParser:
         """Takes one line, with or without its end."""
         facts = self._facts
         facts.lines += 1
-        self._keep_last(line if len(line) < _MAX_KEPT else line[:_MAX_KEPT])
+        if line and not line.isspace():
+            self._keep_last(line if len(line) < _MAX_KEPT else line[:_MAX_KEPT])
         if line.startswith('{"') and self._enveloped(line):
             return
         if self._work.open:
@@ -210,9 +215,18 @@ class LogParser:
         last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
         self._ends.close(unwrapped(undecorated(last[:_MAX_LINE])), self._facts.lines)
         told, line = last_lines.what_they_tell(self._last)
-        if told in (last_lines.WORKED, last_lines.KERAS) and "memory.retried" in self._facts.topics:
-            self._ooms_survived = self._facts.topics.get("memory.oom", 0)
+        if told in (last_lines.WORKED, last_lines.KERAS):
+            retried = "memory.retried" in self._facts.topics or self._worked_after_dumps(line)
+            if retried:
+                self._ooms_survived = self._facts.topics.get("memory.oom", 0)
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
+
+    def _worked_after_dumps(self, line: str) -> bool:
+        """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""
+        if self._dumps != self._facts.topics.get("memory.oom", 0) or not self._dumps or self._facts.errors:
+            return False
+        since = itertools.takewhile(lambda one: one != self._last_of_dump, reversed(self._last))
+        return any(line in undecorated(one) for one in since)
 
     # C++ lines
 
@@ -256,8 +270,10 @@ class LogParser:
         self._learn(tail, action)
 
     def _allocator(self, line: str, message: str) -> None:
+        self._last_of_dump = self._last[-1] if self._last else ""
         if "an out of memory trying" in message:
             if self._ooms.head(message, _writer(line)):
+                self._dumps += 1
                 self._facts.note("memory.oom", line)
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)

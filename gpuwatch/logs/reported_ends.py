@@ -27,6 +27,9 @@ NOT_COMPILED = "ended.not-compiled"
 FAILED = "ended.in-a-process"
 """A process exited with an exit code of its own: why stands in its own output."""
 
+FROM_OUTSIDE = frozenset({TIME_LIMIT, PREEMPTED, CANCELLED})
+"""Ends by a scheduler or a person, for which no fault is needed."""
+
 ROOT_CAUSE = "Root Cause (first observed failure)"
 """torchrun's summary: the process after this line failed first; those before it were ended for it, or later."""
 
@@ -81,7 +84,11 @@ _BUILD = re.compile(
 _COMPILER = re.compile(
     r"(?:^|[/\\-])(?:(?P<cuda>nvcc)|(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|hipcc|ninja|cl)(?:-\d{1,3})?)(?:\.exe)?$"
 )
-_CANCELLED = re.compile(r"^slurmstepd(?:-\S{1,80})?: error: \*\*\* (?:JOB|STEP) .{1,200}CANCELLED\b(?P<why>.{0,120})")
+# After "]", too: a progress bar does not end its line.
+_CANCELLED = re.compile(
+    r"(?:^|\])slurmstepd(?:-\S{1,80})?: error: \*\*\* (?:JOB|STEP) (?P<job>\d{1,12})?.{1,200}CANCELLED\b"
+    r"(?P<why>.{0,120})"
+)
 _TEXTS: tuple[tuple[str, str], ...] = (
     ("TERM_MEMLIMIT", HOST_MEMORY),
     ("TERM_RUNLIMIT", TIME_LIMIT),
@@ -267,7 +274,12 @@ class ReportedEnds:
             return False
         if topic:
             self.at = number
-            if not self.topic or self._root:
+            if not self.topic or self._root or self._another_job(line):
                 self.topic, self.line = topic, line
                 self._root = False
         return True
+
+    def _another_job(self, line: str) -> bool:
+        """Whether Slurm ended another job than before: of jobs that append to one log, the last counts."""
+        before, now = _CANCELLED.search(self.line), _CANCELLED.search(line)
+        return before is not None and now is not None and before["job"] != now["job"]

@@ -66,8 +66,8 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("nvidia-smi", "command not found"), "driver.not-running"),
     (("nvidia-smi", "is not recognized"), "driver.not-running"),
     ("failed to initialize the nvidia gpu", "driver.bad-state"),
-    (("fabric", "manager", "fail"), "driver.bad-state"),
     (("nvswitch", "nv_warn_nothing_to_do"), "ended.no-switch"),
+    (("fabric", "manager", "fail"), "driver.bad-state"),
     (("no runtime for", "nvidia", "is configured"), "driver.not-running"),
     (("runtimeclass", "nvidia", "not found"), "driver.not-running"),
     (("pending page blacklist", ": yes"), "hardware.fault"),
@@ -90,6 +90,8 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("gpu burn", "driver.answered"),
     ("multicast team", "driver.answered"),  # nvidia-fabricmanager
     ("connected to 1 node", "driver.answered"),
+    (("successfully configured", "nvswitches"), "driver.answered"),
+    (("nvidia-nvswitch", ": open ("), "driver.answered"),
     (("gpu ", ": faulty"), "hardware.fault"),  # gpu_burn
     ("detected nvswitch fatal error", "hardware.fault"),
     (("sxid (pci:", ", fatal,"), "hardware.fault"),

@@ -234,6 +234,7 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("winerror 126", "error loading"), "ended.loader"),
     (("winerror 127", "error loading"), "ended.loader"),
     (("] assertion `", "thread: ["), "ended.assert"),
+    ("probability tensor contains either", "ended.nan"),
     (("received a label value of", "which is outside the valid range"), "ended.label"),
     *(
         (("cuda_visible_devices", words), "ended.shell-variable")

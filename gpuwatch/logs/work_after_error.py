@@ -27,13 +27,16 @@ _STEP = re.compile(
 _PRINTED = re.compile(
     r"\b(?:epoch|step|iter(?:ation)?|batch|loss|acc(?:uracy)?)\b.*\d|(?<![/\d])\d+/\d+(?![/\d])|\dit/s", re.IGNORECASE
 )
-_HINTS = ("step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete", "slot")
+_HINTS = ("step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete", "slot", "prompt")
 """One of these is in each line that the patterns find."""
 _SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
 """What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""
 _BAR = re.compile(r"\b(?P<number>\d{1,9})/\d{1,9} \[")
 _ADVANCES = 3
 """States of a progress bar that show work: the bars of other ranks may advance once or twice."""
+_ASKED, _ANSWERED = "got prompt", re.compile(r"Prompt executed in (?!0\.0)\d")
+"""ComfyUI's begin and end of a prompt; a prompt that failed has the latter, too."""
+_SERVER_STARTED = "Application startup complete"
 _FINISHED = re.compile(r"\b(?:training|evaluation|run|job) (?:is |has )?(?:finished|completed?|done)\b", re.IGNORECASE)
 _SERVES = re.compile(SERVES)
 _REJECTED = re.compile(r"HTTP/\d(?:\.\d)?\" 4\d\d\b")
@@ -64,7 +67,7 @@ class WorkAfterError:
         self._late = False
         self._latest = self._bar = -1
         self._advances = 0
-        self._finished = False
+        self._finished = self._asked = False
 
     def before(self, line: str) -> None:
         """Takes a line before the first error."""
@@ -81,7 +84,7 @@ class WorkAfterError:
         """Another error of the same process: steps before it count no more."""
         self._stepped_before |= self.printed > 0
         self.steps, self.printed, self._latest, self._finished = 0, 0, -1, False
-        self._late = False
+        self._late = self._asked = False
         self._bar, self._advances = -1, 0
 
     def take(self, line: str) -> None:
@@ -90,8 +93,14 @@ class WorkAfterError:
         self.open = self._left > 0 and self.steps < MANY_STEPS
         line = line[:_CHARS]
         lower = line.lower()
-        if not any(word in lower for word in _HINTS) or rank_of(line) != self._rank:
+        if not any(word in lower for word in _HINTS):
             return
+        if _SERVER_STARTED in line or (self._asked and _ANSWERED.search(line)):
+            self.steps += 2
+            return
+        if rank_of(line) != self._rank:
+            return
+        self._asked |= _ASKED in line
         if (bar := _BAR.search(line)) is not None:
             # Bars are on stderr, as tracebacks are: in the order of time.
             self._advances += 0 <= self._bar < int(bar["number"])

@@ -41,7 +41,6 @@ def test_one_crash_told_twice_is_not_two_kinds() -> None:
 @pytest.mark.parametrize(
     ("line", "title", "action"),
     [
-        (_XID.format(31), "Xid 31 (page fault", "BLOCKING=1"),
         (_XID.format(79), "Xid 79 (the GPU has fallen off the bus)", "Restart the machine"),
         (_XID.format(48), "Xid 48 (double-bit ECC error)", "field diagnostic"),
         (_XID.format(145), "Xid 145 (NVLink 5 error, RLW)", "fabric manager"),
@@ -103,3 +102,44 @@ def test_logs_of_the_machines_own_programs(line: str, cause: str, severity: str)
 def test_an_interrupt_of_lspci_is_no_exception() -> None:
     assert not explain(["\tInterrupt: pin A routed to IRQ 181"]).errors
     assert explain(["Traceback (most recent call last):", "KeyboardInterrupt"]).errors
+
+
+@pytest.mark.parametrize(
+    ("codes", "cause"),
+    [
+        ((13,), "unknown"),
+        ((31,), "unknown"),
+        ((13, 43, 45), "unknown"),
+        ((31, 45, 62), "hardware.fault"),
+        ((13, 109), "hardware.fault"),
+        ((43, 154), "hardware.fault"),
+        ((63,), "hardware.fault"),
+    ],
+)
+def test_xids_of_programs_alone_do_not_accuse_the_card(codes: tuple[int, ...], cause: str) -> None:
+    found = explain([_XID.format(code) for code in codes]).findings[0]
+    assert (found.id, found.severity, found.certainty) == (cause, "error", "likely")
+    assert found.title.startswith("The driver reported Xid ")
+    assert "BLOCKING=1" in found.action or cause != "unknown" or "Restart the program" in found.action
+
+
+def test_what_programs_do_beside_a_card_that_is_lost() -> None:
+    lost = "NVRM: GPU at PCI:0000:b3:00: GPU has fallen off the bus."
+    assert explain([_XID.format(31), lost]).primary == "hardware.fault"
+
+
+def test_nan_to_sample_from_is_no_index_out_of_range() -> None:
+    at = "../aten/src/ATen/native/cuda/{}: block: [0,0,0], thread: [0,0,0] Assertion `{}` failed."
+    end = "RuntimeError: CUDA error: device-side assert triggered"
+    nan = at.format("TensorCompare.cu:112: _assert", "probability tensor contains either `inf`, `nan` or element < 0")
+    index = at.format("Indexing.cu:1289: indexSelectLargeIndex", "srcIndex < srcSelectDimSize")
+    assert "NaN" in explain([nan, end]).findings[0].title
+    assert "NaN" in explain([nan.split("Assertion `")[1]]).findings[0].title
+    assert "label is out of range" in explain([index, end]).findings[0].title
+
+
+def test_a_fabric_manager_without_a_switch_is_no_driver_in_a_bad_state() -> None:
+    unit = "nv-fabricmanager[71]: query of NVSwitch devices failed with error:WARNING Nothing to do [{}]"
+    ended = "systemd[1]: nvidia-fabricmanager.service: Control process exited, code=exited, status=1/FAILURE"
+    assert explain([unit.format("NV_WARN_NOTHING_TO_DO"), ended]).findings[0].title.endswith("found no NVSwitch")
+    assert explain([unit.format("NV_ERR_GENERIC"), ended]).primary == "driver.bad-state"

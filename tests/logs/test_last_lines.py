@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.diagnosis.explain import explain
+from gpuwatch.logs import last_lines
 
 _NOISE = [
     "2026-05-04 10:11:12.1: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:467] Unable to register cuFFT"
@@ -99,3 +100,47 @@ def test_a_rank_that_failed_while_another_worked_on() -> None:
     assert found.id == "unknown"
     assert "store gone" in found.evidence[0]
     assert explain([lost, *[f"[rank0]: {AT_WORK['loop']}"] * 20]).primary == "healthy"
+
+
+def _tells(*lines: str) -> str:
+    return last_lines.what_they_tell(lines)[0]
+
+
+def test_a_person_who_ends_it_is_no_failure() -> None:
+    words = "[2025-02-03 10:11:12.131] Cannot reach the registry."
+    for interrupt in ("KeyboardInterrupt", "[2025-02-03 10:11:12.135] KeyboardInterrupt: "):
+        assert _tells("step 3", words, interrupt) == last_lines.WORKED
+        assert (
+            _tells("2025-02-03 10:11:12 - train - ERROR - the device does not answer", interrupt) == last_lines.FAILED
+        )
+    assert _tells("the worker got a KeyboardInterrupt", words) == last_lines.FAILED
+
+
+_OTHERS = [
+    "Feb 03 10:11:12 desk cups[71]: started",
+    "Feb 03 10:11:13 desk NetworkManager[72]: up",
+    "Feb 03 10:11:14 desk gdm[73]: session",
+]
+
+
+def test_of_a_machines_journal_only_what_has_to_do_with_gpus_counts() -> None:
+    web = "Feb 03 10:12:00 desk systemd[1]: Failed to start A Web Server."
+    manager = "Feb 03 10:12:00 desk systemd[1]: Failed to start NVIDIA fabric manager service."
+    driver = "Feb 03 10:12:00 desk kernel: NVRM: loading failed"
+    assert _tells(*_OTHERS, web) == ""
+    assert _tells(*_OTHERS, manager) == _tells(*_OTHERS, driver) == last_lines.FAILED
+    assert _tells("Feb 03 10:12:00 desk systemd[1]: Failed to start My training.") == last_lines.FAILED, (
+        "a unit's own journal"
+    )
+
+
+def test_noise_of_a_desktop_and_of_a_disk() -> None:
+    assert _tells("Fontconfig error: Cannot load default config file") == ""
+    assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:111: /tmp/ray is over 95% full, capacity: 1") == ""
+    assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:99: the store failed") == last_lines.FAILED
+
+
+def test_programs_that_did_their_work() -> None:
+    for line in ("All tests completed!", "total images/sec: 211.80", "`Trainer.fit` stopped: `max_epochs=4` reached."):
+        assert _tells(line) == last_lines.WORKED
+        assert last_lines.finished(line) or "images" in line

@@ -342,3 +342,25 @@ def test_a_measure_is_no_exception(line: str) -> None:
 def test_an_error_that_was_only_printed_is_not_said_to_have_ended_the_program() -> None:
     found = explain([*_HEALTHY, "MaxRetryError: too many", "entering retry loop"]).findings[0]
     assert found.title.startswith("The last error is MaxRetryError")
+
+
+def test_a_cancelled_job() -> None:
+    """Behind a progress bar, of several jobs in one log, and before a warning of its start."""
+    said = "slurmstepd: error: *** JOB {} ON n3 CANCELLED AT 2026-05-01T10:00:00{} ***"
+    assert reported_end(" 40%|####      | 4/10 [00:02<00:03,  2.0it/s]" + said.format(44, "")) == CANCELLED
+    preempted = said.format(45, " DUE TO PREEMPTION")
+    assert "preempted" in explain([said.format(44, ""), *_HEALTHY, preempted]).findings[0].title
+    slow = (
+        "2026-11-02 10:00:00.1: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2348] TensorFlow was not built with"
+        " CUDA kernel binaries compatible with compute capability 9.0. CUDA kernels will be jit-compiled from PTX,"
+        " which could take 30 minutes or longer."
+    )
+    assert explain([slow, *_HEALTHY, said.format(44, "")]).findings[0].title == "The job was cancelled"
+    assert explain([slow, *_HEALTHY]).primary == "build.gpu-unsupported"
+    assert explain([slow, *_HEALTHY, "Killed"]).primary == "build.gpu-unsupported"
+
+
+def test_a_run_that_finished_without_a_gpu() -> None:
+    none = "GPU available: False, used: False"
+    assert explain([none, "Epoch 0: 12/12", "`Trainer.fit` stopped: `max_epochs=1` reached."]).primary == "healthy"
+    assert explain([none, "Epoch 0: 12/12"]).primary == "unknown"

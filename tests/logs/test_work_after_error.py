@@ -153,3 +153,49 @@ def test_a_part_that_a_library_does_without() -> None:
     for error, primary in (("ModuleNotFoundError: No module named 'triton'", "healthy"), ("KeyError: 3", "unknown")):
         assert explain([_HEAD, *_RAISED, error, *text]).primary == primary
     assert explain([_HEAD, *_RAISED, "ModuleNotFoundError: No module named 'triton'"]).primary == "unknown"
+
+
+_DUMP = [
+    "2020-02-03 10:11:12.1: W tensorflow/core/common_runtime/bfc_allocator.cc:419] Allocator (GPU_0_bfc) ran out of"
+    " memory trying to allocate 2.25GiB (rounded to 2415919104).  Current allocation summary follows.",
+    "2020-02-03 10:11:12.1: I tensorflow/core/common_runtime/bfc_allocator.cc:917] Bin (256): \tTotal Chunks: 3",
+    "2020-02-03 10:11:12.2: I tensorflow/core/common_runtime/bfc_allocator.cc:962] Stats:",
+    "Limit:                  4294967296",
+    "InUse:                  4100000000",
+    "2020-02-03 10:11:12.2: W tensorflow/core/common_runtime/bfc_allocator.cc:424] ***********____***********",
+]
+_REFUSED = (
+    "2020-02-03 10:11:22.2: W tensorflow/core/framework/op_kernel.cc:1651] OP_REQUIRES failed at conv_ops.cc:501 :"
+    " Resource exhausted: OOM when allocating tensor with shape[64,64,384,384] and type float on GPU:0 by allocator"
+    " GPU_0_bfc"
+)
+_RATES = ["10\timages/sec: 311.2 +/- 0.2", "20\timages/sec: 310.9 +/- 0.1", "total images/sec: 310.55"]
+
+
+def test_an_allocator_that_tried_again_with_success() -> None:
+    assert explain([*_DUMP, *_DUMP, *_RATES]).primary == "healthy"
+    for failed in ([*_RATES, *_DUMP], [*_DUMP, _REFUSED, *_RATES], [*_DUMP, "MemoryError", *_RATES], _DUMP):
+        assert explain(failed).primary.startswith("memory."), failed[-1]
+
+
+_PROMPT = ["got prompt", *_RAISED, "ValueError: no such sampler"]
+
+
+@pytest.mark.parametrize(
+    ("after", "primary"),
+    [
+        (["Prompt executed in 12.20 seconds", "got prompt", "Prompt executed in 31.07 seconds"], "healthy"),
+        (["Prompt executed in 12.20 seconds"], "unknown"),  # of the prompt that failed
+        (["Prompt executed in 12.20 seconds", "got prompt", "Prompt executed in 0.00 seconds"], "unknown"),
+        (["INFO:     Waiting for application startup.", "INFO:     Application startup complete."], "healthy"),
+        (["INFO:     Waiting for application startup."], "unknown"),
+    ],
+)
+def test_a_server_that_works_on(after: list[str], primary: str) -> None:
+    assert explain(["Total VRAM 8188 MB, pytorch version: 2.3.1+cu121", *_PROMPT, "", *after]).primary == primary
+
+
+def test_a_server_that_a_person_stopped_did_not_end_in_its_last_error() -> None:
+    stopped = explain([*_PROMPT, "", "Prompt executed in 0.03 seconds", "", "Stopped server"]).findings[0]
+    assert stopped.title.startswith("The last error is ValueError")
+    assert explain(_PROMPT).findings[0].title.startswith("It ended in ValueError")

@@ -12,6 +12,7 @@ from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.stated_errors import error_lines
+from gpuwatch.logs import reported_ends
 from gpuwatch.logs.devices import LIBDEVICE
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.topics import outright, topics_of
@@ -222,7 +223,7 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
     elif "build.gpu-jit" in log.topics:
         yield finding(
             "build.gpu-unsupported",
-            "warning",
+            "info" if evidence.run is None and log.reported_end in reported_ends.FROM_OUTSIDE else "warning",
             "fact",
             title="This build has no native code for this GPU: kernels are compiled at the first start",
             evidence=lines,

@@ -19,6 +19,11 @@ _NCCL = (
     "Set NCCL_DEBUG=WARN and read its first line; start a container with --ipc=host or a larger --shm-size.",
 )
 ENDINGS: dict[str, Words] = {
+    "ended.nan": (
+        "The probabilities to sample from contain NaN or infinity",
+        "Look for the step at which the loss or the logits became NaN or infinite: a lower learning rate, bfloat16"
+        " instead of float16, gradient clipping; torch.autograd.set_detect_anomaly(True) names the operation.",
+    ),
     "ended.assert": (
         "A kernel stopped at an assertion: an index or a label is out of range",
         "Check that labels are from 0 to classes - 1 and indices within their table; CUDA_LAUNCH_BLOCKING=1, or the"

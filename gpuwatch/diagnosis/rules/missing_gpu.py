@@ -8,6 +8,7 @@ from gpuwatch.diagnosis.advice import framework_of, gpu_build
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.program_errors import names_cause
+from gpuwatch.logs.last_lines import finished
 from gpuwatch.model.findings import Finding
 
 _NO_GPU = "gpu.none"
@@ -36,6 +37,10 @@ def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
             evidence=(*lines, *wheel),
             action=gpu_build(framework_of(evidence, lines)),
         )
+        return
+    if finished(log.telling_last_line):
+        told = (log.telling_last_line, *lines)
+        yield finding("healthy", "info", "likely", title="The program finished, without a GPU", evidence=told)
         return
     yield finding(
         "unknown",

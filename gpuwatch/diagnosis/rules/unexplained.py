@@ -21,6 +21,7 @@ from gpuwatch.formatting.units import size
 from gpuwatch.logs import reported_ends
 from gpuwatch.logs.exceptions import telling
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.last_lines import SERVER_STOPPED
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import Certainty, Finding, Severity
 from gpuwatch.model.run import Run, RunError
@@ -188,6 +189,8 @@ def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
         return "The last error is"
     if not log.last_error_has_traceback and log.last_error_line is not None and log.last_error_line < log.lines:
         return "The last error is"
+    if SERVER_STOPPED in log.telling_last_line:
+        return "The last error is"
     return "It ended in"
 
 
@@ -293,5 +296,7 @@ def _explains(log: LogFacts | None) -> bool:
     if log is None:
         return False
     ran_out = bool(log.ooms) and not log.oom_survived
-    masked = {"memory.masked"} if "ended.assert" in log.topics else set()
-    return ran_out or names_cause(log.topics.keys() - masked)
+    without = {"memory.masked"} if "ended.assert" in log.topics else set()
+    if log.reported_end in reported_ends.FROM_OUTSIDE:
+        without.add("build.gpu-jit")  # a slow start, at which the program did not end
+    return ran_out or names_cause(log.topics.keys() - without)
