@@ -129,6 +129,11 @@ def completion(ctx: click.Context, shell: str) -> None:
     bash  gpuwatch completion bash > ~/.local/share/bash-completion/completions/gpuwatch
     zsh   gpuwatch completion zsh > _gpuwatch    (in a folder of your $fpath)
     fish  gpuwatch completion fish > ~/.config/fish/completions/gpuwatch.fish
+
+    Man pages are in share/man of the environment that gpuwatch is installed in. For man gpuwatch-probe:
+
+    \b
+    export MANPATH="$(dirname "$(dirname "$(readlink -f "$(command -v gpuwatch)")")")/share/man:"
     """
     kind = get_completion_class(shell)
     root = ctx.find_root()

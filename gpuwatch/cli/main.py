@@ -56,6 +56,7 @@ _COMMANDS = {
     "sim": "gpuwatch.cli.sim:sim",
     "schema": "gpuwatch.cli.report:schema",
     "completion": "gpuwatch.cli.completion:completion",
+    "clean": "gpuwatch.cli.clean:clean",
 }
 
 

@@ -151,14 +151,31 @@ def running(environment: Mapping[str, str] | None = None) -> list[RunningRecorde
     Those of this user, and those of the system folder, which only root can have created.
     """
     here, found = place(environment), list[RunningRecorder]()
+    for recorder in _alive():
+        if recorder.entry.place == here:
+            found.append(recorder)
+        else:
+            recorder.close()
+    return sorted(found, key=lambda one: (one.reads_less, one.entry.interval, one.entry.pid))
+
+
+def being_written() -> set[str]:
+    """The recordings of all recorders that run, whatever machine they record."""
+    paths = set()
+    for recorder in _alive():
+        paths.add(recorder.entry.path)
+        recorder.close()
+    return paths
+
+
+def _alive() -> Iterator[RunningRecorder]:
     for folder in (_user_folder(), SYSTEM_FOLDER):
         for file in _entries(folder):
-            one = _opened(file, anybody=folder == SYSTEM_FOLDER)
-            if one is not None and one.entry.place == here and one.alive:
-                found.append(one)
-            elif one is not None:
-                one.close()
-    return sorted(found, key=lambda one: (one.reads_less, one.entry.interval, one.entry.pid))
+            recorder = _opened(file, anybody=folder == SYSTEM_FOLDER)
+            if recorder is not None and recorder.alive:
+                yield recorder
+            elif recorder is not None:
+                recorder.close()
 
 
 def _entries(folder: Path) -> Iterator[Path]:

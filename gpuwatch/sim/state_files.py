@@ -69,13 +69,7 @@ def state_folder() -> Path:
     The libraries trust what they map, so nobody else may write there (:mod:`gpuwatch.ownership`). Another user's
     XDG_RUNTIME_DIR, which ``sudo -E`` keeps, is not used.
     """
-    bases = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()]
-    for base in bases:
-        if not base or not os.access(base, os.W_OK | os.X_OK) or not Path(base).is_dir():
-            continue
-        if ownership.distrust(Path(base)):
-            continue
-        folder = Path(base) / f"gpuwatch-sim-{os.geteuid()}"
+    for folder in possible_folders():
         try:
             return ownership.own_folder(folder, "XDG_RUNTIME_DIR", "machines")
         except OSError as error:
@@ -87,6 +81,15 @@ def state_folder() -> Path:
         "no safe folder for the simulated GPUs' state: others can write to all candidates",
         hint="set XDG_RUNTIME_DIR to a folder of your own",
     )
+
+
+def possible_folders() -> Iterator[Path]:
+    """Where this user's machines may be, whether the folder exists or not; :func:`state_folder` takes the first."""
+    for base in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()):
+        if not base or not os.access(base, os.W_OK | os.X_OK) or not Path(base).is_dir():
+            continue
+        if not ownership.distrust(Path(base)):
+            yield Path(base) / f"gpuwatch-sim-{os.geteuid()}"
 
 
 def check_state(path: Path) -> None:
@@ -125,10 +128,11 @@ def sweep(folder: Path) -> None:
         private = path.suffix == STATE_SUFFIX and not path.name.startswith(f"{SHARED}-")
         with suppress(OSError):  # another process removed it, or it is not ours: the next sweep will see
             if time.time() - path.stat().st_mtime > (_KEPT_PRIVATE_SECONDS if private else _KEPT_SECONDS):
-                _remove(path)
+                remove(path)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Removes a machine; OSError if it is in use. The caller holds the folder's lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError if it is in use

@@ -1,0 +1,45 @@
+"""``gpuwatch clean``: removes what gpuwatch keeps on this machine, before or without an uninstall."""
+
+from __future__ import annotations
+
+import click
+
+from gpuwatch.errors import EXIT_FAILED, EXIT_OK
+from gpuwatch.formatting.terminal import file_name
+from gpuwatch.formatting.units import size
+
+_EXAMPLES = """\b
+Examples:
+  gpuwatch clean --dry-run                 list what would be removed
+  gpuwatch clean                           before pip uninstall gpuwatch-tui
+  gpuwatch clean --recordings              recordings too
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@click.option("--recordings", is_flag=True, help="Also remove recordings that gpuwatch record made without FILE.")
+@click.pass_context
+def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
+    """Remove what gpuwatch keeps on this machine.
+
+    Libraries of the simulated GPUs, simulated machines, saved runs and tracebacks, of this user. What is in use stays,
+    as do your settings and, without --recordings, recordings; each is listed with the reason.
+    """
+    from gpuwatch.session.leftovers import leftovers, remove, remove_empty
+
+    found, failed, freed = leftovers(recordings=recordings), 0, 0
+    for one in found:
+        verb, why, count = ("would remove" if dry_run else "removed"), one.keep, one.size_bytes
+        if not why and not dry_run:
+            try:
+                remove(one)
+            except OSError as error:
+                why, failed = error.strerror or str(error), failed + 1
+        freed += 0 if why else count
+        end = f": {why}" if why else ""
+        click.echo(f"{'kept' if why else verb} {file_name(one.path)} ({one.what}, {size(count)}){end}")
+    if not dry_run:
+        remove_empty(found)
+    click.echo(f"{'would free' if dry_run else 'freed'} {size(freed)}" if found else "nothing to remove")
+    ctx.exit(EXIT_FAILED if failed else EXIT_OK)

@@ -1,0 +1,127 @@
+"""What gpuwatch keeps on this machine beside the program itself, and its removal.
+
+Nothing in use is removed: a simulated machine that a process has open, the libraries while any machine is open, the
+recording of a running recorder. Nor anything in a folder that another user can write to. Folders are those of this
+environment (``XDG_CACHE_HOME``, ``XDG_STATE_HOME``, ``XDG_RUNTIME_DIR``), as with every command.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from gpuwatch import ownership
+from gpuwatch.recording import running_recorders
+from gpuwatch.sim import build, state_files
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One file or folder that gpuwatch made."""
+
+    path: Path
+    what: str
+    keep: str = ""
+    """Why it stays; empty if it is to be removed."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files in it; links are not followed, what cannot be read counts nothing."""
+        total = 0
+        for path in (self.path, *(self.path.rglob("*") if self.path.is_dir() else ())):
+            with suppress(OSError):
+                status = path.lstat()
+                total += 0 if path.is_dir() and not path.is_symlink() else status.st_size
+        return total
+
+
+def leftovers(*, recordings: bool = False) -> list[Leftover]:
+    """All that is there. Recordings are only to be removed if ``recordings``."""
+    found = [*_machines()]
+    open_machine = any(one.keep for one in found)
+    found += _libraries("a simulated machine is in use" if open_machine else "")
+    found += _saved(recordings)
+    settings = platformdirs.user_config_path("gpuwatch") / "settings.toml"
+    if settings.exists():
+        found.append(Leftover(settings, "your settings", "yours: remove it yourself"))
+    return found
+
+
+def remove(leftover: Leftover) -> None:
+    """Removes one; OSError if it cannot be removed, or came into use meanwhile."""
+    path = leftover.path
+    if path.suffix == state_files.STATE_SUFFIX:
+        with state_files.locked(path.parent):
+            state_files.remove(path)
+    elif path.is_dir() and not path.is_symlink():
+        with _not_being_built(path):
+            shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def remove_empty(gone: list[Leftover]) -> None:
+    """Removes the folders that are empty once these are gone."""
+    machines = _machines_folder()
+    if machines is not None and machines.is_dir() and [path.name for path in machines.iterdir()] == ["lock"]:
+        shutil.rmtree(machines, ignore_errors=True)
+    state = platformdirs.user_state_path("gpuwatch", appauthor=False)
+    for folder in (*{one.path.parent for one in gone}, build.cache_folder().parent, state / "recorders", state):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+@contextmanager
+def _not_being_built(folder: Path) -> Iterator[None]:
+    """Holds the lock under which :mod:`gpuwatch.sim.build` fills the cache; BlockingIOError if somebody has it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _machines_folder() -> Path | None:
+    return next(state_files.possible_folders(), None)
+
+
+def _machines() -> Iterator[Leftover]:
+    folder = _machines_folder()
+    if folder is not None and folder.is_dir():
+        why = ownership.distrust(folder)
+        for path in sorted(folder.glob(f"*{state_files.STATE_SUFFIX}")):
+            yield Leftover(path, "a simulated machine", why or ("in use" if state_files.in_use(path) else ""))
+
+
+def _libraries(in_use: str) -> Iterator[Leftover]:
+    cache = build.cache_folder()
+    if cache.is_dir():
+        try:
+            with _not_being_built(cache):
+                pass
+        except BlockingIOError:
+            in_use = "they are being compiled"
+        yield Leftover(cache, "libraries of the simulated GPUs", ownership.distrust(cache) or in_use)
+
+
+def _saved(recordings: bool) -> Iterator[Leftover]:
+    state = platformdirs.user_state_path("gpuwatch", appauthor=False)
+    why = ownership.distrust(state)
+    if (state / "runs").is_dir():
+        yield Leftover(state / "runs", "saved runs", why)
+    for path in sorted(state.glob("crash-*.txt")):
+        yield Leftover(path, "a traceback of gpuwatch", why)
+    being_written = running_recorders.being_written()
+    kept = "" if recordings else "a recording: --recordings removes it"
+    for path in sorted((state / "recordings").glob("*")):
+        # A recording in use has files beside it, whose names begin as its own does.
+        used = "a recorder writes it" if any(str(path).startswith(name) for name in being_written) else ""
+        yield Leftover(path, "a recording", why or used or kept)
