@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "gpuwatch" / "docs" / "peers.md").read_text(encoding="utf-8")
 FEATURES = {
     "exporter": r"^\| Prometheus exporter \| (.*?) \|",
-    "replay": r"^\| Records to a file and replays it \| (.*?) \|",
+    "replay": r"^\| Recording and replay to a file \| (.*?) \|",
     "pick": r"^\| Picking idle GPUs for a script \| (.*?) \|",
     "--hosts": r"^\| Many hosts \| (.*?) \|",
 }
