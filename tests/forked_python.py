@@ -38,6 +38,7 @@ HOOKED = (
     "tensorflow.python.client.pywrap_tf_session",
     "tensorflow.python.client._pywrap_device_lib",
     "tensorflow.python.eager.context",
+    "tensorflow.python.framework.errors_impl",
     "tensorflow.python.distribute.mirrored_strategy",
 )
 HOOKED_OF_KERAS = ("keras.src.backend.tensorflow.rnn", "keras.src.trainers.trainer")

@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.diagnosis.oom_arithmetic_torch import judge_torch
 from gpuwatch.diagnosis.others_memory import trifling
 from gpuwatch.formatting.units import memory, size
-from gpuwatch.model.run import Oom
+from gpuwatch.model.run import HOST_ALLOCATORS, Oom
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,6 @@ class Judgement:
     action: str = ""
 
 
-HOST_ALLOCATORS = ("cpu", "mklcpu")
-"""TensorFlow's allocators of host memory."""
 _OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
 _AMPLE = 2
 """With so many times the request free in all, its blocks are the reason, whatever the program needs next."""

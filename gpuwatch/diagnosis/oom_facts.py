@@ -11,10 +11,10 @@ import msgspec
 
 from gpuwatch.diagnosis.card_memory import memory_in_log
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.oom_arithmetic import HOST_ALLOCATORS, OomFacts, judge
+from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
 from gpuwatch.diagnosis.others_memory import beside, entry_of, others_memory, trifling, with_mates
 from gpuwatch.logs.clean import device as device_name
-from gpuwatch.model.run import Oom, Run
+from gpuwatch.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.model.snapshot import Device
 
 _ROUNDED = 0.01

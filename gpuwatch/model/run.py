@@ -137,6 +137,10 @@ class MemoryHolder(msgspec.Struct, frozen=True, kw_only=True):
     held_bytes: int
 
 
+HOST_ALLOCATORS = ("cpu", "mklcpu")
+"""TensorFlow's allocators of host memory, which an :class:`Oom` names."""
+
+
 class Oom(msgspec.Struct, frozen=True, kw_only=True):
     """An out-of-memory failure; numbers are in bytes, and None if not reported."""
 

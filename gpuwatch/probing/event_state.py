@@ -111,6 +111,13 @@ class EventState:
         self.standstill: Standstill | None = None
         """With monotonic times, by the clock that all processes of the machine share."""
         self.killed: list[KilledChild] = []
+        self.quiet = False
+        """It said at its end that it could not use a GPU."""
+        self.exhausted: int | None = None
+        self.failures: int | None = None
+        """Failed requests for memory and other failed ops, as counted inside until the end; None if not counted."""
+        self.children: set[int] = set()
+        """Children that may have loaded a framework; -1 for forks of unknown pids."""
 
     def line(self, raw: bytes) -> Event | None:
         """Takes one line from the event pipe; None if it is not an event."""
@@ -205,6 +212,14 @@ class EventState:
                 self.skipped = str(data["reason"])
             case "end":
                 self.ended = True
+                self.exhausted, self.failures = data.get("exhausted"), data.get("failures")
+                if data.get("forks"):
+                    self.children.add(-1)
+            case "quiet":
+                self.quiet = True
+            case "child":
+                if len(self.children) < _MOST:
+                    self.children.add(int(data["pid"]))
             case "memory_begin" | "memory_file" | "memory_note" | "memory_names" | "memory_end":
                 self.memory_records.take(event.kind, data)
             case _:

@@ -38,6 +38,7 @@ from gpuwatch.probing.event_state import EventState
 from gpuwatch.probing.memory_ledger import MemoryLedger
 from gpuwatch.probing.memory_timeline import Timeline
 from gpuwatch.probing.placed_ops import PlacedOps, coverage, merged
+from gpuwatch.probing.printed_lines import Account, is_older, without_printed
 from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.sim.limits import limit_of
 from gpuwatch.sim.sysfs import ENV_STATE
@@ -58,11 +59,20 @@ class RunDraft(msgspec.Struct, frozen=True):
 class RunBuilder:
     """Takes the events, log lines and snapshots of one execution."""
 
-    def __init__(self, started: float, before: Snapshot | None, in_run: Callable[[int], bool] | None = None) -> None:
+    def __init__(
+        self,
+        started: float,
+        before: Snapshot | None,
+        in_run: Callable[[int], bool] | None = None,
+        *,
+        started_at: datetime.datetime | None = None,
+    ) -> None:
         """``started``: monotonic time of the launch; ``before``: the snapshot before it.
 
         ``in_run``: whether a pid belongs to the run; by default, those in the probe's process group do.
+        ``started_at``: lines that a framework wrote before this are left out; by default none are.
         """
+        self._started_at = started_at
         self._before = before
         self._machine = before
         """The snapshot that lists the GPUs: ``before``, or the first one that came."""
@@ -88,7 +98,8 @@ class RunBuilder:
     def log_line(self, raw: bytes) -> None:
         """One line of the probe's stdout or stderr."""
         line = raw.decode("utf-8", "replace")
-        self._parser.feed(line)
+        if self._started_at is None or not is_older(line, self._started_at):
+            self._parser.feed(line)
         self.tail_line(line)
 
     def tail_line(self, line: str) -> None:
@@ -182,13 +193,14 @@ class RunBuilder:
         simulation: str | None,
         processes: tuple[RunProcess, ...] = (),
         placed: tuple[PlacedOps, ...] = (),
+        account: Account | None = None,
     ) -> RunDraft:
-        """The draft run; of a running program, what is known so far."""
+        """The draft run; of a running program, what is known so far. ``account``: see :mod:`.printed_lines`."""
         state, timeline = self.state, self._timeline
         timeline.prefer(self._mapped_gpus(environment))
         if outcome.exit_code is not None or outcome.signal is not None:
             self._parser.close()
-        facts = self._parser.facts
+        facts = without_printed(self._parser.facts, account)
         outcome = msgspec.structs.replace(outcome, ended=state.ended)
         verdict, reason = self._verdict(script, outcome, facts)
         before, machine = self._before, self._machine

@@ -120,7 +120,7 @@ class Watch:
         self._reports = GuardReports(program.signals)
         self._ending = Ending(program, self._reports, self._processes, self._asked)
         self._started = program.started
-        self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs)
+        self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs, started_at=program.started_at)
         self._latest = before
         self._keep_at = self._started
         self._next = 0.0
@@ -390,6 +390,7 @@ class Watch:
             simulation=self._options.simulation,
             processes=self._processes.processes(self._builder.held),
             placed=self._processes.placed(),
+            account=self._processes.account(self._reports.program or 0) if not self._reports.left else None,
         )
         state = self._builder.state
         settings = {

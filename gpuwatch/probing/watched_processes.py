@@ -23,6 +23,7 @@ from gpuwatch.model.program_threads import KilledChild
 from gpuwatch.model.run import DeviceMapping, Framework, RunError, RunProcess
 from gpuwatch.probing.event_state import Applied, EventState
 from gpuwatch.probing.placed_ops import PlacedOps
+from gpuwatch.probing.printed_lines import Account
 from gpuwatch.probing.run_builder import own_ordinal
 from gpuwatch.probing.runner import kept_environment
 from gpuwatch.probing.streams import Lines, Streams
@@ -77,6 +78,8 @@ class WatchedProcesses:
         self._streams = streams
         self._members: dict[int, _Member] = {}
         self._answers: dict[int, tuple[bool, float]] = {}
+        self._quiet: set[int] = set()
+        """Pids of processes that could not use a GPU, by their own word."""
         self._connections: dict[int, tuple[socket.socket, Lines]] = {}
         self.ancestor: int | None = None
         """Pid of the guard, the ancestor of every process of the program."""
@@ -214,6 +217,21 @@ class WatchedProcesses:
                 found.append(one)
         return tuple(found)
 
+    def account(self, program: int) -> Account | None:
+        """What ``program`` and its children counted as failed until their ends; None unless all that may have loaded a
+        framework did."""
+        members = [one for one in self._members.values() if one.framework is not None or one.state.children]
+        states = [one.state for one in members if one.pid not in self._quiet]
+        told = self._quiet | {one.pid for one in members if one.state.ended}
+        asked = {program, *(one.pid for one in members), *(pid for one in members for pid in one.state.children)}
+        if not asked <= told or any(one.exhausted is None for one in states):
+            return None
+        others = None if any(one.failures is None for one in states) else sum(one.failures or 0 for one in states)
+        gpus = any(member.map or member.state.mappings for member in members)
+        ended_by_memory = sum(_exhausted(error) for one in states for error in one.errors)
+        exhausted = sum(one.exhausted or 0 for one in states) + ended_by_memory
+        return Account(exhausted=exhausted, failures=others, framework=bool(states), gpus=gpus)
+
     def memory_profiles(self) -> tuple[tuple[MemoryProfile, ...], tuple[str, ...]]:
         """With --memory: the profiles of every process, the fullest first, and what could not be recorded."""
         found: list[MemoryProfile] = []
@@ -301,6 +319,8 @@ class WatchedProcesses:
         connection, lines = self._connections.pop(descriptor)
         lines.close()
         connection.close()
+        if member.state.quiet and len(self._quiet) < 4 * _MOST:
+            self._quiet.add(member.pid)
         # A pool that keeps replacing its workers must not fill the list.
         told = member.worth_telling or member.state.killed or bool(member.state.placed.counts)
         if not told and len(self._members) > 8:

@@ -2,27 +2,35 @@
 
 The parent learns how a child ended when it waits for it; subprocess and multiprocessing then set ``returncode``, which
 is observed. Nothing is told of signals that are requests (SIGTERM, SIGINT), nor of what the parent ended by ``kill()``.
+A child that lived long enough to load a framework is named, since it need not have a watcher of its own.
 Standard library only, Python 3.7 or newer.
 """
 
+import _socket
 import json
-import socket
 import time
 
 _TOLD = frozenset([4, 6, 7, 8, 9, 11])
 """SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV."""
 _MOST = 100
+_LOADS_IN = 1.0
+"""Seconds that a child lives at least if it loads a framework."""
 
 
 def watch(module, address):
     """``module``: subprocess or multiprocessing.popen_fork, of which the other ways to start derive theirs."""
     told = []
+    lived = []
 
     def returned(popen, code):
+        began = popen.__dict__.get("_gpuwatch_began")
+        if began is not None and time.monotonic() - began >= _LOADS_IN and len(lived) < _MOST:
+            lived.append(popen.pid)
+            _send(address, "child", pid=popen.pid)
         known = popen.__dict__.get("_gpuwatch_killed")
         if -code in _TOLD and not known and len(told) < _MOST:
             told.append(popen.pid)
-            _send(address, pid=popen.pid, signal=-code, started_by=module.__name__.partition(".")[0])
+            _send(address, "child_killed", pid=popen.pid, signal=-code, started_by=module.__name__.partition(".")[0])
 
     popen = module.Popen
     popen.kill = _Called(popen.kill)
@@ -53,7 +61,9 @@ class _Returned(object):
 
     def __set__(self, instance, value):
         instance.__dict__["returncode"] = value
-        if type(value) is int and value < 0:
+        if value is None:
+            instance.__dict__["_gpuwatch_began"] = time.monotonic()
+        elif type(value) is int:
             try:
                 self.see(instance, value)
             except Exception:  # our errors must not disturb the program
@@ -63,10 +73,16 @@ class _Returned(object):
         instance.__dict__.pop("returncode", None)
 
 
-def _send(address, **data):
-    """One event on a connection of its own: this process need not have a watcher."""
-    line = {"v": 1, "seq": 0, "t": time.monotonic(), "kind": "child_killed", "data": data}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+def _send(address, kind, **data):
+    """One event on a connection of its own: this process need not have a watcher.
+
+    By ``_socket``: that ``socket`` is imported shows that the program itself may talk to others.
+    """
+    line = {"v": 1, "seq": 0, "t": time.monotonic(), "kind": kind, "data": data}
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
         connection.settimeout(1.0)
         connection.connect("\0" + address)
-        connection.sendall((json.dumps(line) + "\n").encode(), socket.MSG_NOSIGNAL)
+        connection.sendall((json.dumps(line) + "\n").encode(), _socket.MSG_NOSIGNAL)
+    finally:
+        connection.close()

@@ -172,6 +172,8 @@ class Watcher:
         """With ``--memory``: :class:`_gpuwatch_memory.Recorder`."""
         self.seen = []
         """Others that tell something now and then: :class:`_gpuwatch_threads.Threads`, ``_gpuwatch_traces.Traces``."""
+        self.failures = None
+        """:class:`_gpuwatch_failures.Failures`."""
         self.hooked = set()
         self.reset(forked=False)
 
@@ -202,6 +204,8 @@ class Watcher:
             self.memory.reset()
         for one in self.seen:
             one.reset()
+        if self.failures is not None:
+            self.failures.reset()
 
     # Sending
 
@@ -316,7 +320,8 @@ class Watcher:
             except Exception as error:
                 self.trouble(look, error)
         if self.socket is not None:
-            self.emit("end", ok=True)
+            exhausted, other = self.failures.total()
+            self.emit("end", ok=True, exhausted=exhausted, failures=other, forks=self.failures.forks)
 
     def exception(self):
         """Reports the exception that Python has just printed."""
@@ -697,6 +702,8 @@ def _count_batches(history, steps):
     history.on_train_batch_end = on_train_batch_end
 
 
+_FOLLOWED = frozenset(["popen_fork.py", "subprocess.py"])
+"""Modules whose forks are followed otherwise (_gpuwatch_children.py)."""
 _FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of"
 
 
@@ -719,6 +726,8 @@ def _follow_forks(watcher):
     """Watches processes that multiprocessing forks too; plain forks are not watched."""
 
     def before():
+        if os.path.basename(sys._getframe(1).f_code.co_filename) not in _FOLLOWED:
+            watcher.failures.forks += 1
         if sys.version_info >= (3, 12) and not watcher.broken and os.getpid() == watcher.pid:
             _hush()
         util = sys.modules.get("multiprocessing.util")
@@ -742,7 +751,8 @@ def begin(address, load, simulation=None):
     """
     watcher = Watcher(address, load, simulation)
     watcher.settings = load("_gpuwatch_settings").Settings()
-    observers = [watcher.settings]
+    watcher.failures = load("_gpuwatch_failures").Failures()
+    observers = [watcher.settings, watcher.failures]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):
         placement = load("_gpuwatch_placement")
         watcher.ops = placement.Ops(load)

@@ -2,7 +2,7 @@
 
 gpuwatch puts this folder first on PYTHONPATH. At the start, the folder is removed from sys.path again, the user's own
 sitecustomize is run, and an entry in sys.meta_path waits for the import of TensorFlow, Keras or PyTorch. A program that
-imports none of them pays for nothing else. Under ``gpuwatch sim`` it is loaded for simulated GPUs: see
+imports none of them only says so at its end. Under ``gpuwatch sim`` it is loaded for simulated GPUs: see
 _gpuwatch_simulated.py. Every version of Python must be able to compile this file.
 """
 
@@ -149,6 +149,38 @@ class _Children(object):
         return None  # another version of Python: how its children end is not told
 
 
+_LARGE = 100 << 10
+"""KiB of memory of a child that may have loaded a framework."""
+_USES_GPUS = ("libcuda", "libnvidia", "libnccl")
+
+
+def _say_quiet():
+    """At the end: that this process could not use a GPU, nor tell of one elsewhere; what it printed is only text."""
+    import resource
+
+    if _waiter.begun or "socket" in sys.modules or resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > _LARGE:
+        return
+    with open("/proc/self/maps") as maps:
+        if any(name in line for line in maps for name in _USES_GPUS):
+            return
+    import _socket
+    import time
+
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    connection.settimeout(0.2)
+    connection.connect("\0" + os.environ["GPUWATCH_WATCH"])
+    text = '{"v": 1, "seq": 0, "t": %r, "kind": "quiet", "data": {}}\n' % time.monotonic()
+    connection.sendall(text.encode(), _socket.MSG_NOSIGNAL)
+    connection.close()
+
+
+def _at_end():
+    try:
+        _say_quiet()
+    except Exception:  # gpuwatch has ended
+        return
+
+
 _folder = _hand_over()
 if (_WATCHED or _SIMULATED) and sys.version_info >= (3, 7):
     _waiter = _Waiter(_folder)
@@ -156,3 +188,6 @@ if (_WATCHED or _SIMULATED) and sys.version_info >= (3, 7):
     if _WATCHED:
         _waiter.observers.append(_Children(_waiter))
         _note_environment()
+        import atexit
+
+        atexit.register(_at_end)

@@ -1,0 +1,56 @@
+"""Counts failed requests for memory, so that a log's line about one can be told from one that the program only printed.
+
+TensorFlow makes an exception of each op that fails, PyTorch's allocator counts. Children are noted that live long
+enough to load a framework, and forks of which nobody else knows. Standard library only, Python 3.7 or newer.
+"""
+
+import sys
+
+_ERRORS = "tensorflow.python.framework.errors_impl"
+_EXHAUSTED = 8
+_OF_THE_PROGRAM = frozenset([1, 3, 5, 6, 11])
+"""Codes that no state of a GPU causes: CANCELLED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE."""
+_COPY = "Dst tensor is not initialized"
+"""An INTERNAL error: a copy to the GPU that did not fit."""
+
+
+class Failures:
+    """Observes TensorFlow's exceptions after their import (see sitecustomize.py)."""
+
+    def __init__(self):
+        self.actions = {_ERRORS: self._errors}
+        self.reset()
+
+    def reset(self):
+        """Starts over in a forked process."""
+        self.exhausted = self.other = 0
+        self.counts = _ERRORS in sys.modules and _ERRORS not in self.actions
+        self.forks = 0
+        """Forks without multiprocessing, which are watched by nobody."""
+
+    def failed(self, name, error):
+        self.counts = False
+
+    def _errors(self, module):
+        original = module.OpError.__init__
+
+        def noted(this, node_def, op, message, error_code, *args):
+            if error_code == _EXHAUSTED or _COPY in str(message):
+                self.exhausted += 1
+            elif error_code not in _OF_THE_PROGRAM:
+                self.other += 1
+            original(this, node_def, op, message, error_code, *args)
+
+        module.OpError.__init__ = noted
+        self.counts = True
+
+    def total(self):
+        """Failed requests for memory, and other failures of ops; None for what is not counted."""
+        jax = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None)
+        if jax or ("tensorflow" in sys.modules and not self.counts):
+            return None, None
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        if cuda is None:
+            return self.exhausted, self.other
+        started = range(cuda.device_count()) if cuda.is_initialized() else ()
+        return self.exhausted + sum(int(cuda.memory_stats(number).get("num_ooms", 0)) for number in started), None
