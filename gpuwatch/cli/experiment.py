@@ -330,16 +330,17 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.experiment.copies import copied
     from gpuwatch.experiment.fits import fitted
-    from gpuwatch.experiment.plan import configurations, shown_time
+    from gpuwatch.experiment.plan import configurations
     from gpuwatch.experiment.recover import recovered
     from gpuwatch.experiment.rounds import compared, not_run
     from gpuwatch.experiment.settings import NotTried, Setting, default_set, named, possible
+    from gpuwatch.formatting.units import lasted
 
     if asked.recover or asked.fits:
         _check_free(setup, asked, {})
         if not asked.quiet:
             how = _SEARCHES["recover" if asked.recover else "fits"]
-            limit = f"at most {shown_time(asked.budget)} (--budget)"
+            limit = f"at most {lasted(asked.budget)} (--budget)"
             say(f"gpuwatch: {shlex.join(asked.command)} runs {how}; {limit}")
         if asked.recover:
             return recovered(setup, budget=asked.budget, share=asked.share)
@@ -377,13 +378,13 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
 def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.experiment.largest import largest
-    from gpuwatch.experiment.plan import shown_time
+    from gpuwatch.formatting.units import lasted
 
     setting = _possible(asked.configs[0] if asked.configs else "default", setup)
     _check_free(setup, asked, setting.variables)
     runs = (
         f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in at"
-        f" most {shown_time(asked.budget)} (--budget)"
+        f" most {lasted(asked.budget)} (--budget)"
     )
     if asked.plan:
         click.echo(f"{shlex.join(asked.command)} would run {runs}.")
@@ -422,10 +423,10 @@ def _first_start(setup: TrialSetup, asked: _Asked) -> FirstStart:
 
 def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: FirstStart | None) -> None:
     """Says how often the program will run, before it does."""
-    from gpuwatch.experiment.plan import shown_time
+    from gpuwatch.formatting.units import lasted
 
     own = "" if asked.isolate or times == 1 else f"; what it writes is written {times} times (see --isolate, {{run}})"
-    limit = f"at most {shown_time(asked.budget)} (--budget)"
+    limit = f"at most {lasted(asked.budget)} (--budget)"
     expected = _expected(times, rule, start)
     say(
         f"gpuwatch: {shlex.join(asked.command)} runs"
@@ -445,12 +446,12 @@ def _times(settings: int, rounds: int, times: int, *, memory: bool = False) -> s
 
 def _expected(times: int, rule: Rule, start: FirstStart | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
-    from gpuwatch.experiment.plan import shown_time
+    from gpuwatch.formatting.units import lasted
 
     one = None if start is None else start.run_seconds(rule)
     if one is None:
         return ""
-    least, most = (shown_time(times * seconds) for seconds in one)
+    least, most = (lasted(times * seconds) for seconds in one)
     return f"about {most}" if least == most else f"{least} to {most}"
 
 
@@ -458,7 +459,7 @@ def _plan(
     asked: _Asked, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: FirstStart
 ) -> str:
     """What would be run, and how long that would take."""
-    from gpuwatch.experiment.plan import shown_time
+    from gpuwatch.formatting.units import lasted
 
     width = max(len(name) for name in [*(one.name for one in chosen), *(one.name for one in missing)])
     times = _times(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)
@@ -471,7 +472,7 @@ def _plan(
     lines += [
         "",
         f"A start took {start.took:.1f} s. Together: {expected or 'not known before'}, at most "
-        f"{shown_time(asked.budget)} (--budget): then rounds are dropped, then settings.",
+        f"{lasted(asked.budget)} (--budget): then rounds are dropped, then settings.",
     ]
     return "\n".join(lines)
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.cli.options import progress, progress_lines, progress_wanted
 from gpuwatch.cli.output import say
-from gpuwatch.experiment.plan import shown_time
 from gpuwatch.experiment.progress import Begun, NoProgress, Progress
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import per_second, size
+from gpuwatch.formatting.units import lasted, per_second, size
 from gpuwatch.model.trials import Trial
 
 if TYPE_CHECKING:
@@ -77,10 +76,10 @@ class _Timed(NoProgress):
         most = max(self.until - time.monotonic(), 0.0)
         now = self.now
         if now is None or not now.planned or not self.took:
-            return f"at most {shown_time(most)} left"
+            return f"at most {lasted(most)} left"
         mean = sum(self.took) / len(self.took)
         expected = max(mean - (time.monotonic() - self.since), 0.0) + mean * max(now.planned - now.number, 0)
-        return f"about {shown_time(expected)} left" if expected < most else f"at most {shown_time(most)} left"
+        return f"about {lasted(expected)} left" if expected < most else f"at most {lasted(most)} left"
 
 
 class _Lines(_Timed):
@@ -94,7 +93,7 @@ class _Lines(_Timed):
         said = ", ".join(filter(None, parts))
         now = self.now
         number = f"{now.number}/{now.planned} " if now is not None and now.planned else ""
-        say(f"gpuwatch: {number}{named(trial)}: {said} ({shown_time(self.took[-1])}; {self.left()})")
+        say(f"gpuwatch: {number}{named(trial)}: {said} ({lasted(self.took[-1])}; {self.left()})")
 
 
 class _Spoken(NoProgress):
@@ -208,5 +207,5 @@ class _Live(_Timed):
             return self.left()
         number = f"{now.number}/{now.planned} " if now.planned else ""
         which = ", recording its memory" if now.recorded else f", round {now.round}" if now.round else ", first start"
-        steps = f"{self.count} steps" if self.count else f"starting, {shown_time(time.monotonic() - self.since)}"
+        steps = f"{self.count} steps" if self.count else f"starting, {lasted(time.monotonic() - self.since)}"
         return f"{number}{printable(now.name)}{which}: {steps}; {self.left()}; Ctrl+C ends it with what is known"

@@ -28,13 +28,14 @@ from gpuwatch.diagnosis.conditions import (
 )
 from gpuwatch.diagnosis.conditions.condition_registry import CONDITIONS, Condition
 from gpuwatch.diagnosis.conditions.driver_silence import DriverSilence, FeedState
-from gpuwatch.diagnosis.conditions.duration_text import duration, span
+from gpuwatch.diagnosis.conditions.duration_text import duration
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.sample_context import Memory, SampleContext
 from gpuwatch.diagnosis.conditions.throttling import ClockEpisodes, Episode
 from gpuwatch.diagnosis.engine import broken, diagnose, in_order
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import RULES, finding
+from gpuwatch.formatting.units import steady_span
 from gpuwatch.history.device_events import DeviceEvents
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.process_events import ProcessEvents
@@ -415,9 +416,9 @@ class Conditions:
         listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
         what = f"{gpus} GPU{'' if gpus == 1 else 's'}"
         what += f" and {programs} process{'' if programs == 1 else 'es'}" if listed else ""
-        lines = [f"watched: {what}, for {span(self.observed)}"]
+        lines = [f"watched: {what}, for {steady_span(self.observed)}"]
         if self.unobserved:
-            lines.append(f"not observed: {span(self.unobserved)} without samples")
+            lines.append(f"not observed: {steady_span(self.unobserved)} without samples")
         able, unable = [], []
         for condition in filter(lambda one: one.looks_for, CONDITIONS):
             lacking = next(

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.experiment.answer import listed, why_failed
 from gpuwatch.experiment.occupied import occupied
-from gpuwatch.experiment.plan import Configuration, Rule, shown_time
+from gpuwatch.experiment.plan import Configuration, Rule
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.trial import Goal, Stop, run_trial
 from gpuwatch.experiment.trial_setup import Feed, TrialSetup
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import lasted, size
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Answer, Trial
 from gpuwatch.model.visibility import visible_devices
@@ -54,7 +54,7 @@ def copied(
 
 
 def _no_time(budget: float) -> str:
-    return f"no time left within --budget {shown_time(budget)}"
+    return f"no time left within --budget {lasted(budget)}"
 
 
 def _one_gpu(setup: TrialSetup) -> str:

@@ -16,12 +16,12 @@ from typing import Protocol
 
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.experiment.answer import why_failed
-from gpuwatch.experiment.plan import Configuration, Rule, shown_time
+from gpuwatch.experiment.plan import Configuration, Rule
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import Setting, named
 from gpuwatch.experiment.trial import Goal, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup, running_feed
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import lasted, size
 from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Answer, Fit, Trial
 from gpuwatch.reports.trial_summary import PASSED
@@ -223,7 +223,7 @@ def _bisected(
             else:
                 low = middle
     except _Late:
-        found.notes.append(f"--budget {shown_time(budget)} ended the search early.")
+        found.notes.append(f"--budget {lasted(budget)} ended the search early.")
     return low, high
 
 

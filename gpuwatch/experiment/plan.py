@@ -11,6 +11,7 @@ from typing import Literal
 
 from gpuwatch.errors import UsageError
 from gpuwatch.experiment.settings import Setting
+from gpuwatch.formatting.units import lasted
 from gpuwatch.model.trials import named
 
 LEAST_SECONDS = 2.0
@@ -51,7 +52,7 @@ class Rule:
             case "steps":
                 return f"after {'at least ' if self.least else ''}{self.amount:.0f} steps"
             case "seconds":
-                return f"after {shown_time(self.amount)} of steps"
+                return f"after {lasted(self.amount)} of steps"
             case "end":
                 return "at the end of the program"
             case _:
@@ -93,14 +94,6 @@ def parse_time(text: str, option: str) -> float:
     if found is None or not float(found[1]):
         raise UsageError(f"{option} {text}: not a time", hint="use 90s, 10min or 1h")
     return float(found[1]) * _UNITS[found[2]]
-
-
-def shown_time(seconds: float) -> str:
-    """``45 s``, ``10 min``, ``1 h 5 min``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min".replace(" 0 min", "")
 
 
 def parse_vary(texts: Iterable[str], command: Sequence[str]) -> dict[str, tuple[str, ...]]:

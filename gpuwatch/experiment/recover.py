@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.experiment.answer import listed, why_failed
 from gpuwatch.experiment.occupied import occupied
-from gpuwatch.experiment.plan import Configuration, Rule, shown_time
+from gpuwatch.experiment.plan import Configuration, Rule
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import NotTried, Setting, named, possible
 from gpuwatch.experiment.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import lasted, size
 from gpuwatch.model.run import Oom, Run
 from gpuwatch.model.snapshot import Device
 from gpuwatch.model.trials import Answer, Recovery, Trial
@@ -69,7 +69,7 @@ def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: f
         elif best is not None:
             found.recover.append(Recovery(name=one.name, reason=f"not needed: {best.name} is enough"))
         elif until - time.monotonic() < took:
-            found.recover.append(Recovery(name=one.name, reason=f"no time left within --budget {shown_time(budget)}"))
+            found.recover.append(Recovery(name=one.name, reason=f"no time left within --budget {lasted(budget)}"))
         else:
             deadline = max(until - time.monotonic(), took)
             recovery = _tried(setup, one, Goal(goal, deadline=deadline), found.trials)

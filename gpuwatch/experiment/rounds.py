@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from gpuwatch.experiment.answer import answer, listed, why_failed
 from gpuwatch.experiment.occupied import occupied
-from gpuwatch.experiment.plan import Configuration, Rule, shown_time
+from gpuwatch.experiment.plan import Configuration, Rule
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import NotTried
 from gpuwatch.experiment.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup
+from gpuwatch.formatting.units import lasted
 from gpuwatch.model.trials import Answer, Trial
 from gpuwatch.reports.trial_summary import PASSED
 
@@ -113,8 +114,8 @@ def _run_rounds(
         expected = sum(took.get(one.name, 0.0) for one in left)
         if number > 1 and time.monotonic() + expected > until:
             found.notes.append(
-                f"{number - 1} of {rounds} rounds: another would take {shown_time(expected)}, more than --budget"
-                f" {shown_time(budget)} leaves."
+                f"{number - 1} of {rounds} rounds: another would take {lasted(expected)}, more than --budget"
+                f" {lasted(budget)} leaves."
             )
             break
         again: list[Configuration] = []
@@ -122,7 +123,7 @@ def _run_rounds(
             remaining = until - time.monotonic()
             mean = sum(took.values()) / len(took) if took else 0.0
             if number == 1 and index and mean > remaining:
-                reason = f"no time left within --budget {shown_time(budget)}"
+                reason = f"no time left within --budget {lasted(budget)}"
                 found.trials += [_left_out(other, reason) for other in left[index:]]
                 break
             share = remaining / (len(left) - index) if number == 1 else remaining

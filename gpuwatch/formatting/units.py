@@ -103,6 +103,33 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{secs:02}"
 
 
+def span(seconds: float) -> str:
+    """``8 s``, ``3 min``, ``2.5 h``, ``4 days``."""
+    if seconds < 100:
+        return f"{max(seconds, 0):.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
+
+
+def steady_span(seconds: float) -> str:
+    """:func:`span` with seconds in tens, for text that must not change with every sample."""
+    return span(seconds // 10 * 10 if 10 <= seconds < 100 else seconds)
+
+
+def lasted(seconds: float) -> str:
+    """``8 s``, ``3 min``, ``2 h 03 min``: for a time that is over, hours with their minutes."""
+    if seconds < 6000:
+        return span(seconds)
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min"
+
+
+def ago(seconds: float) -> str:
+    """``8 s ago``."""
+    return f"{span(seconds)} ago"
+
+
 def seconds(value: float | None) -> str:
     """A measured time: ``6.42 s``, ``18.3 ms``, ``95 µs``."""
     if value is None:

@@ -103,23 +103,3 @@ def _masked(row: Process) -> str:
     from gpuwatch.formatting.secrets import mask_text  # slow to import, and not needed for the first frame
 
     return mask_text(printable(row.command or row.name or ""))
-
-
-def span(seconds: float) -> str:
-    """``8 s``, ``3 min``, ``2.5 h``."""
-    if seconds < 100:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def lasted(seconds: float) -> str:
-    """``8 s``, ``3 min``, ``2 h 03 min``: for a time that is over, hours with their minutes."""
-    if seconds < 6000:
-        return span(seconds)
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02} min"
-
-
-def ago(seconds: float) -> str:
-    """``8 s ago``."""
-    return f"{span(seconds)} ago"

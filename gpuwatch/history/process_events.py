@@ -7,8 +7,8 @@ from collections import deque
 import msgspec
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import memory
-from gpuwatch.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, lasted, of_device, of_process
+from gpuwatch.formatting.units import lasted, memory
+from gpuwatch.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, of_device, of_process
 from gpuwatch.history.unsampled_processes import UnsampledProcesses
 from gpuwatch.model.accounting import AccountedProcess
 from gpuwatch.model.snapshot import Device, Process, Snapshot

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.formatting.units import lasted
 from gpuwatch.logs.exceptions import telling
 from gpuwatch.model.program_end import ended_apart
 from gpuwatch.model.run import HostMemory, Outcome, Run, Verdict
@@ -47,7 +48,7 @@ class Termination(msgspec.Struct, frozen=True, kw_only=True):
 def judged(run: Run, end: Termination) -> Run:
     """The run with its verdict: the program's own end takes precedence over its log."""
     outcome = end.outcome
-    took = _duration(run.phases.total_seconds)
+    took = "an unknown time" if (total := run.phases.total_seconds) is None else lasted(total)
     kills = oom_kills()
     somebody = _oom_killed(end.kills, kills)
     killed = signal.SIGKILL in (outcome.signal, (outcome.exit_code or 0) - 128) and not end.asked
@@ -152,13 +153,3 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"  # a real-time signal
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "an unknown time"
-    if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import size
-from gpuwatch.history.machine_event import lasted
+from gpuwatch.formatting.units import lasted, size
 from gpuwatch.model.recording import RecordedGpu, RecordedProblem, RecorderRun, RecordingGap, RecordingInfo
 from gpuwatch.recording.reader import RecordedFinding, Recording, Run
 from gpuwatch.recording.time_expressions import shown

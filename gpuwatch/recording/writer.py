@@ -19,8 +19,9 @@ from gpuwatch import __version__, ownership
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.masking import masked
 from gpuwatch.formatting.terminal import file_name
+from gpuwatch.formatting.units import lasted
 from gpuwatch.history.frames import FINDINGS, FrameEncoder, encoded, framed
-from gpuwatch.history.machine_event import MachineEvent, lasted
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording import tiers

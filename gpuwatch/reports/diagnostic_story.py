@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from gpuwatch.formatting.text import shorten
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import ago, size
 from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.model.doctor import Doctor
@@ -114,8 +114,7 @@ def _machine(document: Diagnostic) -> str:
 
 def _when(run: Run, now: datetime.datetime) -> str:
     """When it started and ended, in UTC, and how long ago that was."""
-    ago = age(run, now)
-    before = "" if ago == "just now" else f", {ago} when this was written"
+    before = f", {age(run, now)} when this was written"
     over = utc(over_at(run))
     return f"started {utc(run.started_at)}, ended {over.partition(' ')[2] if _same_day(run) else over}{before}"
 
@@ -248,13 +247,7 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
 
 def age(run: Run, now: datetime.datetime) -> str:
     """How long ago it ended."""
-    seconds = (now - run.started_at).total_seconds() - (run.phases.total_seconds or 0.0)
-    minutes = max(seconds, 0.0) / 60
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes:.0f} min ago"
-    return f"{minutes / 60:.0f} h ago" if minutes < 48 * 60 else f"{minutes / 1440:.0f} days ago"
+    return ago((now - run.started_at).total_seconds() - (run.phases.total_seconds or 0.0))
 
 
 def name_of(run: Run, among: Sequence[Run] = ()) -> str:

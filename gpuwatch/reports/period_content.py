@@ -6,8 +6,7 @@ import datetime
 from collections import Counter
 from collections.abc import Iterator
 
-from gpuwatch.formatting.units import UNKNOWN
-from gpuwatch.history.machine_event import lasted
+from gpuwatch.formatting.units import UNKNOWN, lasted
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.model.period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.reports.chart_data import Graphs

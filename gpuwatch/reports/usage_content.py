@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 
-from gpuwatch.formatting.units import UNKNOWN, energy, percent, size
-from gpuwatch.history.machine_event import gpus, lasted
+from gpuwatch.formatting.units import UNKNOWN, energy, lasted, percent, size
+from gpuwatch.history.machine_event import gpus
 from gpuwatch.model.usage import By, Usage, UsageGroup
 from gpuwatch.reports.chart_data import Bars, Part, Row
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean

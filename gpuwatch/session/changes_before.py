@@ -9,8 +9,7 @@ import datetime
 from collections.abc import Iterator
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import reading
-from gpuwatch.history.machine_event import lasted
+from gpuwatch.formatting.units import lasted, reading
 from gpuwatch.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.model.period import Change, ChangeKind
 from gpuwatch.model.reading import Missing

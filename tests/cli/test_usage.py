@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.history.machine_event import span
+from gpuwatch.formatting.units import span
 from gpuwatch.model.codec import from_json
 from gpuwatch.model.usage import Usage
 from gpuwatch.recording.reader import Recording

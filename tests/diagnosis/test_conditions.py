@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from gpuwatch.diagnosis import condition_engine as engine
 from gpuwatch.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
 from gpuwatch.diagnosis.conditions.condition_registry import CONDITIONS, Condition, condition
-from gpuwatch.diagnosis.conditions.duration_text import span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.formatting.units import steady_span
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Problem, Snapshot
 from gpuwatch.model.xids import Xid
@@ -218,7 +218,7 @@ def test_words_change_seldom() -> None:
 
 
 def test_spans_are_coarse() -> None:
-    assert [span(s) for s in (3, 17, 100, 119, 3600, 9000)] == ["3 s", "10 s", "100 s", "2 min", "60 min", "2.5 h"]
+    assert [steady_span(s) for s in (3, 17, 99, 119, 3600, 9000)] == ["3 s", "10 s", "90 s", "2 min", "60 min", "2.5 h"]
 
 
 # -- a rule that fails, and rules that are declared wrongly ---------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.errors import UsageError
-from gpuwatch.experiment.plan import UNCOUNTED_SECONDS, Rule, filled_in, parse_rule, parse_time, parse_vary, shown_time
+from gpuwatch.experiment.plan import UNCOUNTED_SECONDS, Rule, filled_in, lasted, parse_rule, parse_time, parse_vary
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_is_no_rule(text: str) -> None:
 
 def test_times() -> None:
     assert parse_time("1.5h", "--budget") == 5400
-    assert [shown_time(value) for value in (12, 600, 3900, 7200)] == ["12 s", "10 min", "65 min", "2 h"]
+    assert [lasted(value) for value in (12, 600, 3900, 7200)] == ["12 s", "10 min", "65 min", "2 h 00 min"]
     with pytest.raises(UsageError, match="--budget soon: not a time"):
         parse_time("soon", "--budget")
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.diagnosis.condition_engine import AGAIN, Conditions
-from gpuwatch.history.machine_event import MachineEvent, ago, gpus, lasted, span
+from gpuwatch.formatting.units import ago, lasted, span
+from gpuwatch.history.machine_event import MachineEvent, gpus
 from gpuwatch.history.process_events import ProcessEvents
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, Mapped, MigInstance, Process

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from gpuwatch.diagnosis.rule_registry import finding
 from gpuwatch.formatting.text import printable
-from gpuwatch.history.machine_event import MachineEvent, span
+from gpuwatch.formatting.units import span
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.findings import Finding
 
 _OLD = "the data shown is older, and nothing is judged meanwhile"

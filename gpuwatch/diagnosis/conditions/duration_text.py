@@ -5,16 +5,7 @@ from __future__ import annotations
 import datetime
 
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence
-from gpuwatch.history.machine_event import span as exact_span
-
-
-def span(seconds: float) -> str:
-    """``40 s``, ``4 min``, ``2.5 h``: seconds in tens, so that the text does not change with every sample."""
-    if seconds < 10:
-        return f"{max(seconds, 0):.0f} s"
-    if seconds < 115:
-        return f"{seconds // 10 * 10:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5700 else f"{seconds / 3600:.1f} h"
+from gpuwatch.formatting.units import span, steady_span
 
 
 def clock(at: float) -> str:
@@ -27,13 +18,13 @@ def lasted(occurrence: Occurrence, at: float) -> str:
     if occurrence.samples < 2:
         return "seen in one sample so far"
     whole = at - occurrence.since
-    text = f"since {clock(occurrence.since)}, for {span(whole)}"
+    text = f"since {clock(occurrence.since)}, for {steady_span(whole)}"
     if occurrence.share < 0.95:
-        text += f": in {occurrence.share * 100:.0f} % of the samples, {span(occurrence.held)} in all"
+        text += f": in {occurrence.share * 100:.0f} % of the samples, {steady_span(occurrence.held)} in all"
     elif occurrence.observed < 0.8 * (whole - occurrence.unobserved):
-        text += f", {span(occurrence.observed)} of which could be judged"
+        text += f", {steady_span(occurrence.observed)} of which could be judged"
     if occurrence.unobserved:
-        text += f"; not observed for {span(occurrence.unobserved)} of it"
+        text += f"; not observed for {steady_span(occurrence.unobserved)} of it"
     return text
 
 
@@ -45,4 +36,4 @@ def mean(occurrence: Occurrence, name: str, unit: str) -> str:
 
 def duration(occurrence: Occurrence) -> str:
     """``3 min``, from the first to the last sample in which it held; for events."""
-    return exact_span(occurrence.last - occurrence.since)
+    return span(occurrence.last - occurrence.since)

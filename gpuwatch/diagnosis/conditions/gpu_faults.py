@@ -10,7 +10,8 @@ from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.diagnosis.rules.phrasing import seen_as
 from gpuwatch.formatting.text import printable
-from gpuwatch.history.machine_event import BAD_STATES, span
+from gpuwatch.formatting.units import span
+from gpuwatch.history.machine_event import BAD_STATES
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Device
 from gpuwatch.model.xids import OFF_THE_BUS, Xid

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.diagnosis.conditions.duration_text import lasted, mean, span
+from gpuwatch.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import memory, size
+from gpuwatch.formatting.units import memory, size, steady_span
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.reading import number
 from gpuwatch.model.snapshot import WSL, Device, Process
@@ -92,7 +92,7 @@ class IdleMemory(Condition):
             evidence=(
                 f"process {process.pid} holds {memory(held)} of {size(total)}",
                 f"idle {lasted(occurrence, context.at)} (utilization {mean(occurrence, 'busy', '%')}{whose})",
-                f"running for {span(age)}" if age is not None else "",
+                f"running for {steady_span(age)}" if age is not None else "",
                 f"framework: {printable(process.framework)}" if process.framework else "",
                 _instead(occurrence),
                 command(process),

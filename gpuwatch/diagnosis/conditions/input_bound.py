@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.diagnosis.conditions.duration_text import lasted, mean, span
+from gpuwatch.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
 from gpuwatch.diagnosis.rules.phrasing import command, who
 from gpuwatch.diagnosis.starved_gpu import LOW, advice
 from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import steady_span
 from gpuwatch.model.findings import Finding
 
 _WINDOW = 9
@@ -93,8 +94,8 @@ class InputBound(Condition):
         framework = (process.framework or "").partition(" ")[0]
         teeth = ""
         if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW / 2:
-            every = _WINDOW * BUCKET / rises.mean
-            teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from idle to busy every {span(every)}"
+            every = steady_span(_WINDOW * BUCKET / rises.mean)
+            teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from idle to busy every {every}"
         rows = context.of.get((process.pid, process.create_time), [])
         gpus = ", ".join(str(row.device_index) for row in rows if row.device_index is not None)
         return self.report(

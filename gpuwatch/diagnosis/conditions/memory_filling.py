@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.diagnosis.conditions.duration_text import duration, lasted, span
+from gpuwatch.diagnosis.conditions.duration_text import duration, lasted
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.sample_context import MEMORY_WINDOW, SampleContext
 from gpuwatch.diagnosis.rules.phrasing import seen_as, who
-from gpuwatch.formatting.units import memory, size
+from gpuwatch.formatting.units import memory, size, steady_span
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process
 
@@ -123,7 +123,7 @@ class Filling(Condition):
             occurrence,
             "warning",
             "likely",
-            title=f"{seen_as(device)} memory is filling up: full in about {span(left.last)} at this rate",
+            title=f"{seen_as(device)} memory is filling up: full in about {steady_span(left.last)} at this rate",
             evidence=(
                 f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
                 f"it grows by {size(rate.last * 60)} a minute; {lasted(occurrence, context.at)}",

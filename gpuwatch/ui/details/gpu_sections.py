@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN
-from gpuwatch.history.machine_event import MachineEvent, ago, span
+from gpuwatch.formatting.units import UNKNOWN, ago, span
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.clock_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Connection, Device, Process, Snapshot

@@ -6,8 +6,7 @@ import datetime
 from collections.abc import Callable, Mapping
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import memory, reading
-from gpuwatch.history.machine_event import ago
+from gpuwatch.formatting.units import ago, memory, reading
 from gpuwatch.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import PROCESS_READINGS, RUN_SECONDS, Device

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwatch.history.machine_event import MachineEvent, lasted
+from gpuwatch.formatting.units import lasted
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.monitor.recorded_feed import Skipped
 from gpuwatch.ui.drawing.clock import clock
 

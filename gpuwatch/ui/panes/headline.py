@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Sequence
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import gib
-from gpuwatch.history.machine_event import MachineEvent, ago
+from gpuwatch.formatting.units import ago, gib
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.clock_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
 from gpuwatch.session.view import ReplayState, View

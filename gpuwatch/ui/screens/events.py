@@ -10,7 +10,8 @@ from textual import events
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from gpuwatch.history.machine_event import MachineEvent, ago
+from gpuwatch.formatting.units import ago
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.timeline import EVENTS
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.session.view import View

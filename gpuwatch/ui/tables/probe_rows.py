@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from gpuwatch.formatting.units import ago
 from gpuwatch.model.run import Run
 from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.reports.compare import COLUMNS, RIGHT
@@ -259,8 +260,4 @@ def _before_a_number(text: str, width: int) -> str:
 
 def age(started_at: datetime.datetime, now: float) -> str:
     """``3 min ago``."""
-    passed = max(now - started_at.timestamp(), 0.0)
-    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h"), (float("inf"), 86400, "d")):
-        if passed < limit:
-            return f"{passed / unit:.0f} {name} ago"
-    raise AssertionError("unreachable")
+    return ago(now - started_at.timestamp())

@@ -12,9 +12,8 @@ from textwrap import wrap
 
 from gpuwatch.formatting import units
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN
+from gpuwatch.formatting.units import UNKNOWN, lasted
 from gpuwatch.history.energy import Energy
-from gpuwatch.history.machine_event import lasted
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device

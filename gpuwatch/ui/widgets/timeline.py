@@ -10,7 +10,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.history.machine_event import ago
+from gpuwatch.formatting.units import ago
 from gpuwatch.history.timeline import LEVELS
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import width_of
