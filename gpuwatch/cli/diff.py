@@ -12,6 +12,7 @@ import click
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.memory_file import recording_at
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.report import read_document
 from gpuwatch.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.formatting.redaction import sendable
@@ -21,13 +22,12 @@ from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording.reader import Recording, open_recording
+from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.time_expressions import moment, shown
 from gpuwatch.reports.diff import diff as compared
 from gpuwatch.reports.diff_memory import of_profiles
 from gpuwatch.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for
 
-_DATABASE = b"SQLite format 3\0"
 _EXAMPLES = """\b
 Examples:
   gpuwatch diff node1.json node2.json                       two reports (gpuwatch report -o node1.json)
@@ -102,15 +102,15 @@ def diff(
         one = opened.enter_context(_opened(_Source(first, a_since or since, a_until or until), redact))
         two = opened.enter_context(_opened(_Source(second, b_since or since, b_until or until), redact))
         document = compared(*_sides(one, two))
-    publish(document, output, as_json=as_json, redact=redact)
-    if document.differs:
-        ctx.exit(EXIT_DIFFERENT)
+        publish(document, output, as_json=as_json, redact=redact)
+        if document.differs:
+            ctx.exit(EXIT_DIFFERENT)
 
 
 @contextmanager
 def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
     name = file_name(source.path)
-    if not _is_database(source.path):
+    if not is_recording(source.path):
         if source.since or source.until:
             raise UsageError(
                 f"{name} is not a recording, so it has no stretch of time", hint="omit --since and --until"
@@ -131,7 +131,7 @@ def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
         source.document = sendable(document, redact=redact)
         yield source
         return
-    with open_recording(source.path) as recording:
+    with recording_of(source.path) as recording:
         assert recording.begin is not None
         assert recording.end is not None
         begin = recording.begin if source.since is None else moment(source.since, recording.end)
@@ -147,14 +147,6 @@ def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
             raise GpuwatchError(f"{name}: no sample can be read", hint="see gpuwatch record check")
         source.recording, source.last = recording, sendable(last, redact=redact)
         yield source
-
-
-def _is_database(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_DATABASE)) == _DATABASE
-    except OSError as error:
-        raise UsageError(f"cannot read {file_name(path)}: {error.strerror or error}") from None
 
 
 def _sides(one: _Source, two: _Source) -> tuple[Facts, Facts]:

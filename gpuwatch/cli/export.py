@@ -12,6 +12,7 @@ from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import progress, progress_wanted
 from gpuwatch.cli.output import check_output, redact_option, say, say_written, to_stdout
+from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.errors import UsageError
 from gpuwatch.exports import format_registry
 from gpuwatch.exports.stretch import STEPS, Stretch, stretch_of
@@ -97,8 +98,6 @@ def export(
     document on each line (gpuwatch schema snapshot, event, finding, means). openmetrics: for Prometheus. What is
     missing stays missing.
     """
-    from gpuwatch.recording.reader import open_recording
-
     chosen = _chosen(format_name, output)
     if table_name is not None and chosen.name not in _TABLES:
         raise UsageError("--table applies only to csv and parquet", hint="omit --table")
@@ -107,7 +106,7 @@ def export(
     if table_name not in (None, "devices") and every != "sample":
         raise UsageError(f"--every {every} applies only to the table devices", hint="omit --every")
     check_output(output, any_suffix=True)
-    with open_recording(file) as recording:
+    with recording_of(file) as recording:
         stretch = stretch_of(recording, since, until, STEPS[every])
         runs = _runs(documents, stretch) if chosen.name == "perfetto" else []
         if redact:
@@ -121,8 +120,6 @@ def export(
         elif chosen.name == "perfetto":
             what = (runs,)
         _write(chosen, stretch, what, output)
-        if recording.damaged:
-            say(f"gpuwatch: {len(recording.damaged)} damaged blocks were left out (see gpuwatch record check)")
 
 
 def _chosen(name: str | None, output: Path | None) -> format_registry.Format:

@@ -8,6 +8,7 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.output import data, redact_option, say
+from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.errors import EXIT_FAILED, UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import harmless
@@ -33,10 +34,13 @@ def info(file: Path, as_json: bool) -> None:
     """
     from gpuwatch.recording.overview import look_at, overview
 
-    if as_json:
-        data(to_json(look_at(file)))
-        return
-    click.echo(harmless("\n".join(overview(file)) + "\n"), nl=False)
+    with recording_of(file, empty=True) as recording:
+        recording.verify()
+        found = look_at(recording)
+        if as_json:
+            data(to_json(found))
+        else:
+            click.echo(harmless("\n".join(overview(found)) + "\n"), nl=False)
 
 
 @click.command(epilog="\b\nExamples:\n  gpuwatch record check night.gpuwatch && echo whole\n")
@@ -76,10 +80,9 @@ Examples:
 def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bool) -> None:
     """Write a part of a recording to a new file."""
     from gpuwatch.recording.cut import cut_out
-    from gpuwatch.recording.reader import open_recording
     from gpuwatch.recording.time_expressions import moment, shown
 
-    with open_recording(file) as recording:
+    with recording_of(file) as recording:
         assert recording.begin is not None
         assert recording.end is not None
         last = recording.end
@@ -93,4 +96,4 @@ def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bo
                 hint=f"{file_name(file)} has {shown(recording.begin)} to {shown(last)}",
             )
         samples = cut_out(recording, first, until, output, redact=redact)
-    say(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")
+        say(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")

@@ -16,6 +16,7 @@ from gpuwatch.cli.dashboard_options import preferred, replay_options
 from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import say
 from gpuwatch.cli.own_recording import own_recording
+from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.terminal import file_name, has_few_colors, needs_ascii
 
@@ -58,7 +59,6 @@ def replay(
     Every tab shows what was recorded. Space pauses and plays, [ and ] step, + and - change the speed, n and N go to the
     next and previous warning or error, T goes to a time. A recording that still grows is followed at its end.
     """
-    from gpuwatch.recording.reader import open_recording
     from gpuwatch.recording.time_expressions import moment, shown
 
     settings = preferred(config_file, given)
@@ -67,7 +67,7 @@ def replay(
         file = own_recording()
         say(f"gpuwatch: replaying {file_name(file)}")
         notice = f"replaying {file_name(Path(file.name))}"
-    with open_recording(file) as recording:
+    with recording_of(file) as recording:
         assert recording.begin is not None
         assert recording.end is not None
         start = None

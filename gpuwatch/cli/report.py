@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +12,7 @@ from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, progress, python_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
+from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, read, schema_of
@@ -24,7 +24,8 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Experiment
 from gpuwatch.reports.format_registry import BY_NAME
 
-_DATABASE = b"SQLite format 3\0"
+if TYPE_CHECKING:
+    from gpuwatch.recording.reader import Recording
 
 
 def read_document(path: Path) -> Document:
@@ -120,32 +121,26 @@ def report(
         for name, value in asked.items():
             if value:
                 raise UsageError(f"{name} applies only to a report of this machine", hint=f"omit {source} or {name}")
-        document = _stretch(source, since, until) if recorded else read_document(source)
+        if recorded:
+            with recording_of(source) as recording:
+                found = _stretch(recording, since, until)
+                publish(found, output, as_json=as_json, format_name=format_name, redact=redact)
+            return
+        document = read_document(source)
     publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
 
 
-def is_recording(path: Path) -> bool:
-    """Whether a file is a database, as recordings are; False for one that cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(len(_DATABASE)) == _DATABASE
-    except OSError:
-        return False
-
-
-def _stretch(path: Path, since: str | None, until: str | None) -> Document:
-    from gpuwatch.recording.reader import open_recording
+def _stretch(recording: Recording, since: str | None, until: str | None) -> Document:
     from gpuwatch.recording.time_expressions import moment, since_moment
     from gpuwatch.session.period import period
 
-    with open_recording(path) as recording:
-        assert recording.begin is not None
-        assert recording.end is not None
-        first, last = recording.begin, recording.end
-        begin = first if since is None else since_moment(since, last)
-        end = last if until is None else moment(until, last)
-        found = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
-        progress("")
+    assert recording.begin is not None
+    assert recording.end is not None
+    first, last = recording.begin, recording.end
+    begin = first if since is None else since_moment(since, last)
+    end = last if until is None else moment(until, last)
+    found = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
+    progress("")
     return found
 
 

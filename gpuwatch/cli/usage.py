@@ -12,6 +12,7 @@ from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import progress
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.own_recording import own_recording
+from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.errors import UsageError
 from gpuwatch.model.usage import By
 from gpuwatch.reports.format_registry import BY_NAME
@@ -68,12 +69,11 @@ def usage(
     check_output(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:
         raise UsageError("--json, --csv and --format cannot be combined")
-    from gpuwatch.recording.reader import open_recording
     from gpuwatch.recording.time_expressions import moment, since_moment
     from gpuwatch.recording.usage import usage as summed
 
     path = file if file is not None else own_recording()
-    with open_recording(path) as recording:
+    with recording_of(path) as recording:
         first, last = recording.extent()
         end = last if until is None else moment(until, last)
         begin = max(end - _LENGTH, first) if since is None else since_moment(since, last)
@@ -83,4 +83,4 @@ def usage(
 
         document = summed(recording, begin, None if until is None else end, by, show)
         progress("")
-    publish(document, output, as_json=as_json, format_name="csv" if as_csv else format_name, redact=redact)
+        publish(document, output, as_json=as_json, format_name="csv" if as_csv else format_name, redact=redact)

@@ -1,4 +1,4 @@
-"""Snapshots as frames: one encoding for the wire and for memory.
+"""Snapshots as frames: the one encoding of samples, on the wire, in memory and in recordings.
 
 A frame is a head (length, kind) and MessagePack. A key frame has a whole snapshot; a delta has the differences from the
 previous frame: if only readings of a row have changed, only those. So an idle machine costs about eighty bytes a
@@ -291,9 +291,7 @@ class FrameDecoder:
         """Takes the next frame, a key frame or a delta from the previous one; :class:`DamagedFrame` otherwise."""
         try:
             if kind == KEY:
-                self._last = _snapshot_of(body)
-                self._devices, self._processes = self._last.devices, self._last.processes
-                self._moved_devices, self._moved_processes = {}, {}
+                self.begin(_snapshot_of(body))
             elif kind == DELTA and self._last is not None:
                 self._apply(self._last, _delta_of(body))
             else:
@@ -301,6 +299,12 @@ class FrameDecoder:
         except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, ValueError, TypeError) as error:
             self._last = None
             raise error if isinstance(error, DamagedFrame) else DamagedFrame(str(error)) from error
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Takes a snapshot, as a key frame has one."""
+        self._last = snapshot
+        self._devices, self._processes = snapshot.devices, snapshot.processes
+        self._moved_devices, self._moved_processes = {}, {}
 
     def _apply(self, last: Snapshot, delta: _Delta) -> None:
         host = last.host

@@ -1,27 +1,22 @@
-"""The interface of stored samples, in memory or in a recording."""
+"""Stored samples: their interface, and what memory and recordings do in the same way."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, overload
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, overload
 
+from gpuwatch.history.chunk import Kept as Kept
+from gpuwatch.history.chunk import Position
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.model.reading import number
+from gpuwatch.model.snapshot import Device, Process
 
 Identity = tuple[int, float | None]
 """Pid and start time of a process."""
-
-
-class Kept(NamedTuple):
-    """The machine at one moment."""
-
-    at: float
-    """Seconds since the epoch."""
-    snapshot: Snapshot
-    findings: tuple[Finding, ...]
+Key = tuple[str, str]
+"""UUID of a device, id of a metric."""
 
 
 class SampleStore(Protocol):
@@ -51,6 +46,61 @@ class SampleStore(Protocol):
     def events(self) -> Sequence[MachineEvent]:
         """The events, oldest first. The list may grow: do not change it."""
         ...
+
+
+class ChunkStore(ABC):
+    """Samples in chunks. Times are seconds since the epoch."""
+
+    @abstractmethod
+    def _chunks(self, begin: float, end: float) -> Iterator[tuple[Sequence[float], Iterable[Position]]]:
+        """Times and samples of the chunks that have some from ``begin`` to ``end``, oldest first."""
+
+    def positions(self, begin: float, end: float) -> Iterator[tuple[float, Position]]:
+        """Time and position of each sample from ``begin`` to ``end``."""
+        for times, positions in self._chunks(begin, end):
+            for at, position in zip(times, positions, strict=False):
+                if begin <= at <= end:
+                    yield at, position
+
+    def numbers(
+        self, begin: float, end: float, metrics: frozenset[str]
+    ) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
+        """Times from ``begin`` to ``end``, a chunk at a time, and as many values of each metric of each device.
+
+        A value is None where the device did not have it.
+        """
+        for every, positions in self._chunks(begin, end):
+            times: list[float] = []
+            columns: dict[Key, list[float | None]] = {}
+            listed: tuple[Device, ...] | None = None
+            values: dict[Key, float] = {}
+            for at, (decoder, _) in zip(every, positions, strict=False):
+                if not begin <= at <= end:
+                    continue
+                devices = decoder.devices()
+                if devices is not listed:
+                    listed = devices
+                    read = (((one.uuid, name), number(one.readings.get(name))) for one in devices for name in metrics)
+                    values = {key: value for key, value in read if value is not None}
+                    for key in values.keys() - columns.keys():
+                        columns[key] = [None] * len(times)
+                times.append(at)
+                for key, column in columns.items():
+                    column.append(values.get(key))
+            if times:
+                yield times, {**columns}
+
+    def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
+        """These metrics of the devices over the ``seconds`` up to ``end``, as the live history had them."""
+        history = History()
+        for times, columns in self.numbers(end - seconds, end, metrics):
+            history.put_all(times, columns)
+        return history
+
+    def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
+        """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
+        for at, (decoder, _) in self.positions(begin, end):
+            yield at, decoder.rows_of(*who)
 
 
 class Times(Sequence[float]):

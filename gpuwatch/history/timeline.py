@@ -9,17 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, pairwise
 
-import msgspec
-
-from gpuwatch.history.frames import FINDINGS, FrameDecoder, FrameEncoder, encoded, framed, packed, split
+from gpuwatch.history.chunk import Chunk, Position, sample
 from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.metric_series import History
-from gpuwatch.history.sample_store import Identity, Kept
+from gpuwatch.history.sample_store import ChunkStore, Kept
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.reading import number
-from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.model.snapshot import Snapshot
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
@@ -33,52 +28,9 @@ _MOST_AT_ONCE = 600
 """Samples of the first level, however short the interval."""
 CHUNK = 60
 """Samples in a chunk."""
-_PER_SAMPLE = 100
-"""Bytes of Python's overhead for one sample."""
-_of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
 
-class Chunk:
-    """Consecutive samples, beginning with a key frame."""
-
-    __slots__ = ("_encoder", "_findings", "_frames", "size", "times")
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-        self.size = 0
-        """Bytes."""
-        self._encoder = FrameEncoder()
-        self._findings: tuple[Finding, ...] | None = None
-        self._frames: list[bytes] = []
-
-    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
-        """Appends a sample."""
-        if findings is not self._findings and findings != self._findings:
-            self._frames.append(framed(FINDINGS, encoded(findings)))
-            self.size += len(self._frames[-1])
-        self._findings = findings
-        self._frames.append(self._encoder.frame(snapshot))
-        self.size += len(self._frames[-1]) + _PER_SAMPLE
-        self.times.append(snapshot.taken_at.timestamp())
-
-    def close(self) -> None:
-        """Compresses the chunk: it is complete."""
-        self._frames = [packed(b"".join(self._frames))]
-        self._encoder, self._findings = FrameEncoder(), None
-        self.size = len(self._frames[0]) + _PER_SAMPLE * len(self.times)
-
-    def read(self) -> Iterator[tuple[FrameDecoder, bytes]]:
-        """The decoder positioned at each sample in turn, oldest first, with the encoded findings."""
-        decoder, findings = FrameDecoder(), b""
-        for kind, body in split(b"".join(self._frames)):
-            if kind == FINDINGS:
-                findings = body
-            else:
-                decoder.take(kind, body)
-                yield decoder, findings
-
-
-class Timeline:
+class Timeline(ChunkStore):
     """Snapshots of the last hour, and events; a :class:`~gpuwatch.history.sample_store.SampleStore`.
 
     One thread writes and reads it.
@@ -129,7 +81,7 @@ class Timeline:
         last = there[-1].times[-1] if there else -1.0
         for at, (decoder, findings) in zip(old.times, old.read(), strict=True):
             if at // apart > last // apart:
-                self._put(level, decoder.snapshot(), _of_findings(findings))
+                self._put(level, decoder.snapshot(), findings)
                 last = at
 
     # What there is
@@ -142,9 +94,9 @@ class Timeline:
     @property
     def times(self) -> list[float]:
         """Times of the samples, in seconds since the epoch, oldest first."""
-        return [at for chunk in self._chunks() for at in chunk.times]
+        return [at for chunk in self._every() for at in chunk.times]
 
-    def _chunks(self) -> Iterator[Chunk]:
+    def _every(self) -> Iterator[Chunk]:
         for chunks in reversed(self._levels):
             yield from chunks
 
@@ -156,43 +108,18 @@ class Timeline:
     def at(self, moment: float) -> Kept | None:
         """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
         chosen: Chunk | None = None
-        for chunk in self._chunks():
+        for chunk in self._every():
             if chosen is None or chunk.times[0] <= moment:
                 chosen = chunk
         if chosen is None:
             return None
         place = max(bisect_right(chosen.times, moment) - 1, 0)
-        decoder, findings = next(islice(chosen.read(), place, None))
-        return Kept(chosen.times[place], decoder.snapshot(), _of_findings(findings))
+        return sample(chosen.read(), place)
 
-    def _between(self, begin: float, end: float) -> Iterator[tuple[float, FrameDecoder]]:
-        chunks = list(self._chunks())
-        for chunk, following in pairwise([*chunks, None]):
-            assert chunk is not None
-            if chunk.times[0] > end or (following is not None and following.times[0] <= begin):
-                continue
-            for at, (decoder, _) in zip(chunk.times, chunk.read(), strict=True):
-                if begin <= at <= end:
-                    yield at, decoder
-
-    def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
-        """These metrics over the ``seconds`` before ``end``, as the live history had them."""
-        history = History()
-        listed: tuple[Device, ...] | None = None
-        values: dict[tuple[str, str], float] = {}
-        for at, decoder in self._between(end - seconds, end):
-            devices = decoder.devices()
-            if devices is not listed:
-                listed = devices
-                read = ((one.uuid, name, number(one.readings.get(name))) for one in devices for name in metrics)
-                values = {(uuid, name): value for uuid, name, value in read if value is not None}
-            history.put(at, values)
-        return history
-
-    def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
-        """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
-        for at, decoder in self._between(begin, end):
-            yield at, decoder.rows_of(*who)
+    def _chunks(self, begin: float, end: float) -> Iterator[tuple[Sequence[float], Iterable[Position]]]:
+        for chunk in list(self._every()):
+            if chunk.times[0] <= end and chunk.times[-1] >= begin:
+                yield chunk.times, chunk.read()
 
     def events(self) -> Sequence[MachineEvent]:
         """The events, oldest first: the live list, which grows."""

@@ -233,15 +233,15 @@ class RecordedFeed:
                 if sought != self._sought:
                     sought, after = self._sought, self._after
                     samples, ahead, exhausted = iter(()), None, False
-                    damaged = len(self._recording.damaged)
+                    damaged = len(self._recording.damage.blocks)
             # Reading is done outside of the lock: it takes milliseconds.
             if ahead is None:
                 ahead = next((kept for kept in samples if kept.at > after), None)
-            hurt = len(self._recording.damaged) > damaged
+            hurt = len(self._recording.damage.blocks) > damaged
             if ahead is not None:
                 if self._deliver(ahead, sought, damaged=hurt):
                     after, ahead, exhausted = ahead.at, None, False
-                    damaged = len(self._recording.damaged)
+                    damaged = len(self._recording.damage.blocks)
             elif self._recording.refresh() or not exhausted:
                 exhausted = True
                 after = self._before_the_clock_was_set_back(after)
@@ -249,7 +249,7 @@ class RecordedFeed:
                 samples = self._recording.snapshots(after)
             else:
                 self._wait_for_more(sought, damaged=hurt)
-                damaged = len(self._recording.damaged)
+                damaged = len(self._recording.damage.blocks)
 
     def _before_the_clock_was_set_back(self, after: float) -> float:
         """``after``, or what is before the last sample if that one is earlier: it is later, by another clock."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
-from gpuwatch.history.frames import encoded
+from gpuwatch.history.chunk import ChunkWriter
 from gpuwatch.history.sample_store import Kept
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.sample_redaction import SampleRedactor
-from gpuwatch.recording.sealing import Sample, Sealer, write_events
+from gpuwatch.recording.sealing import Sample, Sealer, write_events, write_findings
 from gpuwatch.recording.storage import created
 from gpuwatch.recording.time_expressions import shown
 
@@ -74,14 +74,14 @@ def _copy(
             )
     sealer, samples = Sealer(db, interval), 0
     for block in _blocks(recording.snapshots(begin, end), private):
-        sealer.seal(0, block, block[-1][0].taken_at.timestamp() - begin)
+        chunk = ChunkWriter()
+        frames = b"".join([chunk.frames(snapshot, findings) for snapshot, findings in block])
+        sealer.seal(0, block, frames, block[-1][0].taken_at.timestamp() - begin)
         samples += len(block)
     events = [one for one in recording.events() if begin <= one.at <= end]
     write_events(db, [private.part(one) for one in events] if private is not None else events)
-    for since, until, finding in recording.findings(begin, end):
-        one = private.part(finding) if private is not None else finding
-        row = (one.id, one.device_uuid or "", one.pid or 0, since, until, one.severity, encoded(one))
-        db.execute("INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    found = recording.findings(begin, end)
+    write_findings(db, [(since, until, private.part(one) if private else one) for since, until, one in found])
     notes = {"cut": f"{shown(begin)} to {shown(end)} of a recording, every {interval:g} s"}
     if private is not None:
         notes["redacted"] = "users, hosts, paths, addresses and ids have other names"

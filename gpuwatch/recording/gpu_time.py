@@ -157,7 +157,10 @@ def unpack(data: bytes) -> GpuTime:
     """The time again; ValueError if it is damaged."""
     try:
         unzip = zlib.decompressobj()
-        return _decode(unzip.decompress(data, _MOST_PACKED))
+        plain = unzip.decompress(data, _MOST_PACKED)
+        if not unzip.eof:
+            raise ValueError("GPU time: truncated")
+        return _decode(plain)
     except (zlib.error, TypeError) as error:
         raise ValueError(f"GPU time: {error}") from error
 

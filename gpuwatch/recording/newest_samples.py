@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.history.frames import FINDINGS, DamagedFrame, FrameDecoder, split
+from gpuwatch.history.chunk import ChunkReader
+from gpuwatch.history.frames import DamagedFrame
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording.minute_blocks import DamagedMinute, Minute
+from gpuwatch.recording.blobs import decompressed, unstamped
 from gpuwatch.recording.storage import DATABASE_ERRORS, open_to_read, unreadable
 
 _MOST_BLOCKS = 3
@@ -31,7 +33,7 @@ class NewestSamples:
         """The last frame of the open block that was decoded."""
         self._taken = 0
         """Samples of the open block that were decoded."""
-        self._decoder = FrameDecoder()
+        self._reader = ChunkReader()
         self._began = False
 
     def close(self) -> None:
@@ -60,18 +62,14 @@ class NewestSamples:
         if sealed:
             for number, block in reversed(missed):
                 found += _samples(block, self._taken if number == self._block + 1 else 0)
-            self._block, self._frame, self._taken, self._decoder = newest, 0, 0, FrameDecoder()
-        newest_only = not self._began
+            self._block, self._frame, self._taken, self._reader = newest, 0, 0, ChunkReader()
         for number, data in frames:
             self._frame = number
-            for kind, body in split(data):
-                if kind != FINDINGS:
-                    self._decoder.take(kind, body)
-                    self._taken += 1
-                    if not newest_only:
-                        found.append(self._decoder.snapshot())
-        if newest_only and self._taken:
-            found.append(self._decoder.snapshot())
+            for decoder, _ in self._reader.take(unstamped(data)):
+                self._taken += 1
+                found.append(decoder.snapshot())
+        if not self._began:
+            found = found[-1:]
         self._began = self._began or bool(found)
         return found
 
@@ -84,8 +82,7 @@ class NewestSamples:
 
 def _samples(block: bytes, taken: int) -> list[Snapshot]:
     """The samples of a block after the first ``taken``."""
-    with suppress(DamagedMinute, DamagedFrame):
-        minute = Minute(block)
-        if minute.samples > taken:
-            return [kept.snapshot for kept in minute.all()][taken:]
+    with suppress(DamagedFrame):
+        positions = islice(ChunkReader().take(decompressed(block)), taken, None)
+        return [decoder.snapshot() for decoder, _ in positions]
     return []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from pathlib import Path
 
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import lasted, size
 from gpuwatch.model.recording import RecordedGpu, RecordedProblem, RecorderRun, RecordingGap, RecordingInfo
 from gpuwatch.recording.reader import RecordedFinding, Recording, Run
+from gpuwatch.recording.storage import SCHEMA
 from gpuwatch.recording.time_expressions import shown
 
 _LISTED = 5
@@ -19,43 +19,41 @@ GAP = 2.5
 """A gap is longer than so many intervals."""
 
 
-def look_at(path: Path) -> RecordingInfo:
+def look_at(recording: Recording) -> RecordingInfo:
     """What is in a file; :class:`~gpuwatch.errors.GpuwatchError` if it cannot be read."""
-    with Recording(path) as recording:
-        runs = recording.runs
-        last = recording.at(float("inf")) if recording.samples else None
-        snapshot = last.snapshot if last is not None else None
-        lives = recording.processes()
-        interval = max((run.interval for run in runs), default=1.0)
-        wrong = [one for one in recording.findings() if one.finding.severity != "info"]
-        return RecordingInfo(
-            source=file_name(path),
-            size_bytes=path.stat().st_size,
-            file_schema=recording.schema,
-            notes=recording.notes,
-            begin=time_of(recording.begin),
-            end=time_of(recording.end),
-            samples=recording.samples,
-            samples_hidden=recording.covered,
-            host=snapshot.host.hostname if snapshot is not None else None,
-            simulated=snapshot.simulated if snapshot is not None else None,
-            driver_version=snapshot.driver.version if snapshot is not None and snapshot.driver is not None else None,
-            gpus=tuple(
-                RecordedGpu(index=one.index, uuid=one.uuid, name=one.name)
-                for one in (snapshot.devices if snapshot is not None else ())
-            ),
-            processes=len({(one.pid, one.create_time) for one in lives}),
-            users=len({one.user for one in lives if one.user}),
-            events=len(recording.events()),
-            problems=tuple(map(_problem, wrong)),
-            gaps=gaps_of(recording, max(GAP * interval, interval + 1.0)),
-            recorders=tuple(map(_run, runs)),
-        )
+    runs = recording.runs
+    last = recording.at(float("inf")) if recording.samples else None
+    snapshot = last.snapshot if last is not None else None
+    lives = recording.processes()
+    interval = max((run.interval for run in runs), default=1.0)
+    wrong = [one for one in recording.findings() if one.finding.severity != "info"]
+    return RecordingInfo(
+        source=file_name(recording.path),
+        size_bytes=recording.path.stat().st_size,
+        file_schema=SCHEMA,
+        notes=recording.notes,
+        begin=time_of(recording.begin),
+        end=time_of(recording.end),
+        samples=recording.samples,
+        samples_hidden=recording.covered,
+        host=snapshot.host.hostname if snapshot is not None else None,
+        simulated=snapshot.simulated if snapshot is not None else None,
+        driver_version=snapshot.driver.version if snapshot is not None and snapshot.driver is not None else None,
+        gpus=tuple(
+            RecordedGpu(index=one.index, uuid=one.uuid, name=one.name)
+            for one in (snapshot.devices if snapshot is not None else ())
+        ),
+        processes=len({(one.pid, one.create_time) for one in lives}),
+        users=len({one.user for one in lives if one.user}),
+        events=len(recording.events()),
+        problems=tuple(map(_problem, wrong)),
+        gaps=gaps_of(recording, max(GAP * interval, interval + 1.0)),
+        recorders=tuple(map(_run, runs)),
+    )
 
 
-def overview(path: Path) -> Iterator[str]:
-    """The lines; :class:`~gpuwatch.errors.GpuwatchError` if it cannot be read."""
-    info = look_at(path)
+def overview(info: RecordingInfo) -> Iterator[str]:
+    """The same as lines of text."""
     yield f"{info.source}: {size(info.size_bytes)}, schema {info.file_schema}"
     for name, value in info.notes.items():
         yield f"  {printable(name)}: {printable(value)}"

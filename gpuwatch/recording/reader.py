@@ -6,31 +6,45 @@ Where the clock was set back, times overlap: the later recording is shown, and w
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import sqlite3
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.terminal import file_name
+from gpuwatch.history.chunk import ChunkReader, Kept, Position, Samples, whole
+from gpuwatch.history.frames import DamagedFrame
 from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.metric_series import History
-from gpuwatch.history.sample_store import Identity, Kept, Times
+from gpuwatch.history.sample_store import ChunkStore, Times
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 from gpuwatch.recording import tiers
-from gpuwatch.recording.damage import TIMES, SealedBlocks, is_block, readable
+from gpuwatch.recording.blobs import DamagedData, checksum, decompressed, unpack_times, unstamped
+from gpuwatch.recording.damage import Damage, DamagedBlock
 from gpuwatch.recording.gpu_time import HOUR, GpuTime, GpuTimeMeter, hour_of, merged
 from gpuwatch.recording.gpu_time import unpack as unpack_time
-from gpuwatch.recording.minute_blocks import DamagedMinute, OpenSamples, reused
 from gpuwatch.recording.process_lives import ProcessLife
-from gpuwatch.recording.storage import DATABASE_ERRORS, looked_at, open_to_read, unreadable
+from gpuwatch.recording.salvage import Salvage
+from gpuwatch.recording.storage import DATABASE_ERRORS, SUFFIX, NotARecording, Unreadable, open_to_read, unreadable
 
+OPEN_SAMPLE = "sample of the last minute"
+"""What is damaged where a sample that is in no block is."""
+_ENTRY = "run, begin, end, boot, samples, checksum"
+_TIMES = 256
+"""Blocks whose times are kept."""
+_DECODED = 12
+"""Blocks that are kept decompressed."""
+_LOST = 1000
+"""Blocks that may be missing in a row; more are a damaged number."""
+_R = TypeVar("_R", Device, Process)
 _OPEN = -1
 """Number of the samples that are not in a block yet."""
 
@@ -67,29 +81,38 @@ class _Block(NamedTuple):
     """Samples that are not covered by a later recording."""
 
 
-class Recording:
+class Recording(ChunkStore):
     """A file that is open for reading; a :class:`~gpuwatch.history.sample_store.SampleStore`.
 
     Used by one thread at a time. Times are seconds since the epoch. :class:`GpuwatchError` where the file cannot be
-    read; damaged blocks are left out and counted.
+    read; what is damaged is left out and noted.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.schema = looked_at(path)
         self.covered = 0
         """Samples left out because the clock was set back and their time was recorded again."""
-        self._db = open_to_read(path)
-        self._sealed_blocks = SealedBlocks(self._db, path)
+        self.damage = Damage()
+        """What could not be read so far."""
+        self._salvaged = False
+        self._frames: OrderedDict[int, bytes] = OrderedDict()
+        """Blocks that were read last, decompressed."""
+        self._known_times: OrderedDict[int, list[float]] = OrderedDict()
+        try:
+            self._db = open_to_read(path)
+        except (Unreadable, NotARecording) as error:
+            if isinstance(error, NotARecording) and (path.suffix != SUFFIX or not error.damaged):
+                raise
+            self._db = self._salvage(error)
         self._blocks: list[_Block] = []
         self._firsts: list[int] = [0]
         """How many samples come before each block, and at the end the number of all."""
         self._begins: list[float] = []
         self._sealed: list[tuple[int, float, float, int]] = []
         """Number, begin, end and samples of every block, in the order of recording."""
-        self._open: list[Kept] = []
+        self._open = Samples()
         """The samples that are in no block yet."""
-        self._decoder = OpenSamples()
+        self._decoder = ChunkReader()
         self._newest = 0
         """The last of their frames that was decoded."""
         self._events: list[MachineEvent] = []
@@ -118,40 +141,70 @@ class Recording:
         self._rows("BEGIN")
         try:
             first = self._rows("SELECT min(id) FROM minutes")[0][0]
-            sealed = self._rows("SELECT id, begin, end, samples FROM minutes WHERE id > ? ORDER BY id", (last,))
-            if sealed:  # with all that was open
-                self._newest, self._open, self._decoder = 0, [], OpenSamples()
+            entries = self._rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))
+            if entries:  # with all that was open
+                self._newest, self._open, self._decoder = 0, Samples(), ChunkReader()
             frames = self._rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._newest,))
         finally:
             self._rows("COMMIT")
-        if frames:
-            self._newest = frames[-1][0]
-            self._open += self._decoder.take(frame for _, frame in frames)
-        sealed = [row for row in sealed if is_block(*row)]
+        self._take_open(frames)
+        sealed = self._intact(entries)
         kept = [row for row in self._sealed if row[0] >= first] if first is not None else []
         changed = len(kept) != len(self._sealed) or bool(sealed)
         self._sealed = kept + sealed
         if changed or not self._extend():
             rows = [*self._sealed]
-            if self._open:
-                rows.append((_OPEN, self._open[0].at, self._open[-1].at, len(self._open)))
+            if times := self._open.times:
+                rows.append((_OPEN, times[0], times[-1], len(times)))
             self._arrange(rows)
         return True
 
+    def _take_open(self, rows: list[tuple[int, bytes]]) -> None:
+        """Decodes samples that are in no block; those after a damaged one need it."""
+        for number, data in rows:
+            self._newest = number
+            try:
+                if OPEN_SAMPLE not in self.damage.rows:
+                    self._open.kept += whole(self._decoder.take(unstamped(data)))
+                    continue
+                why = "an earlier one is damaged"
+            except ValueError as error:
+                why = str(error)
+            self.damage.rows.setdefault(OPEN_SAMPLE, {})[number] = why
+
+    def _intact(self, entries: list[tuple[Any, ...]]) -> list[tuple[int, float, float, int]]:
+        """Number, begin, end and samples of blocks; of a damaged entry, or one that is lost, as the block has them."""
+        found: dict[int, tuple[int, float, float, int]] = {}
+        for number, run, begin, end, boot, samples, sum_ in entries:
+            with suppress(DamagedData):
+                if sum_ == checksum(run, begin, end, boot, samples):
+                    found[number] = (number, begin, end, samples)
+        wanted: Collection[int] = [row[0] for row in entries]
+        if self._salvaged and not self._sealed:
+            here = {*wanted, *(row[0] for row in self._rows("SELECT id FROM data"))}
+            wanted = range(min(here), max(here) + 1) if here else ()
+            wanted = wanted if len(wanted) < 2 * len(here) + _LOST else here
+        if len(found) < len(wanted):
+            for number in wanted:
+                if number not in found and (times := self._decoded_times(number)):
+                    found[number] = (number, times[0], times[-1], len(times))
+        return [found[number] for number in sorted(found)]
+
     def _extend(self) -> bool:
         """Takes in more open samples, if they follow what is there already."""
-        if not self._open:
+        times = self._open.times
+        if not times:
             return False
         if self._blocks and self._blocks[-1].number == _OPEN:
             self._blocks.pop()
             self._begins.pop()
             self._firsts.pop()
-        begin = self._open[0].at
+        begin = times[0]
         if self._blocks and self._blocks[-1].end >= begin:
             return False
-        self._blocks.append(_Block(_OPEN, begin, self._open[-1].at, len(self._open)))
+        self._blocks.append(_Block(_OPEN, begin, times[-1], len(times)))
         self._begins.append(begin)
-        self._firsts.append(self._firsts[-1] + len(self._open))
+        self._firsts.append(self._firsts[-1] + len(times))
         return True
 
     def _arrange(self, rows: Sequence[tuple[int, float, float, int]]) -> None:
@@ -174,15 +227,10 @@ class Recording:
     # What there is
 
     @property
-    def damaged(self) -> set[int]:
-        """Numbers of blocks that could not be read."""
-        return self._sealed_blocks.damaged
-
-    @property
     def runs(self) -> list[Run]:
         """The runs of the recorder, oldest first."""
         rows = self._rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
-        return list(readable(_run_of, rows))
+        return list(self.damage.readable("run", _run_of, ((row[0], row) for row in rows)))
 
     @property
     def notes(self) -> dict[str, str]:
@@ -214,7 +262,7 @@ class Recording:
 
         Of long recordings only gaps between blocks, which take about a minute, are looked for.
         """
-        if len(self._blocks) <= TIMES // 2:
+        if len(self._blocks) <= _TIMES // 2:
             edges = [edge for gap in self.gaps(longer) for edge in gap]
             every = [self.times[0], *edges, self.times[-1]] if self._blocks else []
             return list(zip(every[::2], every[1::2], strict=True))
@@ -252,7 +300,7 @@ class Recording:
         """
         if self.begin is None or self.end is None:
             raise no_samples(self.path)
-        oldest = self._rows("SELECT min(begin) FROM gpu_time")[0][0] if self.schema >= 2 else None
+        oldest = self._rows("SELECT min(begin) FROM gpu_time")[0][0]
         first = self.begin
         if isinstance(oldest, int) and oldest < hour_of(first):
             first = float(oldest)
@@ -271,92 +319,31 @@ class Recording:
             times = self._times_of(block.number)[: block.samples]
             here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
             if block.number == _OPEN:
-                return self._open[here]
-            minute = self._sealed_blocks.minute(block.number)
-            if minute is None:
-                continue
-            try:
-                return minute.kept(here)
-            except DamagedMinute:
-                self._sealed_blocks.damage(block.number)
+                return self._open.kept[here]
+            for kept in whole(islice(self._positions(block.number), here, here + 1)):
+                return kept
         return None
 
     def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[Kept]:
         """The samples from ``begin`` to ``end``. Unchanged parts are the same objects in the next sample."""
         last: Kept | None = None
-        for block in self._between(begin, end):
-            for kept in self._samples(block):
-                if kept.at > end:
-                    break
-                if last is not None:
-                    kept = _settled(kept, last)
-                last = kept
-                if kept.at >= begin:
-                    yield kept
-
-    def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
-        """These metrics of the devices over the ``seconds`` up to ``end``."""
-        history = History()
-        for times, columns in self.numbers(end - seconds, end, metrics):
-            history.put_all(times, columns)
-        return history
-
-    def numbers(
-        self, begin: float, end: float, metrics: frozenset[str]
-    ) -> Iterator[tuple[Sequence[float], dict[tiers.Key, Sequence[float | None]]]]:
-        """Times from ``begin`` to ``end``, a block at a time, and as many values of each metric of each device.
-
-        A value is None where the device did not have it.
-        """
-        for block in self._between(begin, end):
-            times = self._times_of(block.number)[: block.samples]
-            first, last = bisect_left(times, begin), bisect_right(times, end)
-            if first < last:
-                columns = self._columns(block, metrics)
-                yield times[first:last], {key: values[first:last] for key, values in columns.items()}
+        for _, (decoder, findings) in self.positions(begin, end):
+            snapshot = decoder.snapshot()
+            if last is not None:
+                snapshot = _settled(snapshot, last.snapshot)
+                decoder.begin(snapshot)  # what follows has these objects too
+                findings = last.findings if findings == last.findings else findings
+            last = Kept(decoder.at, snapshot, findings)
+            yield last
 
     def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
-        """The devices of each sample from ``begin`` to ``end`` with the readings that are words; numbers may be 0."""
-        for block in self._between(begin, end):
-            times = self._times_of(block.number)[: block.samples]
-            rows: Iterable[tuple[Device, ...]]
-            if block.number == _OPEN:
-                rows = (kept.snapshot.devices for kept in self._open)
-            else:
-                minute = self._sealed_blocks.minute(block.number)
-                if minute is None:
-                    continue
-                try:
-                    rows = minute.devices()
-                except DamagedMinute:
-                    self._sealed_blocks.damage(block.number)
-                    continue
-            for at, devices in zip(times, rows, strict=False):
-                if begin <= at <= end:
-                    yield at, devices
+        """The devices of each sample from ``begin`` to ``end``."""
+        for at, (decoder, _) in self.positions(begin, end):
+            yield at, decoder.devices()
 
-    def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
-        """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
+    def _chunks(self, begin: float, end: float) -> Iterator[tuple[Sequence[float], Iterable[Position]]]:
         for block in self._between(begin, end):
-            times = self._times_of(block.number)[: block.samples]
-            rows: Iterator[tuple[Process, ...]]
-            if block.number == _OPEN:
-                rows = (
-                    tuple(
-                        row
-                        for row in (*kept.snapshot.processes, *kept.snapshot.bystanders)
-                        if (row.pid, row.create_time) == who
-                    )
-                    for kept in self._open
-                )
-            else:
-                minute = self._sealed_blocks.minute(block.number)
-                if minute is None:
-                    continue
-                rows = minute.process(*who)
-            for at, found in zip(times, rows, strict=False):
-                if begin <= at <= end:
-                    yield at, found
+            yield self._times_of(block.number)[: block.samples], self._positions(block.number)
 
     # Means
 
@@ -364,13 +351,12 @@ class Recording:
         """Minimum, mean, maximum and count of metrics: ``seconds`` is 60 or 3600. Points that begin in the range."""
         block = tiers.BLOCKS[seconds]
         rows = self._rows(
-            "SELECT block FROM tiers WHERE seconds = ? AND begin > ? AND begin <= ? ORDER BY begin",
+            "SELECT begin, block FROM tiers WHERE seconds = ? AND begin > ? AND begin <= ? ORDER BY begin",
             (seconds, begin - block, end),
         )
         points: tiers.Points = {}
-        for (data,) in rows:
-            with suppress(ValueError):  # damaged: a gap
-                points.update(tiers.unpack_points(data, metrics))
+        for found in self.damage.readable("mean", lambda data: tiers.unpack_points(data, metrics), rows):
+            points.update(found)
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
 
     def summaries_begin(self, seconds: int) -> float:
@@ -386,10 +372,7 @@ class Recording:
         What was recorded twice because the clock was set back is counted twice. ``progress``: called with the share of
         the samples that was read.
         """
-        hours: dict[int, GpuTime] = {}
-        for at, data in self._stored_hours(begin, end) if self.schema >= 2 else ():
-            with suppress(ValueError, TypeError):  # damaged: of the samples
-                hours[at] = unpack_time(data)
+        hours = self._hours(self._stored_hours(begin, end))  # damaged ones are made of the samples
         return merged([*hours.values(), *self._counted(begin, end, hours.keys(), progress)])
 
     def _stored_hours(self, begin: float, end: float) -> list[tuple[int, bytes]]:
@@ -419,17 +402,17 @@ class Recording:
             hours = range(hour_of(first), hour_of(last) + 1, HOUR)
             wanted.append(first <= end and last >= begin and not all(hour in stored for hour in hours))
         read = 0
-        for place, (number, first, last, count) in enumerate(self._sealed):
+        for place, (number, _, _, count) in enumerate(self._sealed):
             # With the block before it, whose last sample begins the first interval.
-            following = wanted[place + 1] if place + 1 < len(wanted) else bool(self._open)
+            following = wanted[place + 1] if place + 1 < len(wanted) else bool(self._open.kept)
             if not (wanted[place] or following):
                 continue
-            for kept in self._samples(_Block(number, first, last, count)):
+            for kept in islice(whole(self._positions(number)), count):
                 inside = begin < kept.at <= end and hour_of(kept.at) not in stored
                 meter.look(kept.snapshot, counted=wanted[place] and inside)
             read += 1
             progress(read / max(sum(wanted), 1))
-        for kept in self._open:
+        for kept in self._open.kept:
             meter.look(kept.snapshot, counted=begin < kept.at <= end)
         return meter.taken().values()
 
@@ -437,10 +420,10 @@ class Recording:
 
     def events(self) -> Sequence[MachineEvent]:
         """The events, oldest first. The list may grow: do not change it."""
-        rows = self._rows("SELECT id, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
+        rows = self._rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
         if rows:
             self._last_event = rows[-1][0]
-            self._events += readable(_event_of, (data for _, data in rows))
+            self._events += self.damage.readable("event", _event_of, ((row[0], row[1:]) for row in rows))
         return self._events
 
     def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
@@ -448,26 +431,119 @@ class Recording:
         rows = self._rows(
             "SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ? ORDER BY since", (begin, end)
         )
-        found = []
-        for since, until, data in rows:
-            found += [RecordedFinding(since, until, one) for one in readable(_finding_of, [data])]
-        return found
+        return list(self.damage.readable("finding", _finding_of, ((row, row) for row in rows)))
 
     def processes(self, begin: float = float("-inf"), end: float = float("inf")) -> list[ProcessLife]:
         """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""
-        rows = self._rows("SELECT life FROM processes WHERE last >= ? AND first <= ? ORDER BY first", (begin, end))
-        return list(readable(_life_of, (data for (data,) in rows)))
+        query = "SELECT first, last, life FROM processes WHERE last >= ? AND first <= ? ORDER BY first"
+        rows = self._rows(query, (begin, end))
+        return list(self.damage.readable("process", _life_of, ((row, row) for row in rows)))
+
+    def verify(self) -> None:
+        """Notes in :attr:`damage` what is damaged, by checksums: blocks are not decompressed."""
+        for number, *_ in self._sealed:
+            try:
+                unstamped(self._block(number))
+            except DamagedData as error:
+                self._note(number, error)
+        self._read_rows()
+
+    def read_all(self) -> None:
+        """Reads everything, so that :attr:`damage` has all that cannot be read."""
+        for number, begin, end, samples in self._sealed:
+            times = self._decoded_times(number)
+            if number not in self.damage.blocks and (len(times), times[:1], times[-1:]) != (samples, [begin], [end]):
+                why = "it does not have the samples of its entry"
+                self.damage.blocks[number] = DamagedBlock(begin, end, samples, why)
+            self._known_times.pop(number, None)
+            self._times_of(number)
+        self._read_rows()
+
+    def _read_rows(self) -> None:
+        self.events()
+        self.findings()
+        self.processes()
+        for seconds in tiers.BLOCKS:
+            self.summaries(seconds, float("-inf"), float("inf"), frozenset())
+        self._hours(self._rows("SELECT begin, block FROM gpu_time"))
 
     # Inside
+
+    def _hours(self, rows: Iterable[tuple[int, bytes]]) -> dict[int, GpuTime]:
+        """The stored hours of GPU time by their begin, without damaged ones."""
+        found = self.damage.readable("hour of GPU time", _hour_of_row, ((row[0], row) for row in rows))
+        return dict(found)
 
     def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         try:
             return self._db.execute(query, values).fetchall()
         except DATABASE_ERRORS as error:
+            if self._salvaged or isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError)):
+                raise unreadable(self.path, error) from error
+            self._db.close()
+            self._db = self._salvage(error)
+            self._sealed, self._version = [], None
+            return self._rows(query, values)
+
+    def _salvage(self, error: Exception) -> sqlite3.Connection:
+        """Reads the pages of a damaged file one by one."""
+        try:
+            pages = Salvage(self.path)
+            db = pages.database()
+        except (OSError, ValueError, *DATABASE_ERRORS):
             raise unreadable(self.path, error) from error
+        if not pages.rows:
+            raise error if isinstance(error, GpuwatchError) else unreadable(self.path, error)
+        self._salvaged, self.damage.database = True, pages.why()
+        return db
 
     def _times_of(self, number: int) -> list[float]:
-        return [kept.at for kept in self._open] if number == _OPEN else self._sealed_blocks.times(number)
+        """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
+        if number == _OPEN:
+            return self._open.times
+        known = self._known_times.get(number)
+        if known is None:
+            rows = self._rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
+            known = []
+            for begin, end, samples, data in rows:
+                try:
+                    known = unpack_times(data)
+                except DamagedData:
+                    known = self._decoded_times(number) or [
+                        begin + (end - begin) * place / max(samples - 1, 1) for place in range(samples)
+                    ]
+            self._known_times[number] = known or self._decoded_times(number)
+            if len(self._known_times) > _TIMES:
+                self._known_times.popitem(last=False)
+        return known
+
+    def _decoded_times(self, number: int) -> list[float]:
+        return [decoder.at for decoder, _ in self._positions(number)]
+
+    def _positions(self, number: int) -> Iterator[Position]:
+        """The samples of a block; none if it is damaged, which is noted, or was deleted because of the limits."""
+        if number == _OPEN:
+            yield from self._open.read()
+            return
+        try:
+            frames = self._frames.get(number)
+            if frames is None:
+                frames = self._frames[number] = decompressed(self._block(number))
+                if len(self._frames) > _DECODED:
+                    self._frames.popitem(last=False)
+            yield from ChunkReader().take(frames)
+        except DamagedFrame as error:
+            self._note(number, error)
+
+    def _block(self, number: int) -> object:
+        rows = self._rows("SELECT block FROM data WHERE id = ?", (number,))
+        return rows[0][0] if rows else None
+
+    def _note(self, number: int, error: DamagedFrame) -> None:
+        """Notes that a block cannot be read, unless it was deleted because of the limits."""
+        if self._salvaged or self._rows("SELECT 1 FROM minutes WHERE id = ?", (number,)):
+            entry = next((row[1:] for row in self._sealed if row[0] == number), (0.0, 0.0, 0))
+            self.damage.blocks[number] = DamagedBlock(*entry, str(error))
 
     def _between(self, begin: float, end: float) -> Iterator[_Block]:
         first = max(bisect_right(self._begins, begin) - 1, 0)
@@ -476,43 +552,6 @@ class Recording:
                 return
             if block.end >= begin:
                 yield block
-
-    def _samples(self, block: _Block) -> Iterator[Kept]:
-        if block.number == _OPEN:
-            yield from self._open[: block.samples]
-            return
-        minute = self._sealed_blocks.minute(block.number)
-        if minute is None:
-            return
-        try:
-            for place, kept in enumerate(minute.all()):
-                if place >= block.samples:
-                    return
-                yield kept
-        except DamagedMinute:
-            self._sealed_blocks.damage(block.number)
-
-    def _columns(self, block: _Block, metrics: frozenset[str]) -> dict[tuple[str, str], Sequence[float | None]]:
-        columns: dict[tuple[str, str], Sequence[float | None]] = {}
-        if block.number == _OPEN:
-            uuids = {device.uuid for kept in self._open for device in kept.snapshot.devices}
-            for uuid in uuids:
-                rows = [kept.snapshot.device(uuid) for kept in self._open]
-                for name in metrics:
-                    columns[uuid, name] = [row.number(name) if row is not None else None for row in rows]
-            return columns
-        minute = self._sealed_blocks.minute(block.number)
-        if minute is None:
-            return columns
-        try:
-            for uuid in minute.uuids:
-                for name in metrics:
-                    values = minute.numbers(uuid, name)
-                    if values is not None:
-                        columns[uuid, name] = values
-        except DamagedMinute:
-            self._sealed_blocks.damage(block.number)
-        return columns
 
 
 class _Times(Times):
@@ -534,9 +573,21 @@ class _Times(Times):
             yield from self._recording._times_of(block.number)[: block.samples]
 
 
-_event_of = msgspec.msgpack.Decoder(MachineEvent).decode
-_finding_of = msgspec.msgpack.Decoder(Finding).decode
-_life_of = msgspec.msgpack.Decoder(ProcessLife).decode
+def _event_of(row: tuple[float, bytes]) -> MachineEvent:
+    return msgspec.msgpack.decode(unstamped(row[1], row[0]), type=MachineEvent)
+
+
+def _finding_of(row: tuple[float, float, bytes]) -> RecordedFinding:
+    since, until, data = row
+    return RecordedFinding(since, until, msgspec.msgpack.decode(unstamped(data, since, until), type=Finding))
+
+
+def _life_of(row: tuple[float, float, bytes]) -> ProcessLife:
+    return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife)
+
+
+def _hour_of_row(row: tuple[int, bytes]) -> tuple[int, GpuTime]:
+    return row[0], unpack_time(row[1])
 
 
 def _run_of(row: tuple[Any, ...]) -> Run:
@@ -547,20 +598,29 @@ _MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystande
 _LASTING = tuple(name for name in Snapshot.__struct_fields__ if name not in _MOVING)
 
 
-def _settled(kept: Kept, last: Kept) -> Kept:
-    """The sample with the objects of the previous one where they are equal, as feeds give them."""
-    now, before = kept.snapshot, last.snapshot
+def _settled(now: Snapshot, before: Snapshot) -> Snapshot:
+    """The snapshot with the objects of the previous one where they are equal, as feeds give them."""
     if now.devices is before.devices and now.processes is before.processes:
-        return kept
+        return now
     lasting = {name: getattr(before, name) for name in _LASTING if getattr(now, name) == getattr(before, name)}
-    snapshot = replace(
+    return replace(
         now,
-        devices=reused(now.devices, before.devices),
-        processes=reused(now.processes, before.processes),
-        bystanders=reused(now.bystanders, before.bystanders),
+        devices=_reused(now.devices, before.devices),
+        processes=_reused(now.processes, before.processes),
+        bystanders=_reused(now.bystanders, before.bystanders),
         **lasting,
     )
-    return Kept(kept.at, snapshot, last.findings if kept.findings == last.findings else kept.findings)
+
+
+def _reused(now: tuple[_R, ...], before: tuple[_R, ...]) -> tuple[_R, ...]:
+    """``now`` with the objects of ``before`` where they are equal; ``before`` itself if all are."""
+    if len(now) != len(before):
+        return now
+    rows = [
+        old if row is old or (row == old and list(row.readings) == list(old.readings)) else row
+        for row, old in zip(now, before, strict=True)
+    ]
+    return before if all(row is old for row, old in zip(rows, before, strict=True)) else tuple(rows)
 
 
 def open_recording(path: Path) -> Recording:
@@ -568,6 +628,9 @@ def open_recording(path: Path) -> Recording:
     recording = Recording(path)
     if not recording.samples:
         recording.close()
+        if recording.damage:
+            lost = recording.damage.text(0)
+            raise GpuwatchError(f"{file_name(path)} is damaged: {lost}", hint="no sample of it can be read")
         raise no_samples(path)
     return recording
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 
-from gpuwatch.history.frames import encoded
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording import gpu_time, tiers
-from gpuwatch.recording.columns import pack
-from gpuwatch.recording.minute_blocks import pack_minute
+from gpuwatch.recording.blobs import checksum, compressed, pack_times, stored, unstamped
 from gpuwatch.recording.process_lives import Key, ProcessLife, ProcessLives
 
 Sample = tuple[Snapshot, tuple[Finding, ...]]
@@ -34,15 +33,19 @@ class Sealer:
         self._tiers: dict[int, tuple[int, tiers.Points]] = {}
         """The newest block of each tier, by seconds of its points: its begin and its points."""
 
-    def seal(self, run: int, samples: Sequence[Sample], boot: float) -> None:
-        """Writes the block of these samples, at least one; ``boot``: seconds since the machine started, at its end."""
+    def seal(self, run: int, samples: Sequence[Sample], frames: bytes, boot: float) -> None:
+        """Writes the block of these samples, at least one, whose chunk has these frames.
+
+        ``boot``: seconds since the machine started, at its end.
+        """
         snapshots = [snapshot for snapshot, _ in samples]
         times = [snapshot.taken_at.timestamp() for snapshot in snapshots]
+        entry = (run, times[0], times[-1], boot, len(times))
         cursor = self._db.execute(
-            "INSERT INTO minutes (run, begin, end, boot, samples, times) VALUES (?, ?, ?, ?, ?, ?)",
-            (run, times[0], times[-1], boot, len(times), msgspec.msgpack.encode(pack(times))),
+            "INSERT INTO minutes (run, begin, end, boot, samples, times, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*entry, pack_times(times), checksum(*entry)),
         )
-        self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, pack_minute(samples)))
+        self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, compressed(frames)))
         for seconds, block in tiers.BLOCKS.items():
             self._write_tier(seconds, block, tiers.summaries(snapshots, seconds))
         for snapshot in snapshots:
@@ -52,7 +55,10 @@ class Sealer:
             self._write_hour(begin, time, cursor.lastrowid or 0)
         self._db.executemany(
             "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
-            [(*one.key, one.first, one.last, encoded(one)) for one in self._lives.changed(times[-1] - _LIVES_KNOWN)],
+            [
+                (*one.key, one.first, one.last, stored(one, one.first, one.last))
+                for one in self._lives.changed(times[-1] - _LIVES_KNOWN)
+            ],
         )
 
     def _write_tier(self, seconds: int, block: int, points: tiers.Points) -> None:
@@ -79,7 +85,7 @@ class Sealer:
             self._db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time.pack(known)))
 
     def _hour_before(self, begin: int, block: int) -> gpu_time.GpuTime | None:
-        """What is stored of the hour. None for one that a gpuwatch without this table began: it is left to readers."""
+        """What is stored of the hour; None if that is damaged: it is left to readers."""
         row = self._db.execute("SELECT block FROM gpu_time WHERE begin = ?", (begin,)).fetchone()
         if row is not None:
             try:
@@ -91,14 +97,27 @@ class Sealer:
         return None if found else gpu_time.GpuTime()
 
     def _life(self, key: Key) -> ProcessLife | None:
-        query = "SELECT life FROM processes WHERE pid = ? AND create_time = ? AND device = ?"
+        query = "SELECT first, last, life FROM processes WHERE pid = ? AND create_time = ? AND device = ?"
         row = self._db.execute(query, key).fetchone()
-        return msgspec.msgpack.decode(row[0], type=ProcessLife) if row else None
+        with suppress(ValueError):
+            return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife) if row else None
+        return None
+
+
+def write_findings(db: sqlite3.Connection, found: Iterable[tuple[float, float, Finding]]) -> None:
+    """Writes findings, without secrets, with the times since and until which they held, inside a transaction."""
+    db.executemany(
+        "INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (one.id, one.device_uuid or "", one.pid or 0, since, until, one.severity, stored(one, since, until))
+            for since, until, one in found
+        ],
+    )
 
 
 def write_events(db: sqlite3.Connection, events: Iterable[MachineEvent]) -> None:
     """Writes events, which have no secrets any more, inside a transaction."""
     db.executemany(
         "INSERT INTO events (at, kind, severity, event) VALUES (?, ?, ?, ?)",
-        [(one.at, one.kind, one.severity, encoded(one)) for one in events],
+        [(one.at, one.kind, one.severity, stored(one, one.at)) for one in events],
     )

@@ -1,7 +1,8 @@
 """The file of a recording: an SQLite database, its tables, and how it is opened.
 
-``open_frames`` has the samples since the last block, each committed when it came; a block of them goes to ``data`` and
-its times to ``minutes``. ``minutes.id`` is the order of recording, also where the clock was set back.
+``open_frames`` has the samples since the last block, each committed when it came; joined and compressed they are a
+block of ``data``, and its times go to ``minutes``. ``minutes.id`` is the order of recording, also where the clock was
+set back.
 """
 
 from __future__ import annotations
@@ -17,14 +18,11 @@ from gpuwatch.formatting.terminal import file_name
 
 APPLICATION_ID = 0x67707577
 """``gpuw``, in the header of the file."""
-SCHEMA = 2
+SCHEMA = 3
 """Version of the tables and blocks; also in the header of the file, as ``user_version``."""
 SUFFIX = ".gpuwatch"
 
-_SINCE_2 = """\
-CREATE TABLE gpu_time (begin INTEGER PRIMARY KEY, block BLOB NOT NULL);
-"""
-TABLES = f"""
+TABLES = """
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     began REAL NOT NULL,           -- seconds since the epoch, by the wall clock
@@ -47,7 +45,8 @@ CREATE TABLE minutes (
     end REAL NOT NULL,
     boot REAL NOT NULL,            -- at its end
     samples INTEGER NOT NULL,
-    times BLOB NOT NULL
+    times BLOB NOT NULL,
+    checksum INTEGER NOT NULL      -- of run, begin, end, boot, samples
 );
 CREATE TABLE data (id INTEGER PRIMARY KEY, block BLOB NOT NULL);
 CREATE TABLE tiers (seconds INTEGER NOT NULL, begin INTEGER NOT NULL, block BLOB NOT NULL,
@@ -61,7 +60,8 @@ CREATE TABLE findings (cause TEXT NOT NULL, device TEXT NOT NULL, pid INTEGER NO
 CREATE TABLE processes (pid INTEGER NOT NULL, create_time REAL NOT NULL, device TEXT NOT NULL, first REAL NOT NULL,
     last REAL NOT NULL, life BLOB NOT NULL,
     PRIMARY KEY (pid, create_time, device)) WITHOUT ROWID;
-{_SINCE_2}CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE gpu_time (begin INTEGER PRIMARY KEY, block BLOB NOT NULL);
+CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 _HEADER = struct.Struct(">16s44xI4xI")
@@ -76,9 +76,16 @@ DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 class NotARecording(UsageError):
     """The file is something else, damaged, or of a newer gpuwatch."""
 
+    damaged = False
+    """Whether it may be a recording with a damaged header."""
 
-def looked_at(path: Path) -> int:
-    """The schema of the file; :class:`NotARecording` if it is no recording that can be read."""
+
+class Unreadable(GpuwatchError):
+    """SQLite cannot read the file."""
+
+
+def looked_at(path: Path) -> None:
+    """:class:`NotARecording` if the file is no recording that can be read."""
     name = file_name(path)
     try:
         with path.open("rb") as file:
@@ -91,10 +98,16 @@ def looked_at(path: Path) -> int:
         raise NotARecording(f"{name} is not a recording", hint="give a file that gpuwatch record wrote")
     magic, schema, application = _HEADER.unpack(head)
     if magic != _MAGIC or application != APPLICATION_ID:
-        raise NotARecording(f"{name} is not a recording", hint="give a file that gpuwatch record wrote")
+        other = NotARecording(f"{name} is not a recording", hint="give a file that gpuwatch record wrote")
+        other.damaged = True
+        raise other
     if schema > SCHEMA:
         raise NotARecording(f"{name} was written by a newer gpuwatch (schema {schema})", hint="update gpuwatch")
-    return int(schema)
+    if schema < SCHEMA:
+        raise NotARecording(
+            f"{name} was written by a preview of gpuwatch 0.1 (schema {schema})",
+            hint="export it with that one, or record to a new file",
+        )
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
@@ -132,15 +145,11 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     raise AssertionError
 
 
-def unreadable(path: Path, error: Exception) -> GpuwatchError:
+def unreadable(path: Path, error: Exception) -> Unreadable:
     """What to report when SQLite cannot read the file."""
-    return GpuwatchError(f"cannot read {file_name(path)}: {error}", hint="gpuwatch record check tells what is left")
-
-
-def upgraded(connection: sqlite3.Connection, schema: int) -> None:
-    """Gives a recording of an older schema the tables of this one."""
-    if schema < 2:
-        connection.executescript(f"BEGIN IMMEDIATE;{_SINCE_2}PRAGMA user_version = {SCHEMA};COMMIT;")
+    if isinstance(error, Unreadable):
+        return error
+    return Unreadable(f"cannot read {file_name(path)}: {error}", hint="gpuwatch record check tells what is left")
 
 
 def created(path: Path) -> sqlite3.Connection:

@@ -15,7 +15,6 @@ import msgspec
 
 from gpuwatch.model.metrics import METRICS, Unit
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording.columns import Column, DamagedColumn, pack, unpack
 
 MINUTE, HOUR = 60, 3600
 BLOCKS = {MINUTE: 3600, HOUR: 86_400}
@@ -44,13 +43,15 @@ class Summary(NamedTuple):
         return Summary(min(self.least, other.least), mean, max(self.most, other.most), samples)
 
 
+_NONE = Summary(0.0, 0.0, 0.0, 0)
+
 Points = dict[int, dict[Key, Summary]]
 """By begin in seconds since the epoch."""
 
 
 class _Block(msgspec.Struct, array_like=True):
     begins: list[int]
-    metrics: dict[str, dict[str, list[Column]]]
+    metrics: dict[str, dict[str, list[list[float]]]]
     """By UUID and metric: minimum, mean, maximum and count in each point; count 0 where there was none."""
 
 
@@ -98,16 +99,10 @@ def pack_points(points: Points) -> bytes:
     """The block of these points, at least one."""
     begins = sorted(points)
     keys = sorted({key for found in points.values() for key in found})
-    metrics: dict[str, dict[str, list[Column]]] = {}
+    metrics: dict[str, dict[str, list[list[float]]]] = {}
     for key in keys:
-        known = [points[begin].get(key) for begin in begins]
-        last = next(one for one in known if one is not None)
-        filled = []
-        for one in known:
-            filled.append(last._replace(samples=0) if one is None else one)
-            last = filled[-1]
-        least, mean, most, samples = zip(*filled, strict=True)
-        columns = [pack(least), pack([_short(one) for one in mean]), pack(most), pack(samples)]
+        least, mean, most, samples = zip(*(points[begin].get(key, _NONE) for begin in begins), strict=True)
+        columns = [list(map(_whole, least)), list(map(_short, mean)), list(map(_whole, most)), list(samples)]
         metrics.setdefault(key[0], {})[key[1]] = columns
     return zlib.compress(msgspec.msgpack.encode(_Block(begins, metrics)), 6)
 
@@ -120,20 +115,24 @@ def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
         for begin in block.begins:
             points[begin] = {}
         for uuid, name, columns in _columns(block, metrics):
-            count = len(block.begins)
-            for begin, *summary in zip(block.begins, *(unpack(one, count) for one in columns), strict=True):
-                if summary[3]:
-                    points[begin][uuid, name] = Summary(summary[0], summary[1], summary[2], int(summary[3]))
-    except (zlib.error, msgspec.MsgspecError, DamagedColumn, TypeError, IndexError) as error:
+            for begin, least, mean, most, samples in zip(block.begins, *columns, strict=True):
+                if samples:
+                    points[begin][uuid, name] = Summary(least, mean, most, int(samples))
+    except (zlib.error, msgspec.MsgspecError, TypeError) as error:
         raise ValueError(f"means: {error}") from error
     return points
 
 
-def _columns(block: _Block, metrics: frozenset[str] | None) -> Iterator[tuple[str, str, list[Column]]]:
+def _columns(block: _Block, metrics: frozenset[str] | None) -> Iterator[tuple[str, str, list[list[float]]]]:
     for uuid, found in block.metrics.items():
         for name, columns in found.items():
             if metrics is None or name in metrics:
                 yield uuid, name, columns
+
+
+def _whole(value: float) -> float:
+    """The same number, in fewer bytes where it is whole."""
+    return int(value) if value.is_integer() else value
 
 
 def _short(value: float) -> float:

@@ -147,8 +147,8 @@ def _notes(recording: Recording, begin: float, end: float) -> Iterator[str]:
     for event in recording.events():
         if event.kind == "clock.set" and begin <= event.at <= end:
             yield f"{shown(event.at)}: {printable(event.text)}; what was recorded twice is counted twice"
-    if recording.damaged:
-        yield f"{len(recording.damaged)} damaged blocks are left out (gpuwatch record check)"
+    if recording.damage:
+        yield f"{len(recording.damage.blocks)} damaged blocks are left out (gpuwatch record check)"
 
 
 def _common(values: Iterable[str | None]) -> str | None:

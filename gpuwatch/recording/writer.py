@@ -13,22 +13,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from gpuwatch import __version__, ownership
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.masking import masked
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.units import lasted
-from gpuwatch.history.frames import FINDINGS, FrameEncoder, encoded, framed
+from gpuwatch.history.chunk import ChunkReader, ChunkWriter, whole
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording import tiers
-from gpuwatch.recording.minute_blocks import OpenSamples
-from gpuwatch.recording.sealing import Sample, Sealer, write_events
+from gpuwatch.recording.blobs import stamped, unstamped
+from gpuwatch.recording.sealing import Sample, Sealer, write_events, write_findings
 from gpuwatch.recording.storable import Storable
-from gpuwatch.recording.storage import created, looked_at, upgraded
+from gpuwatch.recording.storage import created, looked_at
 
 SEAL_SECONDS = 60.0
 """Length of a block, which begins at a multiple of it."""
@@ -94,6 +92,8 @@ class RecordingWriter:
             self._db = self._opened()
             self._sealer = Sealer(self._db, interval)
             self._open: list[Sample] = []
+            self._frames: list[bytes] = []
+            """Those of the open samples."""
             self._open_bytes = 0
             self._block_opened()
             self._storable = Storable()
@@ -112,9 +112,8 @@ class RecordingWriter:
     def _opened(self) -> sqlite3.Connection:
         try:
             if self.path.stat().st_size:
-                schema = looked_at(self.path)
+                looked_at(self.path)
                 connection = sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
-                upgraded(connection, schema)
             else:
                 connection = created(self.path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -134,7 +133,12 @@ class RecordingWriter:
         """Seals the samples of a writer that was killed."""
         rows = self._db.execute("SELECT boot, frame FROM open_frames ORDER BY id").fetchall()
         last_boot = next((boot for boot, _ in reversed(rows) if boot is not None), 0.0)
-        self._open = [(kept.snapshot, kept.findings) for kept in OpenSamples().take(frame for _, frame in rows)]
+        reader = ChunkReader()
+        with suppress(ValueError):  # what follows a damaged frame needs it
+            for _, data in rows:
+                frames = unstamped(data)
+                self._open += [(kept.snapshot, kept.findings) for kept in whole(reader.take(frames))]
+                self._frames.append(frames)
         if self._open:
             self._run = self._db.execute("SELECT max(id) FROM runs").fetchone()[0]
             with self._transaction():
@@ -174,18 +178,17 @@ class RecordingWriter:
                     self._seal(self._now[1])
                 self._tidy()
             stored = self._storable.of(snapshot)
-            frames: list[tuple[float | None, float | None, bytes]] = []
             changed = self._found(findings)
-            if changed or (not self._open and self._findings[1]):
-                frames.append((None, None, framed(FINDINGS, encoded(self._findings[1]))))
-            frames.append((at, self._now[1], self._encoder.frame(stored)))
+            frames = self._chunk.frames(stored, self._findings[1])
             with self._transaction():
-                self._db.executemany("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", frames)
+                row = (at, self._now[1], stamped(frames))
+                self._db.execute("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", row)
                 if changed:
                     self._write_findings(at)
                 write_events(self._db, [*noticed, *map(masked, events)])
             self._open.append((stored, self._findings[1]))
-            self._open_bytes += sum(len(frame) for _, _, frame in frames)
+            self._frames.append(frames)
+            self._open_bytes += len(frames)
             self.samples += 1
 
     def add_events(self, events: Sequence[MachineEvent]) -> None:
@@ -279,17 +282,17 @@ class RecordingWriter:
                     (one.id, one.device_uuid or "", one.pid or 0, at - 2 * self._seal_seconds),
                 ).fetchone()[0]
                 since = known if known is not None else at
-            row = (one.id, one.device_uuid or "", one.pid or 0, since, until, one.severity, msgspec.msgpack.encode(one))
-            rows.append(row)
-        self._db.executemany("INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            rows.append((since, until, one))
+        write_findings(self._db, rows)
 
     def _block_opened(self) -> None:
         self._open.clear()
-        self._encoder = FrameEncoder()
+        self._frames.clear()
+        self._chunk = ChunkWriter()
 
     def _seal(self, boot: float) -> None:
-        """Packs the open samples, inside a transaction."""
-        self._sealer.seal(self._run, self._open, boot)
+        """Compresses the open samples, inside a transaction."""
+        self._sealer.seal(self._run, self._open, b"".join(self._frames), boot)
         self._db.execute("DELETE FROM open_frames")
         self._block_opened()
 

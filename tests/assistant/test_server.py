@@ -89,7 +89,7 @@ async def test_every_reading_tool(sim_machine: Machine, tmp_path: Path) -> None:
     environment["XDG_STATE_HOME"] = str(state)
     recording = state / "gpuwatch" / "recordings" / f"{os.uname().nodename}.gpuwatch"
     recording.parent.mkdir(parents=True)
-    shutil.copy(FOLDER / "recording-2.gpuwatch", recording)
+    shutil.copy(FOLDER / "recording-3.gpuwatch", recording)
     for folder in (state, state / "gpuwatch", recording.parent):
         folder.chmod(0o700)
     RunStore(state / "gpuwatch" / "runs").save(full_run())

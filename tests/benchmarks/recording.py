@@ -21,8 +21,7 @@ import msgspec
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.recorded_feed import RecordedFeed
 from gpuwatch.recording import gpu_time
-from gpuwatch.recording.columns import pack, unpack
-from gpuwatch.recording.minute_blocks import Minute
+from gpuwatch.recording.blobs import checksum, pack_times, unpack_times
 from gpuwatch.recording.reader import Recording, open_recording
 from gpuwatch.recording.usage import usage
 from gpuwatch.recording.writer import Clock, RecordingWriter
@@ -91,12 +90,10 @@ def make_month(path: Path, days: int) -> None:
         for number in range(1, days):
             for place, run, begin, end, boot, samples, times in rows:
                 by = number * DAY
-                shifted = [at + by for at in unpack(msgspec.msgpack.decode(times), samples)]
-                db.execute(
-                    "INSERT INTO minutes VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (place + number * count, run, begin + by, end + by, boot + by, samples,
-                     msgspec.msgpack.encode(pack(shifted))),
-                )  # fmt: skip
+                shifted = pack_times([at + by for at in unpack_times(times)])
+                entry = (run, begin + by, end + by, boot + by, samples)
+                row = (place + number * count, *entry, shifted, checksum(*entry))
+                db.execute("INSERT INTO minutes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             db.execute("INSERT INTO data SELECT id + ?, block FROM data WHERE id <= ?", (number * count, count))
             for begin, block in hours:
                 time = gpu_time.merged([*known.get(begin + by, ()), gpu_time.unpack(block)])
@@ -118,6 +115,18 @@ def look_into(path: Path) -> None:
         taken.append((time.perf_counter() - began) * 1e3)
     taken.sort()
     print(f"  jump: median {taken[25]:.1f} ms, longest {taken[-1]:.1f} ms")
+    began = time.perf_counter()
+    minutes = (
+        sum(
+            len(times)
+            for times, _ in recording.numbers(recording.end - 3600, recording.end, frozenset({"power.draw_watts"}))
+        )
+        / 60
+    )
+    print(f"  one metric: {(time.perf_counter() - began) * 1e3 / minutes:.1f} ms a minute")
+    began = time.perf_counter()
+    minutes = sum(1 for _ in recording.snapshots(recording.end - 3600)) / 60
+    print(f"  whole samples: {(time.perf_counter() - began) * 1e3 / minutes:.1f} ms a minute")
     began = time.perf_counter()
     recording.history(recording.end, 600, frozenset({"power.draw_watts", "utilization.gpu_percent"}))
     print(f"  graphs of ten minutes: {(time.perf_counter() - began) * 1e3:.0f} ms")
@@ -193,10 +202,7 @@ def main() -> None:
         values, changed = write_day(path, given.samples, given.readings)
         size = path.stat().st_size
         print(f"  {size / 1e6:.1f} MB, {size / given.samples * DAY / 1e6:.1f} MB for 24 h")
-        with sqlite3.connect(path) as db:
-            block = db.execute("SELECT block FROM data ORDER BY id DESC LIMIT 1").fetchone()[0]
         print(f"  {size / values:.2f} B a stored value, {size / changed:.2f} B a changed value")
-        print(f"  the last block: {len(block)} B, {Minute(block).samples} samples")
         sizes(path)
         if given.days:
             print("month")

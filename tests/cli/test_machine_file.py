@@ -75,7 +75,7 @@ def test_a_snapshot_and_each_moment_of_a_recording(tmp_path: Path) -> None:
     stated = from_json(first.read_bytes())
     assert isinstance(stated, Snapshot)
     assert not differences(stated, simulated(first))
-    recording = FIXTURES / "recording-2.gpuwatch"
+    recording = FIXTURES / "recording-3.gpuwatch"
     stated = _snapshot(recording, None)
     assert not differences(stated, simulated(recording))
     begin = _snapshot(recording, "@1000")

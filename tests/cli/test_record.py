@@ -244,7 +244,7 @@ def test_without_a_name_the_state_folder_is_used(start: Start, environment: dict
 
 # Files
 
-OLD = FOLDER / "recording-1.gpuwatch"
+OLD = FOLDER / "recording-3.gpuwatch"
 
 
 def test_info_tells_what_is_in_it() -> None:
@@ -289,7 +289,7 @@ def test_info_and_check_as_json_follow_their_schemas(tmp_path: Path) -> None:
 def test_check_tells_damage_by_its_exit_code(tmp_path: Path) -> None:
     done = gpuwatch("record", "check", str(OLD))
     assert (done.code, done.out.count("\n")) == (0, 1)
-    assert "whole; schema 1, 90 samples, 0 gaps" in done.out
+    assert "whole; schema 3, 90 samples, 0 gaps" in done.out
     data = bytearray(OLD.read_bytes())
     place = data.rfind(b"\x78\x9c") + 40  # in a compressed block
     data[place : place + 30] = bytes(30)

@@ -93,7 +93,7 @@ def test_files_that_have_no_hours_are_one_line(tmp_path: Path) -> None:
     RecordingWriter(empty).close()
     text.write_text("not a recording\n" * 20)
     nothing.write_bytes(b"")
-    whole = (FOLDER / "recording-2.gpuwatch").read_bytes()
+    whole = (FOLDER / "recording-3.gpuwatch").read_bytes()
     damaged = tmp_path / "damaged.gpuwatch"
     damaged.write_bytes(whole[:5000])
     for path, code, wanted in (

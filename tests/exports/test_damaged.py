@@ -56,7 +56,7 @@ def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
                     stretch = stretch_of(recording, None, None, step)
                     Trace(b"".join(perfetto_trace.write(stretch)))
                     for written in (json_lines.write(stretch), openmetrics_text.write(stretch)):
-                        assert b"".join(written)
+                        assert b"".join(written) or recording.damage
                     for name in ("devices",) if step else table_rows.NAMES:
                         assert b"".join(csv_table.write(stretch, table_rows.table(name, step)))
             ended["exported"] += 1

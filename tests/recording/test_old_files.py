@@ -1,4 +1,4 @@
-"""Recordings of every schema that there was keep opening."""
+"""Recordings of every schema since the first release keep opening."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.history.runs import RunStore
 from gpuwatch.recording.check import checked
-from gpuwatch.recording.overview import overview
+from gpuwatch.recording.overview import look_at, overview
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.storage import SCHEMA
 from gpuwatch.recording.usage import usage
+from gpuwatch.recording.writer import RecordingWriter
 from gpuwatch.session.period import period
 from tests.recording.days import NOON
 from tests.recording.make_fixture import FOLDER, HOT
@@ -23,7 +24,18 @@ FILES = sorted(FOLDER.glob("recording-*.gpuwatch"))
 
 
 def test_there_is_one_of_each() -> None:
-    assert {path.name for path in FILES} == {f"recording-{number}.gpuwatch" for number in range(1, SCHEMA + 1)}
+    assert {path.name for path in FILES} == {f"recording-{number}.gpuwatch" for number in range(3, SCHEMA + 1)}
+
+
+def test_files_of_previews_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "old.gpuwatch"
+    data = bytearray(FILES[0].read_bytes())
+    data[60:64] = (2).to_bytes(4, "big")
+    path.write_bytes(data)
+    for use in (Recording, checked, RecordingWriter):
+        with pytest.raises(UsageError, match=r"old.gpuwatch was written by a preview of gpuwatch 0.1 \(schema 2\)"):
+            use(path)
+    assert path.read_bytes() == bytes(data)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -56,8 +68,8 @@ def test_a_damaged_file_is_never_an_error_of_gpuwatch(tmp_path: Path, seed: int)
         path.write_bytes(data[: noise.choice((len(data), noise.randrange(len(data))))])
         with suppress(GpuwatchError):
             checked(path)
-        with suppress(GpuwatchError):
-            list(overview(path))
+        with suppress(GpuwatchError), Recording(path) as recording:
+            list(overview(look_at(recording)))
         with suppress(GpuwatchError), Recording(path) as recording:
             for kept in recording.snapshots():
                 assert kept.snapshot

@@ -18,7 +18,6 @@ from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.usage import usage
 from gpuwatch.recording.writer import RecordingWriter
 from tests.recording import week
-from tests.recording.make_fixture import FOLDER
 from tests.recording.week import BEGIN, GIB, HOUR
 from tests.ui import machines
 
@@ -166,12 +165,11 @@ def test_a_stretch_that_no_hour_begins_or_ends(file: Path) -> None:
 
 
 def test_stored_hours_are_those_of_the_samples(file: Path, tmp_path: Path) -> None:
-    """Damaged ones are counted again; a file of a gpuwatch without them has none."""
+    """Damaged ones are counted again."""
     wanted = of(file, "process")
     for name, change in (
         ("damaged", "UPDATE gpu_time SET block = x'00' WHERE begin % 7200 = 0"),
         ("none", "DELETE FROM gpu_time"),
-        ("older", "DROP TABLE gpu_time; PRAGMA user_version = 1"),
     ):
         path = tmp_path / f"{name}.gpuwatch"
         shutil.copy(file, path)
@@ -199,17 +197,6 @@ def test_hours_outlive_their_samples(file: Path, tmp_path: Path) -> None:
         db.execute("DELETE FROM processes")
     assert group(of(path), user="alice").gpu_hours_held == pytest.approx(HELD["alice"])
     assert of(path).hours_recorded == pytest.approx(168 - 5 - JUMP)
-
-
-def test_a_recording_of_an_older_schema_is_continued(tmp_path: Path) -> None:
-    path = tmp_path / "recording.gpuwatch"
-    shutil.copy(FOLDER / "recording-1.gpuwatch", path)
-    path.chmod(0o600)
-    RecordingWriter(path, max_age=1e9).close()
-    with Recording(path) as recording:
-        assert recording.schema == 2
-        assert recording.samples == 90
-    assert of(path).total.process_hours > 0, "of the samples: that hour is not stored"
 
 
 def test_a_recording_that_is_written(tmp_path: Path) -> None:

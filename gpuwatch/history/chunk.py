@@ -1,0 +1,131 @@
+"""Consecutive samples as frames, in memory and in recordings. The first is a key frame: a chunk is read by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from gpuwatch.history.frames import FINDINGS, DamagedFrame, FrameDecoder, FrameEncoder, encoded, framed, packed, split
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Snapshot
+
+_of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
+
+
+class Kept(NamedTuple):
+    """The machine at one moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+
+
+Position = tuple[FrameDecoder, tuple[Finding, ...]]
+"""A decoder that has taken the frames up to a sample, and the findings that hold in it."""
+
+
+class ChunkReader:
+    """Decodes the frames of a chunk as they come."""
+
+    def __init__(self) -> None:
+        self._decoder = FrameDecoder()
+        self._found: tuple[Finding, ...] = ()
+
+    def take(self, frames: bytes) -> Iterator[Position]:
+        """The samples of the next frames; :class:`DamagedFrame`. Read a position before the next one is asked for."""
+        for kind, body in split(frames):
+            if kind == FINDINGS:
+                try:
+                    self._found = _of_findings(body)
+                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                    raise DamagedFrame(str(error)) from error
+            else:
+                self._decoder.take(kind, body)
+                yield self._decoder, self._found
+
+
+class ChunkWriter:
+    """Encodes the samples of a chunk."""
+
+    def __init__(self) -> None:
+        self._encoder = FrameEncoder()
+        self._findings: tuple[Finding, ...] = ()
+
+    def frames(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> bytes:
+        """The frames of the next sample."""
+        before, self._findings = self._findings, findings
+        frame = self._encoder.frame(snapshot)
+        if findings is before or findings == before:
+            return frame
+        return framed(FINDINGS, encoded(findings)) + frame
+
+
+class Chunk:
+    """Consecutive samples in memory."""
+
+    __slots__ = ("_frames", "_writer", "size", "times")
+
+    PER_SAMPLE = 100
+    """Bytes of Python's overhead for one sample."""
+
+    def __init__(self, times: list[float] | None = None, frames: bytes = b"") -> None:
+        self.times: list[float] = times or []
+        self.size = 0
+        """Bytes."""
+        self._frames: list[bytes] = [frames]
+        self._writer = ChunkWriter()
+
+    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
+        """Appends a sample."""
+        frames = self._writer.frames(snapshot, findings)
+        self._frames.append(frames)
+        self.size += len(frames) + self.PER_SAMPLE
+        self.times.append(snapshot.taken_at.timestamp())
+
+    def close(self) -> None:
+        """Compresses the chunk: it is complete."""
+        self._frames = [packed(b"".join(self._frames))]
+        self._writer = ChunkWriter()
+        self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
+
+    def read(self) -> Iterator[Position]:
+        """Each sample in turn, oldest first; :class:`DamagedFrame`."""
+        return ChunkReader().take(b"".join(self._frames))
+
+
+class Samples:
+    """Consecutive samples that are decoded already."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept: list[Kept] = []
+
+    @property
+    def times(self) -> list[float]:
+        """Their times, in seconds since the epoch."""
+        return [one.at for one in self.kept]
+
+    def read(self) -> Iterator[Position]:
+        """As in :class:`Chunk`."""
+        decoder = FrameDecoder()
+        for _, snapshot, findings in self.kept:
+            decoder.begin(snapshot)
+            yield decoder, findings
+
+
+def whole(positions: Iterable[Position]) -> Iterator[Kept]:
+    """The samples at these positions. Unchanged parts are the same objects in the next one."""
+    for decoder, findings in positions:
+        yield Kept(decoder.at, decoder.snapshot(), findings)
+
+
+def sample(positions: Iterator[Position], place: int) -> Kept:
+    """The sample at one place; :class:`DamagedFrame` if there is none."""
+    for kept in whole(islice(positions, place, place + 1)):
+        return kept
+    raise DamagedFrame(f"no sample {place}")
