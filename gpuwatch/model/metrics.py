@@ -32,6 +32,24 @@ class Unit(enum.StrEnum):
     NAME = "name"
 
 
+_PETA = 1e15
+_FEW = (0, 1e6)
+"""What a GPU has thousands of at most."""
+_BOUNDS = {
+    Unit.PERCENT: (0, 101),  # averages round up a little
+    Unit.BYTES: (0, _PETA),
+    Unit.BYTES_PER_SECOND: (0, _PETA),
+    Unit.CELSIUS: (-100, 250),
+    Unit.WATT: (0, 20_000),
+    Unit.MEGAHERTZ: (0, 50_000),
+    Unit.JOULE: (0, _PETA),
+    Unit.SECOND: (0, 1e10),
+    Unit.COUNT: (0, 4e9),
+    Unit.NAME: (0, 0),
+}
+"""What a GPU can have at all, far beyond what any has today."""
+
+
 class Lane(enum.StrEnum):
     """How often a metric is read: fast every tick, slow every 5-10 s."""
 
@@ -95,8 +113,15 @@ class MetricSpec(msgspec.Struct, frozen=True):
     axis: Axis | None = None
     counter: bool = False
     """A total that only grows."""
+    within: tuple[float, float] | None = None
+    """The values that it can have, where they differ from those of its unit."""
     rate_of: str = ""
     """For rates: the counter whose growth per second, times ``scale``, is the value."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest value that it can have; what lies beyond is a fault of the driver."""
+        return self.within or ((0, float(1 << 64)) if self.counter else _BOUNDS[self.unit])
 
 
 _PERCENT = Axis(0, 100)
@@ -216,7 +241,7 @@ METRICS: tuple[MetricSpec, ...] = (
     MetricSpec("encoder.frames_per_second", "Encoder frames per second, average", "ENCFPS",
         Unit.COUNT, Lane.SLOW, "nvmlDeviceGetEncoderStats", pick="[1]"),
     MetricSpec("memory.total_bytes", "Memory total", "TOTAL", Unit.BYTES, Lane.FAST,
-        "nvmlDeviceGetMemoryInfo", pick="total"),
+        "nvmlDeviceGetMemoryInfo", pick="total", within=(1, _PETA)),
     MetricSpec("memory.used_bytes", "Memory used", "MEM", Unit.BYTES, Lane.FAST,
         "nvmlDeviceGetMemoryInfo", pick="used", axis=Axis(0, "memory.total_bytes")),
     MetricSpec("memory.free_bytes", "Memory free", "FREE", Unit.BYTES, Lane.FAST,
@@ -297,7 +322,7 @@ METRICS: tuple[MetricSpec, ...] = (
     *_throttled("reliability", "voltage reliability", "EVREL", "NVML_FI_DEV_PERF_POLICY_RELIABILITY"),
     MetricSpec("performance.state", "Performance state", "PSTATE", Unit.NAME, Lane.FAST,
         "nvmlDeviceGetPerformanceState", names=_PSTATES),
-    _percent("fan.speed_percent", "Fan speed", "FAN", Lane.SLOW, "nvmlDeviceGetFanSpeed"),
+    _percent("fan.speed_percent", "Fan speed", "FAN", Lane.SLOW, "nvmlDeviceGetFanSpeed", within=(0, 255)),
     MetricSpec("energy_joules", "Total energy since driver load", "ENERGY", Unit.JOULE, Lane.SLOW,
         "nvmlDeviceGetTotalEnergyConsumption", scale=_MILLI, counter=True),
     MetricSpec("pcie.generation", "PCIe link generation", "PGEN", Unit.COUNT, Lane.SLOW,
@@ -368,17 +393,17 @@ METRICS: tuple[MetricSpec, ...] = (
     MetricSpec("ecc.sram_threshold_exceeded", "SRAM error threshold exceeded", "SRAMTH", Unit.NAME, Lane.SLOW,
         "nvmlDeviceGetSramEccErrorStatus", pick="[2]", names=_YES),
     _count("remapped_rows.correctable", "Memory rows remapped for correctable errors", "RMCOR",
-        "nvmlDeviceGetRemappedRows", pick="[0]"),
+        "nvmlDeviceGetRemappedRows", pick="[0]", within=_FEW),
     _count("remapped_rows.uncorrectable", "Memory rows remapped for uncorrectable errors", "RMUNC",
-        "nvmlDeviceGetRemappedRows", pick="[1]"),
+        "nvmlDeviceGetRemappedRows", pick="[1]", within=_FEW),
     MetricSpec("remapped_rows.pending", "Row remapping pending (needs a reset)", "RMPEND", Unit.NAME, Lane.SLOW,
         "nvmlDeviceGetRemappedRows", pick="[2]", names=_YES),
     MetricSpec("remapped_rows.failure", "Row remapping failed", "RMFAIL", Unit.NAME, Lane.SLOW,
         "nvmlDeviceGetRemappedRows", pick="[3]", names=_YES),
     _field("retired_pages.single_bit", "Memory pages retired for single-bit errors", "RPSBE", Unit.COUNT, Lane.SLOW,
-        "NVML_FI_DEV_RETIRED_SBE", counter=True),
+        "NVML_FI_DEV_RETIRED_SBE", counter=True, within=_FEW),
     _field("retired_pages.double_bit", "Memory pages retired for double-bit errors", "RPDBE", Unit.COUNT, Lane.SLOW,
-        "NVML_FI_DEV_RETIRED_DBE", counter=True),
+        "NVML_FI_DEV_RETIRED_DBE", counter=True, within=_FEW),
     _field("retired_pages.pending", "Page retirement pending (needs a reboot)", "RPPEND", Unit.NAME, Lane.SLOW,
         "NVML_FI_DEV_RETIRED_PENDING", names=_YES),
     _field("health.recovery_action", "Recovery action", "RECOV", Unit.NAME, Lane.SLOW,

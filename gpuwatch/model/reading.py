@@ -16,6 +16,7 @@ Reason = Literal[
     "stale",
     "device_lost",
     "no_sample",
+    "implausible",
     "unknown",
 ]
 """Why a value is missing.
@@ -26,6 +27,7 @@ Reason = Literal[
 ``stale``: it could be read before, but not now.
 ``device_lost``: the device no longer answers.
 ``no_sample``: it needs two samples, or activity, which there was not yet.
+``implausible``: the driver answered with a value that no GPU can have.
 ``unknown``: it cannot be known from here (``detail`` says why).
 """
 

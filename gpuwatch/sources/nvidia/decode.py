@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gpuwatch.model.metrics import MetricSpec, Unit
@@ -10,6 +11,8 @@ from gpuwatch.model.reading import Missing, Value
 # NVML marks "not available" with all ones (NVML_VALUE_NOT_AVAILABLE), in the width of the field.
 NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 
+_MOST_NAMES = 255
+"""Numbers beyond it are names that no driver has yet."""
 _NO_TEXT = ("", "N/A", "[N/A]")
 
 # nvmlValueType_t to the member of the union
@@ -45,6 +48,19 @@ def decode(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
+def member_of(struct: Any, name: str) -> Any:
+    """A member of a struct of the bindings, which decode text as it is read."""
+    try:
+        return getattr(struct, name, None)
+    except UnicodeDecodeError as error:
+        return error.object
+
+
+def text_of(struct: Any, name: str) -> str:
+    """A member that is text."""
+    return decode(member_of(struct, name))
+
+
 def bus_id(raw: str) -> str:
     """NVML's ``00000000:1A:00.0`` as TensorFlow and lspci write it: ``0000:1a:00.0``."""
     raw = raw.lower()
@@ -70,9 +86,12 @@ def pick(spec: MetricSpec, answer: Any) -> Value | Missing:
     """The value of one metric, taken from the answer of its call."""
     raw = answer
     if spec.pick.startswith("["):
-        raw = answer[int(spec.pick[1:-1])]
+        try:
+            raw = answer[int(spec.pick[1:-1])]
+        except (TypeError, LookupError) as error:
+            return Missing("failed", detail=f"{spec.call}: its answer cannot be read ({error})")
     elif spec.pick:
-        raw = getattr(answer, spec.pick, None)
+        raw = member_of(answer, spec.pick)
         if raw is None:
             return Missing("not_supported", detail=f"{spec.call}: this driver's answer has no {spec.pick}")
     return number_or_name(spec, raw)
@@ -93,18 +112,30 @@ def number_or_name(spec: MetricSpec, raw: Any) -> Value | Missing:
     if isinstance(raw, (str, bytes)):
         text = decode(raw).strip()
         return Missing("not_supported", detail=f"{spec.call}: not available") if text in _NO_TEXT else text
+    if not isinstance(raw, (int, float)):
+        return Missing("failed", detail=f"{spec.call}: its answer is no number but {type(raw).__name__}")
+    if not math.isfinite(raw):
+        return implausible(spec, raw)
     if raw in NOT_AVAILABLE or (raw < 0 and spec.unit is not Unit.CELSIUS):
         return Missing("not_supported", detail=f"{spec.call}: not available")
     if spec.unit is Unit.CELSIUS and raw >= 1 << 31:
         raw -= 1 << 32  # a negative one in a field of unsigned type
     if spec.names:
-        return spec.names.get(raw, f"unknown ({raw})")
+        beyond = raw > _MOST_NAMES or spec.names.keys() == {0, 1}
+        return spec.names.get(raw) or (implausible(spec, raw) if beyond else f"unknown ({raw})")
     if spec.flags:
         known = [name for bit, name in spec.flags.items() if raw & bit]
         rest = raw & ~sum(spec.flags)
         if rest:
             known.append(f"0x{rest:x}")
         return "+".join(known) or "none"
-    if spec.scale != 1.0:
-        return float(raw * spec.scale)
-    return int(raw) if isinstance(raw, int) else float(raw)
+    value = int(raw) if isinstance(raw, int) and spec.scale == 1.0 else float(raw * spec.scale)
+    low, high = spec.bounds
+    return value if low <= value <= high else implausible(spec, value)
+
+
+def implausible(spec: MetricSpec, value: float) -> Missing:
+    """The reason for a value that no GPU can have: it is no reading, and nothing is concluded from it."""
+    return Missing(
+        "implausible", detail=f"implausible: {spec.call or spec.title} answered {value:g} {spec.unit}".rstrip()
+    )

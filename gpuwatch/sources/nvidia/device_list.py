@@ -8,7 +8,7 @@ from typing import Any
 from gpuwatch.model.metrics import Lane
 from gpuwatch.sources.base import ASLEEP
 from gpuwatch.sources.nvidia import errors
-from gpuwatch.sources.nvidia.decode import bus_id, decode
+from gpuwatch.sources.nvidia.decode import bus_id, decode, text_of
 from gpuwatch.sources.nvidia.device import NvmlDevice
 from gpuwatch.sources.runtime_pm import RuntimePm
 
@@ -30,11 +30,7 @@ class DeviceList:
         count = self._lib.nvmlDeviceGetCount()
         if count != len(self.devices):
             return True
-        if any(device.handle is None and self._wakes(device) for device in self.devices):
-            return True
-        return not all(
-            device.state == ASLEEP or self._uuid_at(device.index) in (device.uuid, None) for device in self.devices
-        )
+        return any(map(self._differs, self.devices))
 
     def renew(self) -> None:
         """Lists the devices again. ``NVMLError`` if they cannot be counted."""
@@ -70,8 +66,12 @@ class DeviceList:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _wakes(self, device: NvmlDevice) -> bool:
-        return device.state == ASLEEP and not self._runtime_pm.asleep(device.pci_bus_id)
+    def _differs(self, device: NvmlDevice) -> bool:
+        """Whether a device has to be described again: it is another one, it woke up, or it answers again."""
+        if device.state == ASLEEP:
+            return device.handle is None and not self._runtime_pm.asleep(device.pci_bus_id)
+        uuid = self._uuid_at(device.index)
+        return uuid is not None and (device.handle is None or uuid != device.uuid)
 
     def _uuid_at(self, index: int) -> str | None:
         """UUID of the device that is at ``index`` now; None if it does not answer (a lost device)."""
@@ -92,18 +92,21 @@ class DeviceList:
 
     def _describe(self, index: int, known: dict[str, NvmlDevice]) -> NvmlDevice:
         lib = self._lib
+        before = next((device for device in known.values() if device.index == index), None)
+        handle, called = None, "nvmlDeviceGetHandleByIndex"
         try:
             handle = lib.nvmlDeviceGetHandleByIndex(index)
+            called = "nvmlDeviceGetUUID"
             uuid = decode(lib.nvmlDeviceGetUUID(handle))
         except lib.NVMLError as error:
-            # A lost device has no handle; its row stays, with what was known of this slot.
-            before = next((device for device in known.values() if device.index == index), None)
-            state = errors.LOST.get(error.value, "failed")
-            detail = f"nvmlDeviceGetHandleByIndex: {errors.text(lib, error.value)}"
-            if before is not None:
-                before.state, before.state_detail = state, detail
-                return before
-            return NvmlDevice(index, f"unknown-{index}", "unknown GPU", "", state=state, state_detail=detail)
+            lost = errors.LOST.get(error.value)
+            if handle is None or lost:
+                # A lost device has no handle; its row stays, with what was known of this slot.
+                detail = f"{called}: {errors.text(lib, error.value)}"
+                device = before or NvmlDevice(index, f"unknown-{index}", "unknown GPU", "")
+                device.handle, device.state, device.state_detail = None, lost or "failed", detail
+                return device
+            uuid = before.uuid if before is not None else f"unknown-{index}"  # the other queries may well answer
         if uuid in known:
             device = known[uuid]
             device.index, device.handle = index, handle
@@ -120,7 +123,7 @@ class DeviceList:
             index,
             uuid,
             "unknown GPU" if name is None else decode(name),
-            "" if pci is None else bus_id(decode(pci.busId)),
+            "" if pci is None else bus_id(text_of(pci, "busId")),
             None if capability is None else f"{capability[0]}.{capability[1]}",
             handle=handle,
         )

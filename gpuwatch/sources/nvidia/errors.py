@@ -28,6 +28,19 @@ NO_DATA = 21
 DEPRECATED = 26
 UNKNOWN = 999
 
+
+class OwnCode(int):
+    """A failure that NVML has no code for, with its text; elsewhere it counts as "unknown error"."""
+
+    text: str
+
+    def __new__(cls, text: str) -> OwnCode:
+        """``text`` follows the name of the call."""
+        code = super().__new__(cls, UNKNOWN)
+        code.text = text
+        return code
+
+
 LOST = {GPU_IS_LOST: "lost", RESET_REQUIRED: "reset-required"}
 """Codes about the whole device, and the state that they put it into."""
 ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
@@ -76,14 +89,24 @@ _HINTS = {
 
 def text(lib: Any, code: int) -> str:
     """The library's own text for a code (``nvmlErrorString``)."""
-    return str(lib.NVMLError(code))
+    if isinstance(code, OwnCode):
+        return code.text
+    try:
+        return str(lib.NVMLError(code))
+    except UnicodeDecodeError:
+        return "an error whose text cannot be read"
+
+
+def number_of(code: int) -> int | None:
+    """NVML's number; None for a failure that is not NVML's."""
+    return None if isinstance(code, OwnCode) else code
 
 
 def missing(lib: Any, code: int, call: str, *, mig_on: bool = False) -> Missing:
     """Why a reading of ``call`` is missing; names MIG where that is the reason."""
     if mig_on and code == NOT_SUPPORTED and "Utilization" in call:
         return Missing("not_supported", code=code, detail=f"{call}: not supported while MIG is on")
-    return Missing(_REASONS.get(code, "failed"), code=code, detail=f"{call}: {text(lib, code)}")
+    return Missing(_REASONS.get(code, "failed"), code=number_of(code), detail=f"{call}: {text(lib, code)}")
 
 
 def field_missing(lib: Any, code: int, call: str, field: str) -> Missing:
@@ -95,11 +118,11 @@ def field_missing(lib: Any, code: int, call: str, field: str) -> Missing:
 _FAULT = "a fault was injected into the simulated GPUs; to clear it: gpuwatch sim fault clear"
 
 
-def problem(lib: Any, code: int, *, simulated: bool = False) -> Problem:
-    """Why ``nvmlInit`` failed, and what helps."""
-    reason, detail, hint = _HINTS.get(
-        code, ("driver.bad-state", f"NVML does not start: {text(lib, code)} (code {code})", "see dmesg for why")
-    )
+def problem(lib: Any, code: int, *, listing: bool = False, simulated: bool = False) -> Problem:
+    """Why ``nvmlInit`` failed, or the ``listing`` of the GPUs after it, and what helps."""
+    what = "NVML cannot list the GPUs: nvmlDeviceGetCount" if listing else "NVML does not start"
+    any_other = ("driver.bad-state", f"{what}: {text(lib, code)} (code {code})", "see dmesg for why")
+    reason, detail, hint = any_other if listing and code == UNKNOWN else _HINTS.get(code, any_other)
     if reason == "driver.missing" and not simulated:
         hint = missing_driver_action(system_facts.look(os.environ), library=code == DRIVER_NOT_LOADED) + SIMULATE
     return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT if simulated else hint)

@@ -14,6 +14,7 @@ import msgspec
 from gpuwatch.model.metrics import MetricSpec
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.sources.nvidia import errors
+from gpuwatch.sources.nvidia.decode import number_or_name
 
 _FIRST = Missing("no_sample", detail="needs two samples; this is the first")
 TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
@@ -76,10 +77,14 @@ class Activity:
         for spec, answer in zip(self._specs, answers, strict=False):
             if answer.nvmlReturn:
                 missing[spec.id] = errors.missing(lib, answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}")
-            elif not math.isfinite(answer.value) or answer.value < 0:
-                missing[spec.id] = Missing("no_sample", detail=f"nvmlGpmMetricsGet {spec.args[0]}: no value")
+                continue
+            value = number_or_name(spec, answer.value)
+            if isinstance(value, Missing):  # NaN and negative numbers mean that nothing was counted
+                counted = math.isfinite(answer.value) and answer.value >= 0
+                none = Missing("no_sample", detail=f"nvmlGpmMetricsGet {spec.args[0]}: no value")
+                missing[spec.id] = value if counted else none
             else:
-                readings[spec.id] = answer.value * spec.scale
+                readings[spec.id] = value
         return readings, missing, None
 
     def forget(self, uuids: Collection[str] | None = None) -> None:

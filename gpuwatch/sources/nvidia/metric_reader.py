@@ -13,12 +13,13 @@ from gpuwatch.model.reading import Missing
 from gpuwatch.sources.base import MissingReadings, Readings
 from gpuwatch.sources.nvidia import errors
 from gpuwatch.sources.nvidia.adapters import link_sum
-from gpuwatch.sources.nvidia.decode import field_value, pick
+from gpuwatch.sources.nvidia.decode import field_value, number_or_name, pick
 from gpuwatch.sources.nvidia.device import NvmlDevice
 from gpuwatch.sources.nvidia.queries import FIELDS, FieldQuery, Query, field_query, link_query, queries
 
 _ECC = "nvmlDeviceGetEccMode"
 """The first call to work when a device begins to support more: it is retried in every slow sample."""
+_PARTS = ("memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
 _NO_LINKS = Missing("not_supported", detail="the GPU has no NVLinks")
 
 
@@ -29,6 +30,16 @@ def forget_permanent(device: NvmlDevice) -> None:
     """
     for name in [name for name in device.permanent if name != "gpm"]:
         del device.permanent[name]
+
+
+def _within_total(readings: Readings, missing: MissingReadings) -> None:
+    """No part of a GPU's memory is larger than the whole."""
+    total = readings.get("memory.total_bytes")
+    for name in _PARTS:
+        part = readings.get(name, 0)
+        if isinstance(part, int) and isinstance(total, int) and part > total:
+            del readings[name]
+            missing[name] = Missing("implausible", detail=f"implausible: {part} bytes of {total}")
 
 
 class MetricReader:
@@ -52,6 +63,7 @@ class MetricReader:
             self._ask(device, query, readings, missing)
             if device.lost:
                 return None
+        _within_total(readings, missing)
         return readings, missing
 
     def lane(self, device: NvmlDevice, lane: Lane) -> tuple[Readings, MissingReadings]:
@@ -168,9 +180,12 @@ class MetricReader:
                         device.permanent[name] = lack
                     self._note_loss(device, error.value, lack)
                 else:
-                    readings[spec.id] = max(total, int(readings.get(spec.id, 0)))
-                    missing.pop(spec.id, None)
-                    continue
+                    found = number_or_name(spec, max(total, int(readings.get(spec.id, 0))))
+                    if not isinstance(found, Missing):
+                        readings[spec.id] = found
+                        missing.pop(spec.id, None)
+                        continue
+                    lack = found
             if spec.id not in readings and (not spec.args or lack.reason != "not_supported"):
                 missing[spec.id] = lack
 

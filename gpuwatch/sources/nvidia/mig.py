@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+from gpuwatch.model.metrics import BY_ID
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import MIG_READINGS, MigInstance
 from gpuwatch.sources.nvidia import errors
 from gpuwatch.sources.nvidia.adapters import memory_info, mig_handles
-from gpuwatch.sources.nvidia.decode import NOT_AVAILABLE, decode
+from gpuwatch.sources.nvidia.decode import NOT_AVAILABLE, decode, number_or_name
 
 _NAMED = re.compile(r"\bMIG (\S+)$")
 _MIB = 1 << 20
@@ -48,10 +49,11 @@ def reading(lib: Any, instance: Instance) -> MigInstance:
     else:
         for name in MIG_READINGS:
             value = getattr(memory, name.removeprefix("memory.").removesuffix("_bytes"), None)
-            if value is None or value in NOT_AVAILABLE:
-                missing[name] = Missing("not_supported", detail=f"{call}: not available")
+            found = number_or_name(BY_ID[name], NOT_AVAILABLE[0] if value is None else value)
+            if isinstance(found, Missing):
+                missing[name] = found
             else:
-                readings[name] = value
+                readings[name] = found
     return msgspec.structs.replace(instance.facts, readings=readings, missing=missing)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from gpuwatch.model.metrics import BY_ID as METRICS
 from gpuwatch.model.reading import Missing
 from gpuwatch.sources.base import GpuProcess, Utilization
 from gpuwatch.sources.nvidia import errors
-from gpuwatch.sources.nvidia.decode import NOT_AVAILABLE
 from gpuwatch.sources.nvidia.device import NvmlDevice, ProcessList
 
 NO_INSTANCE = 0xFFFFFFFF
 """"No GPU instance" in a list of processes."""
+_MOST_BYTES = METRICS["memory.used_bytes"].bounds[1]
+"""More is not available (all ones), or no answer of a GPU."""
 _ROOM = 64
 """Initial size of the buffers, in processes."""
 _MOST_KEPT = 256
@@ -79,7 +81,7 @@ class RunningProcesses:
             found.append(
                 (
                     row.pid,
-                    None if used in NOT_AVAILABLE else used,
+                    None if used > _MOST_BYTES else used,
                     row.gpuInstanceId if mig else NO_INSTANCE,
                     row.computeInstanceId if mig else NO_INSTANCE,
                 )
@@ -173,13 +175,13 @@ class ProcessLists:
         for sample in samples:
             stamp = sample.timeStamp
             # The driver's buffer also holds old and torn entries.
-            if stamp <= device.last_utilization or max(sample.smUtil, sample.memUtil) > 100:
+            if stamp <= device.last_utilization or max(_percentages(sample)) > 100:
                 continue
             latest = max(latest, stamp)
             if sample.pid not in newest or newest[sample.pid][0] < stamp:
                 newest[sample.pid] = (
                     stamp,
-                    Utilization(sample.smUtil, sample.memUtil, sample.encUtil, sample.decUtil),
+                    Utilization(*_percentages(sample)),
                 )
         device.last_utilization = latest
         return {pid: value for pid, (_, value) in newest.items()}, None
@@ -197,3 +199,7 @@ class ProcessLists:
                 for pid, used, _, _ in found
             ]
         return rows, 0
+
+
+def _percentages(sample: Any) -> tuple[int, int, int, int]:
+    return sample.smUtil, sample.memUtil, sample.encUtil, sample.decUtil

@@ -24,6 +24,7 @@ from gpuwatch.sources.nvidia.decode import decode
 from gpuwatch.sources.nvidia.device import NvmlDevice
 from gpuwatch.sources.nvidia.device_list import DeviceList, maybe
 from gpuwatch.sources.nvidia.gpm import TOO_OLD, Activity
+from gpuwatch.sources.nvidia.library import Library
 from gpuwatch.sources.nvidia.metric_reader import MetricReader, forget_permanent
 from gpuwatch.sources.nvidia.process_lists import ProcessLists
 from gpuwatch.sources.nvidia.topology import Member, topology
@@ -37,6 +38,7 @@ except Exception as error:  # noqa: BLE001  # a module of that name may raise an
 else:
     _UNUSABLE = nvml_binding.problem(pynvml, None)
 
+_LIB = Library(pynvml)
 _GPM = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
 _WITHOUT_GPM = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
 """Metrics that have a reading or a reason whether GPM is switched on or not."""
@@ -65,12 +67,12 @@ class NvmlSource:
         self.driver: Driver | None = None
         self._open = False
         self._again_at = time.monotonic()
-        self._list = DeviceList(pynvml)
-        self._reader = MetricReader(pynvml)
-        self._activity = Activity(pynvml, _GPM)
-        self._process_lists = ProcessLists(pynvml)
-        self._xids = Xids(pynvml, xids)
-        self._accounting = Accounting(pynvml)
+        self._list = DeviceList(_LIB)
+        self._reader = MetricReader(_LIB)
+        self._activity = Activity(_LIB, _GPM)
+        self._process_lists = ProcessLists(_LIB)
+        self._xids = Xids(_LIB, xids)
+        self._accounting = Accounting(_LIB)
         self._topology: tuple[list[Member], Topology] | None = None
         self._gpm = False
         self._dcgm_at = float("-inf")
@@ -111,8 +113,8 @@ class NvmlSource:
         if _UNUSABLE is not None:
             raise SourceUnavailable(_UNUSABLE)
         try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
+            _LIB.nvmlInit()
+        except _LIB.NVMLError as error:
             self.simulated = _is_simulated()
             raise self._unavailable(error) from error
         self.simulated = _is_simulated()
@@ -133,7 +135,7 @@ class NvmlSource:
                 forget_permanent(device)
         try:
             changed = self._list.changed()
-        except pynvml.NVMLError as error:
+        except _LIB.NVMLError as error:
             if error.value not in errors.ENDED:
                 return False
             self._reader.session_ended = False
@@ -182,7 +184,7 @@ class NvmlSource:
         ]
         if self._topology is not None and self._topology[0] == members and not self._topology[1].incomplete:
             return self._topology[1]
-        found = topology(pynvml, members)
+        found = topology(_LIB, members)
         if self._topology is None or self._topology[1] != found:
             self._topology = (members, found)
         return self._topology[1]
@@ -193,21 +195,25 @@ class NvmlSource:
         if not self._open:
             return
         self._open = False
+        for device in self.devices:
+            device.handle = None  # NVML's handles end with their session
         self._activity.forget()
         self._xids.forget()
         try:
-            pynvml.nvmlShutdown()
-        except pynvml.NVMLError:
+            _LIB.nvmlShutdown()
+        except _LIB.NVMLError:
             return
 
     def _renew(self) -> None:
+        """Lists the devices. A session that cannot is ended, so that the next :meth:`open` begins anew."""
         try:
             self._list.renew()
-        except pynvml.NVMLError as error:
-            raise self._unavailable(error) from error
+        except _LIB.NVMLError as error:
+            self._end()
+            raise self._unavailable(error, listing=True) from error
 
-    def _unavailable(self, error: Any) -> SourceUnavailable:
-        return SourceUnavailable(errors.problem(pynvml, error.value, simulated=self.simulated))
+    def _unavailable(self, error: Any, *, listing: bool = False) -> SourceUnavailable:
+        return SourceUnavailable(errors.problem(_LIB, error.value, listing=listing, simulated=self.simulated))
 
     # -- one device -----------------------------------------------------------------------------
 
@@ -244,12 +250,12 @@ class NvmlSource:
     def _answers(self, device: NvmlDevice) -> bool:
         """Whether a device that was lost is back."""
         try:
-            pynvml.nvmlDeviceGetUtilizationRates(device.handle)
-        except pynvml.NVMLError as error:
+            _LIB.nvmlDeviceGetUtilizationRates(device.handle)
+        except _LIB.NVMLError as error:
             if error.value in errors.LOST:
                 return False
             if error.value not in errors.PERMANENT:
-                device.state_detail = f"nvmlDeviceGetUtilizationRates: {errors.text(pynvml, error.value)}"
+                device.state_detail = f"nvmlDeviceGetUtilizationRates: {errors.text(_LIB, error.value)}"
                 return False
         device.state, device.state_detail = "ok", ""
         return True
@@ -261,10 +267,10 @@ class NvmlSource:
         if "mig" in device.permanent:
             return
         try:
-            on = bool(pynvml.nvmlDeviceGetMigMode(device.handle)[0])
-        except pynvml.NVMLError as error:
+            on = bool(_LIB.nvmlDeviceGetMigMode(device.handle)[0])
+        except _LIB.NVMLError as error:
             if error.value in errors.PERMANENT:
-                device.permanent["mig"] = errors.missing(pynvml, error.value, "nvmlDeviceGetMigMode")
+                device.permanent["mig"] = errors.missing(_LIB, error.value, "nvmlDeviceGetMigMode")
             return
         if on != device.mig_on:
             if device.mig_on is not None:
@@ -276,8 +282,8 @@ class NvmlSource:
     def _list_instances(self, device: NvmlDevice) -> None:
         before = {instance.facts.uuid for instance in device.instances if instance.facts.uuid is not None}
         try:
-            device.instances = mig.instances(pynvml, device.handle)
-        except pynvml.NVMLError:
+            device.instances = mig.instances(_LIB, device.handle)
+        except _LIB.NVMLError:
             device.instances = []  # the metric mig.instances has the reason
         gone = before - {instance.facts.uuid for instance in device.instances}
         if gone:
@@ -296,8 +302,8 @@ class NvmlSource:
     @staticmethod
     def _read_instances(device: NvmlDevice) -> tuple[MigInstance, ...] | None:
         try:
-            return tuple(mig.reading(pynvml, instance) for instance in device.instances)
-        except pynvml.NVMLError:
+            return tuple(mig.reading(_LIB, instance) for instance in device.instances)
+        except _LIB.NVMLError:
             return None
 
     # -- GPM ------------------------------------------------------------------------------------
@@ -341,7 +347,7 @@ class NvmlSource:
 
 def _is_simulated() -> bool:
     """Whether gpuwatch's simulated library was loaded, which can also be one that does not start."""
-    return hasattr(pynvml.nvmlLib, "gpuwatch_sim_version")
+    return hasattr(_LIB.nvmlLib, "gpuwatch_sim_version")
 
 
 def _asleep(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> tuple[Readings, MissingReadings]:
@@ -357,9 +363,9 @@ def _lost(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> MissingReadings:
 
 
 def _driver() -> Driver:
-    version = maybe(pynvml, pynvml.nvmlSystemGetDriverVersion)
-    cuda = maybe(pynvml, pynvml.nvmlSystemGetCudaDriverVersion_v2)
-    nvml = maybe(pynvml, pynvml.nvmlSystemGetNVMLVersion)
+    version = maybe(_LIB, _LIB.nvmlSystemGetDriverVersion)
+    cuda = maybe(_LIB, _LIB.nvmlSystemGetCudaDriverVersion_v2)
+    nvml = maybe(_LIB, _LIB.nvmlSystemGetNVMLVersion)
     return Driver(
         version=None if version is None else decode(version),
         cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",

@@ -10,7 +10,7 @@ from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Connection, Place, Topology
 from gpuwatch.sources.nvidia import errors
 from gpuwatch.sources.nvidia.adapters import first_found, numa_nodes
-from gpuwatch.sources.nvidia.decode import bus_id, decode
+from gpuwatch.sources.nvidia.decode import bus_id, text_of
 
 # nvmlGpuTopologyLevel_t, as nvidia-smi topo -m names it
 _LEVELS = {0: "INT", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
@@ -118,6 +118,6 @@ def _remotes(lib: Any, handle: Any) -> Iterator[str | None]:
             yield None
         elif kind == lib.NVML_NVLINK_DEVICE_TYPE_GPU:
             try:
-                yield bus_id(decode(lib.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId))
+                yield bus_id(text_of(lib.nvmlDeviceGetNvLinkRemotePciInfo(handle, link), "busId"))
             except lib.NVMLError:
                 continue

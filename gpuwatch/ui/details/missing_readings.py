@@ -22,6 +22,7 @@ _WORDS = {
     "stale": "no longer readable",
     "device_lost": "the device does not respond",
     "no_sample": "no sample yet",
+    "implausible": "no GPU can have the value that the driver answered",
     "unknown": "unknown",
 }
 

@@ -1,0 +1,98 @@
+"""The call into the driver's library that is under way, as the process that supervises this one sees it.
+
+A call that crashes or hangs takes the whole process with it. So its name is written to a page of memory that the
+parent shares, and the parent tells the next process which calls to leave out for a while.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_PAGE = struct.Struct("=d56s")
+_NONE = _PAGE.pack(0.0, b"")
+
+
+class Call(NamedTuple):
+    """A call that has not returned."""
+
+    name: str
+    since: float
+    """On the monotonic clock, which all processes share."""
+
+
+class LeftOut(NamedTuple):
+    """A call that is not made, because it took an earlier process down."""
+
+    why: str
+    until: float
+    """On the monotonic clock."""
+
+
+class CallPage:
+    """The shared page, in the process that creates it."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        """``descriptor``: of :func:`new_page`; a new one by default. OSError if there is no memory for it."""
+        self.descriptor = new_page() if descriptor is None else descriptor
+        self._page = mmap.mmap(self.descriptor, mmap.PAGESIZE)
+
+    @property
+    def call(self) -> Call | None:
+        """The call that is under way, or was when the process ended."""
+        since, name = _PAGE.unpack_from(self._page)
+        text = name.rstrip(b"\0").decode("ascii", "replace")
+        return Call(text, since) if text else None
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self._page.close()
+        os.close(self.descriptor)
+
+
+def new_page() -> int:
+    """The descriptor of an empty page, not inherited by programs unless it is passed on. OSError."""
+    descriptor = os.memfd_create("gpuwatch-call", os.MFD_CLOEXEC)
+    os.ftruncate(descriptor, mmap.PAGESIZE)
+    return descriptor
+
+
+_shared: mmap.mmap | None = None
+_left_out: dict[str, LeftOut] = {}
+
+
+def share(descriptor: int | None, left_out: Mapping[str, LeftOut]) -> None:
+    """Writes the calls of this process to that page from now on, and makes none of ``left_out`` before its time."""
+    global _shared
+    if descriptor is not None:
+        try:
+            _shared = mmap.mmap(descriptor, mmap.PAGESIZE)
+        except (OSError, ValueError):
+            _shared = None  # a crash is not named then
+    _left_out.update(left_out)
+
+
+def begin(name: bytes) -> None:
+    """A call begins."""
+    if _shared is not None:
+        _PAGE.pack_into(_shared, 0, time.monotonic(), name)
+
+
+def end() -> None:
+    """It has returned."""
+    if _shared is not None:
+        _shared[: _PAGE.size] = _NONE
+
+
+def left_out(name: str) -> str:
+    """Why a call is not made now; empty if it is made."""
+    if not _left_out or name not in _left_out:
+        return ""
+    if time.monotonic() >= _left_out[name].until:
+        del _left_out[name]
+        return ""
+    return _left_out[name].why
