@@ -25,6 +25,7 @@ from gpuwatch.diagnosis.conditions import (
     memory_filling,
     pcie_link,
     throttling,
+    unread_gpus,
 )
 from gpuwatch.diagnosis.conditions.condition_registry import CONDITIONS, Condition
 from gpuwatch.diagnosis.conditions.driver_silence import DriverSilence, FeedState
@@ -51,6 +52,7 @@ TOPICS = (
     memory_filling,
     error_counters,
     health_flags,
+    unread_gpus,
     cpu_with_free_gpu,
 )
 """The modules whose conditions are judged. To add one: one import above, one name here."""

@@ -43,8 +43,8 @@ _BOUNDS = {
     Unit.WATT: (0, 20_000),
     Unit.MEGAHERTZ: (0, 50_000),
     Unit.JOULE: (0, _PETA),
-    Unit.SECOND: (0, 1e10),
-    Unit.COUNT: (0, 4e9),
+    Unit.SECOND: (0, 3e9),
+    Unit.COUNT: (0, 1e12),
     Unit.NAME: (0, 0),
 }
 """What a GPU can have at all, far beyond what any has today."""
@@ -121,7 +121,8 @@ class MetricSpec(msgspec.Struct, frozen=True):
     @property
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest value that it can have; what lies beyond is a fault of the driver."""
-        return self.within or ((0, float(1 << 64)) if self.counter else _BOUNDS[self.unit])
+        sent = self.counter and self.unit is Unit.BYTES
+        return self.within or ((0, 1000 * _PETA) if sent else _BOUNDS[self.unit])
 
 
 _PERCENT = Axis(0, 100)

@@ -11,6 +11,8 @@ from typing import Any
 
 from gpuwatch.sources.nvidia.decode import FABRIC_STATES, NOT_AVAILABLE, UNION_MEMBERS, fabric_health
 
+_MOST_INSTANCES = 64
+"""More MIG devices no GPU has (seven today)."""
 _NODE_WORDS = 16
 """Room for 1024 NUMA nodes, the most that Linux has."""
 
@@ -133,7 +135,7 @@ def mig_handles(lib: Any, handle: Any) -> list[tuple[int, Any]]:
     if not lib.nvmlDeviceGetMigMode(handle)[0]:
         return []  # the list itself would answer "not supported", which would be taken as permanent
     found = []
-    for index in range(lib.nvmlDeviceGetMaxMigDeviceCount(handle)):
+    for index in range(min(lib.nvmlDeviceGetMaxMigDeviceCount(handle), _MOST_INSTANCES)):
         try:
             found.append((index, lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)))
         except lib.NVMLError as error:

@@ -15,6 +15,10 @@ from gpuwatch.sources.runtime_pm import RuntimePm
 _SUSPENDED = "suspended by the kernel; reading it would wake it"
 
 
+_MOST = 1024
+"""More GPUs no host has."""
+
+
 class DeviceList:
     """The devices of a session, listed again when they change. Cached facts about a device outlive the session."""
 
@@ -27,7 +31,7 @@ class DeviceList:
 
     def changed(self) -> bool:
         """Whether the list is out of date. ``NVMLError`` if the devices cannot be counted."""
-        count = self._lib.nvmlDeviceGetCount()
+        count = self._lib.count("nvmlDeviceGetCount", _MOST)
         if count != len(self.devices):
             return True
         return any(map(self._differs, self.devices))
@@ -35,7 +39,7 @@ class DeviceList:
     def renew(self) -> None:
         """Lists the devices again. ``NVMLError`` if they cannot be counted."""
         known = {device.uuid: device for device in self.devices}
-        count = self._lib.nvmlDeviceGetCount()
+        count = self._lib.count("nvmlDeviceGetCount", _MOST)
         there = self._runtime_pm.gpus()
         asleep = {
             index: pci

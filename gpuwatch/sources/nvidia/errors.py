@@ -97,6 +97,13 @@ def text(lib: Any, code: int) -> str:
         return "an error whose text cannot be read"
 
 
+def failure(lib: Any, why: str) -> Any:
+    """An ``NVMLError`` of our own."""
+    error = lib.NVMLError(UNKNOWN)
+    error.value = OwnCode(why)
+    return error
+
+
 def number_of(code: int) -> int | None:
     """NVML's number; None for a failure that is not NVML's."""
     return None if isinstance(code, OwnCode) else code

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from gpuwatch.sources import driver_calls
-from gpuwatch.sources.nvidia.errors import UNKNOWN, OwnCode
+from gpuwatch.sources.nvidia.errors import OwnCode, failure
 
 
 class Library:
@@ -23,6 +23,13 @@ class Library:
         self._guarded: dict[str, tuple[Any, Callable[..., Any]]] = {}
         self.garbled: set[str] = set()
         """Functions that answered with bytes that are no UTF-8."""
+
+    def count(self, name: str, most: int, *arguments: Any) -> int:
+        """The answer of a function that counts. ``NVMLError`` too if it is no number, or more than ``most``."""
+        found = getattr(self, name)(*arguments)
+        if isinstance(found, int) and 0 <= found <= most:
+            return found
+        raise failure(self._lib, f"implausible: it answered {found}")
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._lib, name)
@@ -55,7 +62,7 @@ class Library:
         def call(*arguments: Any) -> Any:
             why = driver_calls.left_out(name)
             if why:
-                raise self._error(why)
+                raise failure(self._lib, why)
             driver_calls.begin(written)
             try:
                 return function(*arguments)
@@ -65,13 +72,9 @@ class Library:
                 self.garbled.add(name)
                 return error.object.decode("utf-8", "replace")
             except Exception as error:
-                raise self._error(f"its answer cannot be read ({type(error).__name__}: {error})") from error
+                why = f"its answer cannot be read ({type(error).__name__}: {error})"
+                raise failure(self._lib, why) from error
             finally:
                 driver_calls.end()
 
         return call
-
-    def _error(self, text: str) -> Any:
-        error = self._lib.NVMLError(UNKNOWN)
-        error.value = OwnCode(text)
-        return error

@@ -69,14 +69,15 @@ class RunningProcesses:
             self._rooms[symbol] = (struct * (max(count.value, room) * 2))()
         if code != lib.NVML_SUCCESS:
             return [], code
-        raw = ctypes.string_at(rows, count.value * ctypes.sizeof(struct))
+        listed = min(count.value, room)
+        raw = ctypes.string_at(rows, listed * ctypes.sizeof(struct))
         key = (id(handle), base)  # should an id be reused by another handle, the answers differ
         kept = self._kept.get(key)
         if kept is not None and kept[0] == raw:
             return kept[1], 0
         mig = struct is not _ProcessInfoV1
         found: list[tuple[int, int | None, int, int]] = []
-        for row in rows[: count.value]:
+        for row in rows[:listed]:
             used = row.usedGpuMemory
             found.append(
                 (

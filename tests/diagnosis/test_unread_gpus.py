@@ -1,0 +1,40 @@
+"""Memory or utilization that the driver does not give: said for each GPU, and nothing is called well over it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gpuwatch.model.reading import Missing, Reason
+from gpuwatch.model.snapshot import Device
+from gpuwatch.session.single_snapshot import findings
+from tests.diagnosis.watching import gpu, sample
+
+KEYS = ("memory.used_bytes", "utilization.gpu_percent")
+WHY = "nvmlDeviceGetMemoryInfo: Unknown Error"
+
+
+def without(device: Device, reason: Reason, *names: str) -> Device:
+    readings = {name: value for name, value in device.readings.items() if name not in names}
+    return replace(device, readings=readings, missing=dict.fromkeys(names, Missing(reason, 999, WHY)))
+
+
+@pytest.mark.fast
+def test_each_gpu_whose_key_readings_fail_is_named() -> None:
+    blind = [without(gpu(index), "failed", *KEYS) for index in range(2)]
+    found = findings(sample(0, blind))
+    assert [one.device_uuid for one in found] == ["GPU-0", "GPU-1"]
+    assert {(one.id, one.severity, one.certainty) for one in found} == {("driver.bad-state", "warning", "fact")}
+    assert found[0].title == "GPU 0: memory and utilization cannot be read"
+    assert WHY in found[0].evidence
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("reason", ["not_supported", "no_sample"])
+def test_what_a_gpu_does_not_have_is_no_fault(reason: Reason) -> None:
+    assert findings(sample(0, [without(gpu(0), reason, *KEYS)])) == ()
+
+
+@pytest.mark.fast
+def test_another_reading_that_fails_is_no_finding() -> None:
+    assert findings(sample(0, [without(gpu(0), "failed", "power.draw_watts")])) == ()

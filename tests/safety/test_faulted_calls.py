@@ -1,0 +1,44 @@
+"""Bad answers of the driver: no front end fails, no other reading is lost, nothing is concluded from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from gpuwatch.sim.machine import SimMachine
+
+PAIRS = 2000
+
+
+def fire(machine: SimMachine, *arguments: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.safety.faulted_calls", *arguments],
+        env=machine.environment(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said: dict[str, object] = json.loads(done.stdout)
+    print({name: value for name, value in said.items() if name != "wrong"})
+    return said
+
+
+def test_every_call_with_every_bad_answer_in_every_front_end(sim_machine: Callable[[str], SimMachine]) -> None:
+    said = fire(sim_machine("2x8GiB"))
+    assert said["wrong"] == []
+    assert said["cases"] == said["functions"] * said["behaviours"]  # type: ignore[operator]
+    assert said["functions"] > 70
+    assert said["shown"] == 4 * said["cases"]  # type: ignore[operator]
+
+
+@pytest.mark.long
+def test_pairs_of_bad_answers(sim_machine: Callable[[str], SimMachine]) -> None:
+    said = fire(sim_machine("2x8GiB"), "20261123", str(PAIRS))
+    assert said["wrong"] == []
+    assert said["cases"] == PAIRS
