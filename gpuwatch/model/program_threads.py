@@ -49,6 +49,10 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of the program at which it waited longest: ``train.py:12 in batches``."""
     feeds: tuple[str, ...] = ()
     """Lines at which that Python code stood longest."""
+    between_seconds: float = 0.0
+    """Of ``looked_seconds``, in Python code of the program between its steps: not in a framework, not saving."""
+    between: tuple[str, ...] = ()
+    """Lines at which that code stood longest."""
 
 
 class ThreadStack(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,8 +17,11 @@ _LOADS_IN = 1.0
 """Seconds that a child lives at least if it loads a framework."""
 
 
-def watch(module, address):
-    """``module``: subprocess or multiprocessing.popen_fork, of which the other ways to start derive theirs."""
+def watch(module, address, started):
+    """``module``: subprocess or multiprocessing.popen_fork, of which the other ways to start derive theirs.
+
+    ``started`` is called when a child starts.
+    """
     told = []
     lived = []
 
@@ -34,7 +37,7 @@ def watch(module, address):
 
     popen = module.Popen
     popen.kill = _Called(popen.kill)
-    popen.returncode = _Returned(returned)
+    popen.returncode = _Returned(started, returned)
 
 
 class _Called(object):
@@ -50,7 +53,8 @@ class _Called(object):
 
 
 class _Returned(object):
-    def __init__(self, see):
+    def __init__(self, started, see):
+        self.started = started
         self.see = see
 
     def __get__(self, instance, owner=None):
@@ -61,11 +65,13 @@ class _Returned(object):
 
     def __set__(self, instance, value):
         instance.__dict__["returncode"] = value
-        if value is None:
-            instance.__dict__["_gpuwatch_began"] = time.monotonic()
-        elif type(value) is int:
+        if type(value) in (int, type(None)):
             try:
-                self.see(instance, value)
+                if value is None:
+                    instance.__dict__["_gpuwatch_began"] = time.monotonic()
+                    self.started()
+                else:
+                    self.see(instance, value)
             except Exception:  # our errors must not disturb the program
                 return
 

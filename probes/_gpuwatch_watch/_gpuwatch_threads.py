@@ -7,6 +7,7 @@ after it: what follows the last step is no wait between steps. Standard library 
 
 import _thread
 import os
+import re
 import sys
 import time
 
@@ -39,6 +40,12 @@ _FEEDS = tuple(
     for name in ("/tensorflow/python/data/ops/from_generator_op.py", "/tensorflow/python/ops/script_ops.py")
 )
 """Python code that a dataset runs, in threads of TensorFlow."""
+_FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch", "jax", "jaxlib"))
+_BETWEEN = "between"
+_NO_INPUT = re.compile("sav|dump|writ|checkpoint|log|print|plot|draw|show|eval|valid|test|metric|report|summar", re.I)
+"""Functions that a loop calls between its steps for other reasons than its next batch."""
+_NEAR = 3
+"""The program's own functions on a stack whose names tell; those above also contain the loop itself."""
 _STEPS = tuple(
     name.replace("/", os.sep)
     for name in (
@@ -64,7 +71,8 @@ class Threads:
         self.looked = None
         self.seconds = {}
         """Seconds by what was seen: ``None`` all that were looked at; ``_FEEDS`` those in which a dataset ran Python; a
-        pair of a place and the generator (or None) for those in which the steps' thread waited for its input."""
+        pair of a place and the generator (or None) for those in which the steps' thread waited for its input; of
+        ``_BETWEEN`` and a place for those in which it ran other code of the program, not of a framework."""
         self.open = {}
         """The same since the last step."""
         self.with_steps = set()
@@ -103,7 +111,8 @@ class Threads:
             self.watcher.emit("standing", since=None)
 
     def _count(self, seconds, frames, main):
-        seen = {None, self._input(frames.get(main))}
+        frame = frames.get(main)
+        seen = {None, self._input(frame) or _between(frame)}
         for thread, frame in frames.items():
             if thread != main and _through(frame, _FEEDS):
                 seen |= {_FEEDS, (_FEEDS, _user_place(frame))}
@@ -152,8 +161,10 @@ class Threads:
         """Sends what the looks have shown so far."""
         seen = self.seconds.copy()
         pairs = [(key, seconds) for key, seconds in seen.items() if type(key) is tuple and key is not _FEEDS]
-        waits = [(key[0], seconds) for key, seconds in pairs if key[0] is not _FEEDS and key[1] not in self.with_steps]
         feeds = [(key[1], seconds) for key, seconds in pairs if key[0] is _FEEDS]
+        between = [(key[1], seconds) for key, seconds in pairs if key[0] is _BETWEEN]
+        kinds = (_FEEDS, _BETWEEN)
+        waits = [(key[0], seconds) for key, seconds in pairs if key[0] not in kinds and key[1] not in self.with_steps]
         if None in seen:
             self.watcher.changed(
                 "waiting",
@@ -163,7 +174,26 @@ class Threads:
                 feeding_seconds=round(seen.get(_FEEDS, 0.0), 3),
                 places=_longest(waits),
                 feeds=_longest(feeds),
+                between_seconds=round(sum(seconds for _, seconds in between), 3),
+                between=_longest(between),
             )
+
+
+def _between(frame):
+    """The program's line at which its own code runs between steps; None in a framework, a step, or where it saves."""
+    places = []
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            break
+        name = frame.f_code.co_filename
+        if name.endswith(_STEPS):
+            return None
+        if len(places) < _NEAR:
+            if any(part in name for part in _FRAMEWORKS) or _NO_INPUT.search(frame.f_code.co_name):
+                return None
+            places += () if _library(name) else (_line(frame),)
+        frame = frame.f_back
+    return (_BETWEEN, places[0]) if places else None
 
 
 def _longest(places):

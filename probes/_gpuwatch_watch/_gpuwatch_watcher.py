@@ -34,6 +34,7 @@ _MOST_SEARCHES = 5
 """Each search goes through all of the program's objects, which takes some ten milliseconds."""
 _LIBRARY_FRAME = re.compile(r'^\s*File "[^"\n]*(?:site|dist)-packages[^"\n]*", line \d+, in [^\n]*\n', re.MULTILINE)
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "JAX_", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _HISTORY = (
     "keras.src.callbacks.history",
     "keras.src.callbacks",
@@ -220,8 +221,14 @@ class Watcher:
             self.write("result", name="address_limit_bytes", value=limit)
 
     def environment(self):
-        """The current GPU-related variables."""
-        return {name: value[:2000] for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
+        """The current GPU-related variables; CUDA_VISIBLE_DEVICES as the devices use it."""
+        found = {name: value[:2000] for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
+        used = getattr(getattr(os.environ, "_data", None), "used", None)
+        if used is not None and used[0] is not None:
+            found[_VISIBLE] = os.fsdecode(used[0])[:2000]
+        elif used is not None:
+            found.pop(_VISIBLE, None)
+        return found
 
     def places(self):
         """The lines that set variables in os.environ (sitecustomize.py), by name."""
@@ -310,6 +317,7 @@ class Watcher:
             self.last_functions,
             self.last_speed,
             self.last_tried,
+            self.late_variable,
             self.exception,
         ]
         if self.memory is not None:
@@ -322,6 +330,15 @@ class Watcher:
         if self.socket is not None:
             exhausted, other = self.failures.total()
             self.emit("end", ok=True, exhausted=exhausted, failures=other, forks=self.failures.forks)
+
+    def late_variable(self):
+        """Reports a CUDA_VISIBLE_DEVICES that came after the devices (sitecustomize.py)."""
+        data = getattr(os.environ, "_data", None)
+        if getattr(data, "late", None) is not None:
+            used = "all GPUs" if data.used[0] is None else repr(os.fsdecode(data.used[0]))
+            note = "too late: the devices were there already, with %s" % used
+            source = self.places().get(_VISIBLE, "")
+            self.emit("setting", name=_VISIBLE, asked=os.fsdecode(data.late), effective=None, note=note, source=source)
 
     def exception(self):
         """Reports the exception that Python has just printed."""

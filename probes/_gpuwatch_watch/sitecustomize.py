@@ -37,10 +37,17 @@ class _Noted(dict):
     def __init__(self, data):
         dict.__init__(self, data)
         self.places = {}
+        self.late = self.used = None
+        """CUDA_VISIBLE_DEVICES as it was set once the devices were there, unless for a child; as these use it, in a
+        tuple."""
 
     def __setitem__(self, key, value):
+        before = self.get(key)
         dict.__setitem__(self, key, value)
         try:
+            if key == _VISIBLE and _devices_are_there():
+                self.used = self.used or (before,)
+                self.late = value if value != self.used[0] else None
             if key.startswith(_VARIABLES):
                 frame = sys._getframe(1)
                 while os.path.basename(frame.f_code.co_filename) in _OS:
@@ -52,6 +59,14 @@ class _Noted(dict):
             return
 
 
+def _devices_are_there():
+    """Whether a framework has asked the driver for its devices: CUDA reads CUDA_VISIBLE_DEVICES once, before that."""
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+    cuda = sys.modules.get("torch.cuda")
+    return getattr(context, "_physical_devices", None) is not None or (cuda is not None and cuda.is_initialized())
+
+
+_VISIBLE = b"CUDA_VISIBLE_DEVICES"
 _VARIABLES = (b"CUDA", b"NVIDIA_", b"PYTORCH_", b"TF_", b"XLA_")
 _OS = frozenset(["os.py", "_collections_abc.py", "<frozen os>", "<frozen _collections_abc>"])
 
@@ -143,7 +158,10 @@ class _Children(object):
         self.actions = dict.fromkeys(("subprocess", "multiprocessing.popen_fork"), self.watch)
 
     def watch(self, module):
-        self.waiter.load("_gpuwatch_children").watch(module, os.environ["GPUWATCH_WATCH"])
+        self.waiter.load("_gpuwatch_children").watch(module, os.environ["GPUWATCH_WATCH"], self.started)
+
+    def started(self):
+        os.environ._data.late = None
 
     def failed(self, name, error):
         return None  # another version of Python: how its children end is not told

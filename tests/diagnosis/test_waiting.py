@@ -30,13 +30,22 @@ def stepping(*, busy: float | None = 10.0, steps: int = 60, **fields: Any) -> Ru
     return on_gpus("x", group="run", throughput=speed, step_times=marks, memory=Memory(timeline=points), **fields)
 
 
-def waiting(looked: float = 12.0, waited: float = 0.0, fed: float = 0.0) -> Waiting:
+def uneven(**fields: Any) -> Run:
+    """Every tenth step comes after a pause of 2 s."""
+    run = stepping(**fields)
+    times = (msgspec.structs.replace(one, seconds=2.0 if one.number % 10 == 0 else 0.2) for one in run.step_times)
+    return msgspec.structs.replace(run, step_times=tuple(times))
+
+
+def waiting(looked: float = 12.0, waited: float = 0.0, fed: float = 0.0, between: float = 0.0) -> Waiting:
     return Waiting(
         looked_seconds=looked,
         input_seconds=waited,
         feeding_seconds=fed,
         places=("train.py:7 in batches",),
         feeds=("data.py:3 in rows",),
+        between_seconds=between,
+        between=("train.py:9 in load_batch",),
     )
 
 
@@ -49,6 +58,8 @@ def told(run: Run, cause: str) -> list[Finding]:
     [
         (waiting(waited=11.0), "waits for its next batch 92 % of the time", "train.py:7 in batches"),
         (waiting(fed=11.5), "the dataset runs Python code for the next batch 96 % of the time", "data.py:3 in rows"),
+        (waiting(between=9.0), "waits between steps: the program runs Python code of its own 75 % of", "load_batch"),
+        (waiting(waited=3.0, between=4.0), "Python code of its own 58 % of the time", "train.py:7 in batches"),
     ],
 )
 def test_time_at_the_input_is_told_with_its_line(seen: Waiting, says: str, line: str) -> None:
@@ -68,6 +79,9 @@ def test_time_at_the_input_is_told_with_its_line(seen: Waiting, says: str, line:
         stepping(waiting=waiting(waited=11.0), busy=85.0),  # the GPU is at work all the same
         stepping(waiting=waiting(fed=12.0), busy=85.0),  # it fills a buffer that is large enough
         stepping(waiting=waiting(fed=12.0), busy=None),  # nothing tells whether it waits
+        stepping(waiting=waiting(between=4.0)),
+        stepping(waiting=waiting(between=9.0), busy=None),
+        uneven(waiting=waiting(between=9.0)),  # it validates every ten steps
         stepping(waiting=waiting(fed=9.0)),  # it is asked less often than it could make them
         stepping(),
     ],

@@ -257,6 +257,20 @@ def test_an_iterator_of_a_framework_is_input_and_a_dataset_that_runs_python_feed
     assert told["input_seconds"] == 0.0
 
 
+def test_code_of_the_program_between_steps_is_told_unless_it_saves_or_is_a_frameworks(tmp_path: Path) -> None:
+    def load_batch(look: Callable[[], None]) -> None:
+        look()
+
+    def save_weights(look: Callable[[], None]) -> None:
+        look()
+
+    told = _looked(load_batch)
+    assert told["between_seconds"] == pytest.approx(told["looked_seconds"])
+    assert _looked(save_weights)["between_seconds"] == 0.0
+    for path in ("tensorflow/python/ops/io_ops.py", "keras/src/trainers/trainer.py", "torch/optim/optimizer.py"):
+        assert _looked(_library(tmp_path, path, "def read(f): f()")["read"])["between_seconds"] == 0.0
+
+
 def test_threads_are_told_once_steps_stop_and_no_more_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("_gpuwatch_threads")
     monkeypatch.setattr(module, "_STOPPED", 0.02)

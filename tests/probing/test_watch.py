@@ -364,6 +364,27 @@ def test_an_exception_is_told_and_its_traceback_has_no_frame_of_ours(tmp_path: P
     assert run["verdict_reason"] == "It exited with code 1, in ValueError: seen."
 
 
+@pytest.mark.parametrize(
+    ("then", "told"),
+    [
+        ("", True),
+        ("import subprocess; subprocess.run(['true'])", False),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'", False),
+    ],
+    ids=["for this process", "for a child", "back again"],
+)
+def test_gpus_that_are_hidden_once_the_devices_are_there(tmp_path: Path, then: str, told: bool) -> None:
+    script, out = tmp_path / "train.py", tmp_path / "run.json"
+    script.write_text(f"import os, torch\ntorch.hold(1)\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\n{then}\n")
+    environment = {**with_torch(tmp_path), "CUDA_VISIBLE_DEVICES": "0,1"}
+    watched("-o", str(out), "--", sys.executable, str(script), env=environment)
+    run = read(out)
+    late = [one for one in run["findings"] if one["id"] == "config.too-late"]
+    assert bool(late) is told
+    assert all("1 was asked for at train.py:3; too late" in one["evidence"][0] for one in late)
+    assert run["environment"]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
 def test_a_limit_of_the_address_space_is_told_where_memory_ran_out_below_it(tmp_path: Path) -> None:
     code = "import torch; raise MemoryError('Unable to allocate 64.0 GiB for an array with shape (8,)')"
     for limit in (None, 1 << 34):

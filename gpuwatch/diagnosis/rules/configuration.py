@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from gpuwatch.diagnosis.evidence import Evidence
@@ -21,6 +21,7 @@ _ALIKE = (
 )
 _COMPARED = ("memory growth", "memory_limit", "logical devices", "visible devices")
 """Settings of tf.config whose effective values the watcher reads from TensorFlow's own state."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _TOO_LATE, _OVERRIDDEN = "too late", "overridden by "
 """Beginnings of the watcher's notes on settings (_gpuwatch_settings.py)."""
 
@@ -42,7 +43,7 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
             "fact",
             title=f"Set too late, and not in effect: {', '.join(late)}",
             evidence=[*(_compared(name, one) for name, one in late.items()), *stated],
-            action=_FIRST_SESSION if all(one.note for one in late.values()) else _EARLIER,
+            action=_remedy(late),
         )
     elif stated:
         yield from stated_error(evidence, "config.too-late", _EARLIER)
@@ -56,6 +57,12 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
             evidence=[_compared(name, one)],
             action=f"Unset {variable.partition('=')[0]}, or set it to what the program asks for.",
         )
+
+
+def _remedy(late: Mapping[str, Setting]) -> str:
+    if _VISIBLE in late:
+        return "If it is meant for this process, set it in the shell, or before the framework is imported."
+    return _FIRST_SESSION if all(one.note for one in late.values()) else _EARLIER
 
 
 def _lost(name: str, setting: Setting) -> bool:
