@@ -40,6 +40,7 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
     begun = prestart.take()
     first = begun.collector if begun is not None else None
     chosen = settings.preferences
+    chosen_next: list[str] = []
     live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)
     try:
         if begun is None:
@@ -64,7 +65,9 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
         session = Session(live, looks_back=True, alerts=alerts)
-        return run_dashboard(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
+        code = run_dashboard(
+            session, settings=settings, ascii_only=ascii_only, few_colors=few_colors, follow_up=chosen_next.extend
+        )
     finally:
         live.stop()
         if begun is not None:
@@ -72,3 +75,15 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
         for line in settings.lines:
             # All of it where it stays, now that the screen is gone.
             say(f"gpuwatch: {line}")
+    if chosen_next:
+        _go_on_with(chosen_next)
+    return code
+
+
+def _go_on_with(arguments: list[str]) -> None:
+    """Becomes another gpuwatch: a command, or a dashboard with the same options and these before them."""
+    options = sys.argv[1:] if arguments[0].startswith("-") else []
+    if not options:
+        say(f"$ {' '.join(['gpuwatch', *arguments])}")
+    # Not from the current folder, whose files could have the names of modules.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "gpuwatch", *arguments, *options])

@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, wants_nodes
-from gpuwatch.cli.options import enter_simulation, framework_option, progress, python_option, sim_option
+from gpuwatch.cli.options import (
+    enter_simulation,
+    framework_option,
+    offer_simulation,
+    progress,
+    python_option,
+    sim_option,
+)
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK
 from gpuwatch.model.doctor import Doctor
@@ -47,6 +54,7 @@ def doctor(
     enter_simulation(ctx)
     document = examined(python, framework, progress)
     publish(document, output, as_json=as_json, redact=redact)
+    offer_simulation(ctx)
     ctx.exit(EXIT_FINDING if _bad(document) else EXIT_OK)
 
 

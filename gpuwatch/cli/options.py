@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -252,6 +253,21 @@ def _tier(asked: str, command: Sequence[str]) -> Tier:
         say(f"gpuwatch: only matrix products are computed: {obstacle}")
         return "driver"
     return "plugin"
+
+
+def offer_simulation(ctx: click.Context) -> None:
+    """Ends the output with this command line on simulated GPUs, where no NVIDIA card is on the PCI bus."""
+    from gpuwatch.sources import system_facts
+
+    name = ctx.info_name or ""
+    if asked_shape(ctx) is not None or os.environ.get("GPUWATCH_SIM") or name not in sys.argv:
+        return
+    system = system_facts.look(os.environ)
+    if system.cards != () or system.wsl or system.device_files or system.kernel_module is not None:
+        return
+    at = sys.argv.index(name) + 1
+    words = ["gpuwatch", *sys.argv[1:at], "--sim", "2x24GiB", *sys.argv[at:]]
+    _say_line(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from gpuwatch.cli.options import (
     FiniteRange,
     compile_notice,
     enter_simulation,
+    offer_simulation,
     progress,
     progress_wanted,
     python_option,
@@ -191,6 +192,7 @@ def probe(
             _publish(runs, as_json, output, redact=redact)
         raise
     _publish(runs, as_json, output, redact=redact)
+    offer_simulation(ctx)
     ctx.exit(_exit_code(runs))
 
 

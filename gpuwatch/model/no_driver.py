@@ -29,7 +29,22 @@ _NO_CARD_IN_CONTAINER = (
     " (docker run --gpus all IMAGE)."
 )
 _ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
+JOIN_GROUP = "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or fix the udev rule."
 IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
+
+
+def missing_driver_evidence(system: System) -> str:
+    """What this machine shows of why there is no driver, for a sentence; empty if nothing."""
+    if system.wsl:
+        return "this is WSL, whose driver belongs to Windows"
+    if any(card.driver == "nouveau" for card in system.cards or ()):
+        return "the kernel module nouveau has claimed the card"
+    facts = []
+    if system.cards is not None and not system.cards:
+        facts.append("no NVIDIA card is on the PCI bus")
+    if system.container is not None and not system.device_files:
+        facts.append(f"this container ({system.container}) has no /dev/nvidia*")
+    return ", and ".join(facts)
 
 
 def missing_driver_action(system: System | None, *, library: bool = False) -> str:

@@ -285,6 +285,7 @@ class Session:
             findings=self.findings,
             read_only=self.read_only,
             simulation_asked=self.host.simulated,
+            own_machine=self.looks_back,
             until=snapshot.taken_at.timestamp() if snapshot is not None else None,
             wrong=self.wrong,
             silence=self._conditions.silence if self._conditions is not None else None,

@@ -83,6 +83,8 @@ class View:
     read_only: bool = False
     simulation_asked: bool = False
     """Whether simulated GPUs were requested; known before their driver answers."""
+    own_machine: bool = False
+    """Whether this is the machine that the front end runs on, live: what starts here starts there."""
     until: float | None = None
     """Right end of graphs: the time of the snapshot."""
     events: Sequence[MachineEvent] = ()

@@ -97,6 +97,8 @@ class GpuwatchApp(PreferencesApp):
         self.where: Sequence[str] = ()
         """The options that name the hosts of a list; empty for a single machine."""
         self.k_explained = False
+        self.next_command: tuple[str, ...] = ()
+        """What gpuwatch is to go on with once the dashboard has ended: a command, or options of another dashboard."""
         self._probe_runs = probe_runs
         self._watching = False
         self._last_data = float("-inf")
@@ -151,6 +153,11 @@ class GpuwatchApp(PreferencesApp):
     async def leave_host(self) -> bool:
         """Returns to the list of hosts; False: a single machine is shown."""
         return False
+
+    def leave_for(self, *arguments: str) -> None:
+        """Ends the dashboard; gpuwatch goes on with these arguments."""
+        self.next_command = arguments
+        self.exit()
 
     @property
     def has_probe_runs(self) -> bool:
@@ -448,8 +455,12 @@ def run_dashboard(
     ascii_only: bool = False,
     few_colors: bool = False,
     notice: str = "",
+    follow_up: Callable[[tuple[str, ...]], None] | None = None,
 ) -> int:
-    """Runs the dashboard until it is closed; returns the exit code."""
+    """Runs the dashboard until it is closed; returns the exit code.
+
+    ``follow_up`` is called with the arguments of the command that the user chose to go on with, if any.
+    """
     app = GpuwatchApp(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors, notice=notice)
     try:
         app.run()
@@ -457,4 +468,6 @@ def run_dashboard(
         app.stop_sessions()
     if app.failure is not None:
         raise app.failure
+    if app.next_command and follow_up is not None:
+        follow_up(app.next_command)
     return app.return_code or 0

@@ -16,6 +16,7 @@ from gpuwatch.model.codec import from_json
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.reports.format_registry import FORMATS, render
 from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sources import system_facts
 from tests.conftest import gpuwatch
 from tests.doctor.machines import bare, examined, machine
 
@@ -82,7 +83,10 @@ def test_without_a_driver(bare_python: str, tmp_path: Path) -> None:
     path = tmp_path / "doctor.md"
     result = gpuwatch("doctor", "--python", bare_python, "-o", str(path))
     assert (result.code, result.out) == (3, "")
-    assert result.err == f"written: {path}\n"
+    written, *offered = result.err.splitlines()
+    assert written == f"written: {path}"
+    bare = system_facts.look(os.environ).cards == ()
+    assert [line.partition("--sim ")[2].split()[0] for line in offered] == ["2x24GiB"] * bare
     text = path.read_text()
     assert "driver.missing" in text
     assert text.index("Do:") < text.index("libcuda.so.1")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from gpuwatch.diagnosis.doctor import framework
-from gpuwatch.diagnosis.doctor.devices import JOIN_GROUP, MOSTLY
+from gpuwatch.diagnosis.doctor.devices import MOSTLY
 from gpuwatch.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.diagnosis.engine import NO_GPU, diagnose
@@ -23,7 +23,7 @@ from gpuwatch.formatting.units import size
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.doctor import Library
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
-from gpuwatch.model.no_driver import GIVE_GPUS
+from gpuwatch.model.no_driver import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.sim.libraries import runtime_obstacle
 
 Cause = Callable[[Facts], Iterator[Finding]]

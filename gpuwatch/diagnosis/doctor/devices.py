@@ -14,7 +14,7 @@ from gpuwatch.diagnosis.doctor.facts import Facts, several
 from gpuwatch.diagnosis.memory_holders import holders, make_room
 from gpuwatch.formatting import units
 from gpuwatch.formatting.units import size
-from gpuwatch.model.no_driver import GIVE_GPUS
+from gpuwatch.model.no_driver import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.model.snapshot import Process
 from gpuwatch.model.visibility import MIG_PREFIX, divided
 
@@ -23,7 +23,6 @@ _CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it wit
 _TIGHT_SHARE = 0.1
 MOSTLY = 0.5
 """Share of a GPU from which memory held by others is reported."""
-JOIN_GROUP = "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or fix the udev rule."
 _TIGHT_BYTES = 1 << 30
 _NO_DRIVER = "NVML does not answer"
 

@@ -6,9 +6,12 @@ The numbers are those of nvml.h (``nvmlReturn_t``), part of NVML's binary interf
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
+from gpuwatch.model.no_driver import JOIN_GROUP, SIMULATE, missing_driver_action, missing_driver_evidence
 from gpuwatch.model.reading import Missing, Reason
 from gpuwatch.model.snapshot import Problem
 from gpuwatch.sources import system_facts
@@ -81,8 +84,7 @@ _HINTS = {
     UNKNOWN: (
         "container.lost-devices",
         "NVML does not start: Unknown Error",
-        "in a container this means that it lost its devices (after systemctl daemon-reload): recreate it; "
-        "elsewhere see dmesg",
+        "the container lost its devices (after systemctl daemon-reload): recreate it",
     ),
 }
 
@@ -122,14 +124,35 @@ def field_missing(lib: Any, code: int, call: str, field: str) -> Missing:
     return Missing(reason, code=code, detail=f"{call} {field}: {text(lib, code)}")
 
 
+_STARTS_NOT = "see dmesg for NVRM and Xid lines"
 _FAULT = "a fault was injected into the simulated GPUs; to clear it: gpuwatch sim fault clear"
 
 
 def problem(lib: Any, code: int, *, listing: bool = False, simulated: bool = False) -> Problem:
     """Why ``nvmlInit`` failed, or the ``listing`` of the GPUs after it, and what helps."""
     what = "NVML cannot list the GPUs: nvmlDeviceGetCount" if listing else "NVML does not start"
-    any_other = ("driver.bad-state", f"{what}: {text(lib, code)} (code {code})", "see dmesg for why")
+    any_other = ("driver.bad-state", f"{what}: {text(lib, code)} (code {code})", _STARTS_NOT)
     reason, detail, hint = any_other if listing and code == UNKNOWN else _HINTS.get(code, any_other)
-    if reason == "driver.missing" and not simulated:
-        hint = missing_driver_action(system_facts.look(os.environ), library=code == DRIVER_NOT_LOADED) + SIMULATE
-    return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT if simulated else hint)
+    if simulated:
+        return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT)
+    system = system_facts.look(os.environ)
+    shown = ""
+    if reason == "driver.missing":
+        shown = missing_driver_evidence(system)
+        hint = missing_driver_action(system, library=code == DRIVER_NOT_LOADED) + SIMULATE
+    elif code == NO_PERMISSION and (closed := [entry for entry in system.device_files if not entry.usable]):
+        shown = ", ".join(f"{entry.path} is {entry.mode}" for entry in closed)
+        hint = JOIN_GROUP
+    elif code == LIB_RM_VERSION_MISMATCH and system.kernel_module is not None:
+        shown = ", ".join(filter(None, (f"kernel module {system.kernel_module}", _library_version())))
+    elif code == UNKNOWN and not listing and system.container is None:
+        reason, hint = "driver.bad-state", _STARTS_NOT
+    return Problem(source="nvml", reason=reason, detail="; ".join(filter(None, (detail, shown))), hint=hint)
+
+
+def _library_version() -> str:
+    """``library 580.95.05``, by the name of the file that this process has loaded; empty if it cannot be read."""
+    with suppress(OSError):
+        found = re.search(r"/libnvidia-ml\.so\.(\d+\.[\d.]+)$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+        return f"library {found[1]}" if found is not None else ""
+    return ""

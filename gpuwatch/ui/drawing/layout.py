@@ -103,7 +103,7 @@ def plan(
     room = height - 2 - int(findings)
     if not gpus:
         return Plan(
-            style="none", framed=framed, gpu_height=min(max(notice + 4, 5), max(room // 2, room - _TABLE_ROWS, 5))
+            style="none", framed=framed, gpu_height=min(max(notice + 2, 5), max(room // 2, room - _TABLE_ROWS, 5))
         )
     cards = None
     if layout != "lines" and (gpus < MANY or layout != "automatic"):

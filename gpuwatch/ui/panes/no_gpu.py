@@ -9,11 +9,11 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.model.no_driver import SIMULATE as LOOK_AT_SIMULATED
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.frame import frame
-from gpuwatch.ui.drawing.lines import BLANK, Line, Span
+from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.headline import no_gpus
 
-SIMULATE = "gpuwatch --sim 2x24GiB"
+SHAPE = "2x24GiB"
 _GPU_SOURCES = ("nvml", "driver", "gpu", "collector")
 
 
@@ -26,13 +26,10 @@ def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
     """A framed panel of exactly ``height`` lines; the hint on simulated GPUs is never cut."""
     title, ink, body = _text(view, width)
     room = height - 2
-    if len(body) > room:
-        body = [line for line in body if line]
     if len(body) > room and view.snapshot is not None:
         body = [*_cut_off(body[: max(room - 1, 0)]), body[-1]]
-    above = [BLANK] * min(max(room - len(body), 0) // 2, 1)
     lines = [Pen(width - 4).add("  ").write(line).line() for line in body]
-    return frame([*above, *lines], width, height, title=[(title, ink)])
+    return frame(lines, width, height, title=[(title, ink)])
 
 
 def _text(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
@@ -50,9 +47,18 @@ def _text(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
         body.append([("– ", "dim"), ("The driver responds but lists no GPU.", "text")])
     if view.simulated:
         return title, ink, body
-    body.append([])
-    body.append([("With simulated GPUs:  ", "dim"), (SIMULATE, "key")])
+    if offers_simulation(view):
+        keys: list[Span] = [("s", "key"), (f" simulated GPUs (--sim {SHAPE})   ", "dim")]
+        body.append([*keys, ("d", "key"), (" doctor: every check", "dim")])
+    else:
+        body.append([("With simulated GPUs:  ", "dim"), (f"gpuwatch --sim {SHAPE}", "key")])
     return title, ink, body
+
+
+def offers_simulation(view: View) -> bool:
+    """Whether there is no GPU, on this machine and now, so that the panel offers simulated ones and the doctor."""
+    known = view.snapshot is not None and not view.waiting
+    return known and view.own_machine and view.past is None and not (view.devices or view.simulated)
 
 
 def _cut_off(lines: list[list[Span]]) -> list[list[Span]]:

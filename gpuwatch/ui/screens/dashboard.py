@@ -44,6 +44,9 @@ class Dashboard(Protocol):
     async def leave_host(self) -> bool:
         """Returns to the list of hosts; False if there is none."""
 
+    def leave_for(self, *arguments: str) -> None:
+        """Ends the dashboard; gpuwatch goes on with these arguments."""
+
     @property
     def has_probe_runs(self) -> bool:
         """Whether :attr:`probe_runs` already exists, so that using it costs nothing."""

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan, plan, rounded
 from gpuwatch.ui.panes.gpu_card import card_fields
-from gpuwatch.ui.panes.no_gpu import no_gpu_height
+from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.screens.filterable import FilterBarScreen
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
@@ -209,12 +209,20 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         self.show_keys()
 
     def action_sort(self) -> None:
-        """Opens the sort menu."""
+        """Opens the sort menu; without GPUs, where a panel offers that, starts again on simulated ones."""
+        if self._view is not None and offers_simulation(self._view):
+            self.gpuwatch.leave_for("--sim", SHAPE)
+            return
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
         self.app.push_screen(
             SortMenu(self.processes.sort_column, [(one.id, one.title, one.help) for one in COLUMNS]), self._sort_chosen
         )
+
+    def action_doctor(self) -> None:
+        """Leaves for ``gpuwatch doctor``, where a panel offers that."""
+        if self._view is not None and offers_simulation(self._view):
+            self.gpuwatch.leave_for("doctor")
 
     def _sort_chosen(self, column: str | None) -> None:
         if column is not None:

@@ -108,6 +108,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             name="Layout of the GPUs",
         ),
         Action("findings", "f", "findings", "All findings, with evidence", footer=False, name="Findings"),
+        Action("doctor", "d", "doctor", "", footer=False),
         Action(
             "clear",
             "escape",
