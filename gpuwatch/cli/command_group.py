@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -12,16 +12,27 @@ from gpuwatch.errors import UsageError
 from gpuwatch.formatting.suggest import did_you_mean
 
 
-class Group(click.Group):
-    """A group whose commands may be ``module:attribute``, imported on first use so that one does not pay for another.
+class Lazy(NamedTuple):
+    """A command that is imported on first use, so that one does not pay for another, nor the list for all."""
 
-    ``unlisted``: the same for commands that no list shows. ``noun``: what its commands are called in errors.
+    where: str
+    """``module:attribute``."""
+    summary: str
+    """Its short help."""
+    section: str = "Commands"
+    """The heading under which the list has it."""
+
+
+class Group(click.Group):
+    """A group whose commands may be :class:`Lazy`; its help begins with them.
+
+    ``unlisted``: ``module:attribute`` of commands that no list shows. ``noun``: what its commands are called in errors.
     """
 
     def __init__(
         self,
         *args: Any,
-        lazy: Mapping[str, str] | None = None,
+        lazy: Mapping[str, Lazy] | None = None,
         unlisted: Mapping[str, str] | None = None,
         noun: str = "command",
         **settings: Any,
@@ -37,13 +48,27 @@ class Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported if it was not; None for an unknown name."""
-        where = self.lazy.get(cmd_name) or self.unlisted.get(cmd_name)
+        lazy = self.lazy.get(cmd_name)
+        where = self.unlisted.get(cmd_name) if lazy is None else lazy.where
         if where is None:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = where.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands, then the options: whoever asks for help looks for a command first."""
+        if not self.lazy:
+            super().format_options(ctx, formatter)
+            return
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.lazy.items():
+            sections.setdefault(command.section, []).append((name, command.summary))
+        for section, rows in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(rows, col_max=max(map(len, self.lazy)) + 2)
+        click.Command.format_options(self, ctx, formatter)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

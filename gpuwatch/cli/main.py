@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from gpuwatch import __version__
 from gpuwatch.cli import dashboard_prestart as prestart
-from gpuwatch.cli.command_group import Group
+from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
 from gpuwatch.cli.fleet import FLEET_OPTIONS, asked_fleet, fleet_options
 from gpuwatch.cli.options import (
@@ -36,28 +36,37 @@ from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, Usa
 from gpuwatch.formatting.text import printable
 
 _COMMANDS = {
-    "snapshot": "gpuwatch.cli.snapshot:snapshot",
-    "probe": "gpuwatch.cli.probe:probe",
-    "run": "gpuwatch.cli.run:run",
-    "try": "gpuwatch.cli.experiment:experiment",
-    "record": "gpuwatch.cli.record:record",
-    "replay": "gpuwatch.cli.replay:replay",
-    "export": "gpuwatch.cli.export:export",
-    "exporter": "gpuwatch.cli.exporter:exporter",
-    "usage": "gpuwatch.cli.usage:usage",
-    "pick": "gpuwatch.cli.pick:pick",
-    "compare": "gpuwatch.cli.report:compare",
-    "diff": "gpuwatch.cli.diff:diff",
-    "explain": "gpuwatch.cli.explain:explain",
-    "doctor": "gpuwatch.cli.doctor:doctor",
-    "cause": "gpuwatch.cli.cause:cause",
-    "mcp": "gpuwatch.cli.mcp:mcp",
-    "report": "gpuwatch.cli.report:report",
-    "sim": "gpuwatch.cli.sim:sim",
-    "schema": "gpuwatch.cli.report:schema",
-    "completion": "gpuwatch.cli.completion:completion",
-    "clean": "gpuwatch.cli.clean:clean",
+    "snapshot": Lazy(
+        "gpuwatch.cli.snapshot:snapshot", "Print the GPUs and their processes once, or --every 5s.", "Look"
+    ),
+    "doctor": Lazy("gpuwatch.cli.doctor:doctor", "Check whether TensorFlow or PyTorch can use the GPUs here.", "Look"),
+    "explain": Lazy(
+        "gpuwatch.cli.explain:explain", "Explain a TensorFlow or PyTorch log: what happened, and why.", "Look"
+    ),
+    "cause": Lazy("gpuwatch.cli.cause:cause", "Explain a cause, or list them all.", "Look"),
+    "pick": Lazy("gpuwatch.cli.pick:pick", "Pick free GPUs, or run COMMAND on them.", "Look"),
+    "run": Lazy("gpuwatch.cli.run:run", "Run a program and report what it did on the GPUs.", "Try"),
+    "try": Lazy(
+        "gpuwatch.cli.experiment:experiment", "Run a program under several settings and compare the runs.", "Try"
+    ),
+    "probe": Lazy("gpuwatch.cli.probe:probe", "Try memory and placement settings on small workloads.", "Try"),
+    "sim": Lazy("gpuwatch.cli.sim:sim", "Run a command on simulated GPUs.", "Try"),
+    "record": Lazy("gpuwatch.cli.record:record", "Record the GPUs and their processes to FILE.", "Keep"),
+    "replay": Lazy("gpuwatch.cli.replay:replay", "Open the dashboard on a recording.", "Keep"),
+    "usage": Lazy("gpuwatch.cli.usage:usage", "Sum up GPU-hours held and used.", "Keep"),
+    "export": Lazy("gpuwatch.cli.export:export", "Write a recording in the format of another tool.", "Keep"),
+    "exporter": Lazy("gpuwatch.cli.exporter:exporter", "Serve metrics of the GPUs for Prometheus.", "Keep"),
+    "report": Lazy("gpuwatch.cli.report:report", "Write a report to send to whoever helps you.", "Share"),
+    "compare": Lazy("gpuwatch.cli.report:compare", "Compare saved runs, or reports: why here and not there?", "Share"),
+    "diff": Lazy("gpuwatch.cli.diff:diff", "Compare two machines, or two days of one: what changed?", "Share"),
+    "mcp": Lazy("gpuwatch.cli.mcp:mcp", "Serve GPU facts and causes to an assistant (MCP).", "Share"),
+    "schema": Lazy("gpuwatch.cli.report:schema", "Print the JSON Schema of a document.", "More"),
+    "completion": Lazy(
+        "gpuwatch.cli.completion:completion", "Print a completion script for bash, zsh or fish.", "More"
+    ),
+    "clean": Lazy("gpuwatch.cli.clean:clean", "Remove what gpuwatch keeps on this machine.", "More"),
 }
+"""As the README groups them. A test compares the summaries with the commands' own."""
 
 
 _EXAMPLES = """\b
@@ -86,7 +95,7 @@ Examples:
     "--interval",
     type=FiniteRange(0.25, 60.0),
     metavar="SECONDS",
-    help="Take a sample every so many seconds (default: 1).",
+    help="Seconds between samples (default: 1).",
 )
 @fleet_options
 @dashboard_options

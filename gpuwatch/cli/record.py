@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli.command_group import Group
+from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import (
     alert_options,
@@ -71,9 +71,9 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.group(
     cls=_Record,
     lazy={
-        "info": "gpuwatch.cli.record_file:info",
-        "check": "gpuwatch.cli.record_file:check",
-        "cut": "gpuwatch.cli.record_file:cut",
+        "info": Lazy("gpuwatch.cli.record_file:info", "Print what is in a recording."),
+        "check": Lazy("gpuwatch.cli.record_file:check", "Read all of a recording, report damage and gaps."),
+        "cut": Lazy("gpuwatch.cli.record_file:cut", "Write a part of a recording to a new file."),
     },
     invoke_without_command=True,
     epilog=_EXAMPLES,
@@ -202,7 +202,7 @@ def _record(
             progress("")
             blame = f"the collector {status.blame}" if status.blame else "the driver does not answer"
             why = "; ".join(filter(None, (blame, status.detail)))
-            say(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: samples come again")
+            say(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: sampling again")
         snapshot = recorder.snapshot
         if progress_wanted() and snapshot is not None:
             there = f"{len(snapshot.devices)} GPUs" if len(snapshot.devices) != 1 else "1 GPU"

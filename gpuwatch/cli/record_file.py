@@ -89,7 +89,7 @@ def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bo
         first = recording.begin if begin is None else moment(begin, last)
         until = last if end is None else moment(end, last)
         if first > until:
-            raise UsageError(f"the begin {shown(first)} is after the end {shown(until)}")
+            raise UsageError(f"the start {shown(first)} is after the end {shown(until)}")
         if first > last or until < recording.begin:
             raise UsageError(
                 f"nothing was recorded from {shown(first)} to {shown(until)}",

@@ -45,7 +45,7 @@ Examples:
     default=1.0,
     show_default=True,
     metavar="FACTOR",
-    help="Play so many times as fast.",
+    help="Playback speed, as a multiple of real time.",
 )
 @replay_options
 @click.pass_context

@@ -50,7 +50,7 @@ Examples:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Take a sample every so many seconds.",
+    help="Seconds between samples.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With -o: write JSON whatever the suffix.")
 @click.option(

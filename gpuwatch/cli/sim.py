@@ -9,7 +9,7 @@ import shutil
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli.command_group import Group
+from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import SIM_NAME, asked_shape, sim_option, sim_tier_option, simulated_environment
 from gpuwatch.errors import GpuwatchError, UsageError
@@ -77,7 +77,7 @@ Examples:
 
 @click.group(
     cls=_Sim,
-    lazy={"fault": "gpuwatch.cli.fault:fault"},
+    lazy={"fault": Lazy("gpuwatch.cli.fault:fault", "Inject faults into a running simulated machine.")},
     invoke_without_command=True,
     subcommand_metavar="-- COMMAND... | fault FAULT...",
     context_settings={"allow_interspersed_args": False},

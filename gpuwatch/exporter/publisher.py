@@ -99,7 +99,7 @@ class Publisher:
         if silent != self._silent:
             self._silent = silent
             why = "; ".join(filter(None, (f"the collector {blame}" if blame else "the driver does not answer", detail)))
-            self._say(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: samples come again")
+            self._say(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: sampling again")
 
     def _map_jobs(self, snapshot: Snapshot) -> None:
         if self._job_map is None:

@@ -160,7 +160,7 @@ def stretch_of(recording: Recording, since: str | None, until: str | None, step:
     begin = min([first, *events[:1]]) if since is None else moment(since, recording.end)
     end = max([recording.end, *events[-1:]]) if until is None else moment(until, recording.end)
     if begin > end:
-        raise UsageError(f"the begin {shown(begin)} is after the end {shown(end)}")
+        raise UsageError(f"the start {shown(begin)} is after the end {shown(end)}")
     if begin > recording.end or end < first:
         raise UsageError(
             f"nothing was recorded from {shown(begin)} to {shown(end)}",

@@ -47,7 +47,7 @@ def usage(
     since = first if begin is None else begin
     until = last if end is None else end
     if since > until and since <= last:
-        raise UsageError(f"the begin {shown(since)} is after the end {shown(until)}")
+        raise UsageError(f"the start {shown(since)} is after the end {shown(until)}")
     if until < first or since > last:
         raise UsageError(
             f"nothing was recorded from {shown(since)}{f' to {shown(until)}' if end is not None else ' on'}",

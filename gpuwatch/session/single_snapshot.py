@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import os
 import time
 
@@ -21,6 +22,9 @@ def samples(count: int, deadline: float, *, on_demand: bool = False, gpm: bool =
     feed = LiveFeed(_BETWEEN, on_demand=on_demand, gpm=gpm)
     feed.start()
     try:
+        # While the driver starts, and rates need a second sample: the first use of these takes as long.
+        importlib.import_module("gpuwatch.diagnosis.engine")
+        importlib.import_module("gpuwatch.reports.formats.text")
         return feed.wait(count, deadline), feed.failure
     finally:
         feed.stop()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
 import pytest
 
+from gpuwatch.cli.command_group import Group
 from gpuwatch.cli.main import cli
 
 
@@ -44,3 +47,23 @@ def test_examples_name_commands_and_options_that_exist(path: str) -> None:
         name = next(name for size in (4, 3, 2, 1) if (name := " ".join(words[:size])) in COMMANDS)
         known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
         assert {word for word in words if word.startswith("-") and not word[1:2].isdigit()} <= known, line
+
+
+@pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if isinstance(command, Group)])
+def test_lists_have_the_commands_own_summaries(path: str) -> None:
+    group = COMMANDS[path]
+    assert isinstance(group, Group)
+    own = {name: COMMANDS[f"{path} {name}"].get_short_help_str(100) for name in group.lazy}
+    assert {name: lazy.summary for name, lazy in group.lazy.items()} == own
+
+
+def test_the_help_begins_with_the_commands_and_imports_none_of_them() -> None:
+    lines = page("gpuwatch")
+    assert lines.index("Look:") < lines.index("Try:") < lines.index("Keep:") < lines.index("Share:")
+    assert lines.index("Share:") < lines.index("Options:")
+    loaded = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "gpuwatch", "--help"], capture_output=True, text=True, check=True
+    ).stderr
+    assert "gpuwatch.cli.main" in loaded
+    for module in ("gpuwatch.cli.probe", "gpuwatch.diagnosis", "gpuwatch.reports.formats", "gpuwatch.probing"):
+        assert module not in loaded

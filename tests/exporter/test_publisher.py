@@ -92,7 +92,7 @@ def test_a_hang_is_told_with_the_age_and_then_without_readings() -> None:
     assert one(again, names.FINDING, cause="driver.bad-state", severity="error") is None
     assert harness.said == [
         "gpuwatch: no samples: the driver does not answer; nvmlInit hangs",
-        "gpuwatch: samples come again",
+        "gpuwatch: sampling again",
     ]
 
 
