@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import SIM_GIVEN, asked_gpm, progress_wanted
 from gpuwatch.cli.quantities import Duration
 from gpuwatch.errors import UsageError
@@ -31,7 +32,7 @@ _SECONDS = {"snapshot": 60.0, "doctor": 300.0, "report": 300.0, "probe": 1800.0,
 _MOST_LINES = 12
 
 
-class NodeCommand(click.Command):
+class NodeCommand(Sectioned):
     """A command that remembers its arguments, to be run on nodes with the same ones."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

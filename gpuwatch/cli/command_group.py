@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from gpuwatch.cli.option_sections import write_options
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.suggest import did_you_mean
 
@@ -68,7 +69,7 @@ class Group(click.Group):
         for section, rows in sections.items():
             with formatter.section(section):
                 formatter.write_dl(rows, col_max=max(map(len, self.lazy)) + 2)
-        click.Command.format_options(self, ctx, formatter)
+        write_options(self, ctx, formatter)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -14,6 +14,7 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.fleet import asked_fleet, fleet_options
+from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, progress, sim_option, simulated_environment
 from gpuwatch.cli.output import data, say
 from gpuwatch.cli.quantities import Duration, Size
@@ -45,7 +46,7 @@ _MOMENT = 0.1
 _LONGEST = 30 * 86_400.0
 
 
-@click.command(epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
+@click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option("-n", "--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many GPUs.")
 @click.option("--free", type=Size(1), metavar="SIZE", help="Only GPUs with this much free memory, for example 20GiB.")
 @click.option("--idle", is_flag=True, help="Only GPUs on which nobody computes.")

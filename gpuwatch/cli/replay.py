@@ -13,6 +13,7 @@ import click
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import preferred, replay_options
+from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import say
 from gpuwatch.cli.own_recording import own_recording
@@ -30,7 +31,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=Sectioned, epilog=_EXAMPLES)
 @click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=files)
 @click.option(
     "-t",

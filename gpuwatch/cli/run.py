@@ -14,6 +14,7 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.links import with_links
+from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.output import check_output, no_save_option, redact_option, say, say_written, to_stdout
 from gpuwatch.errors import GpuwatchError, UsageError
@@ -34,7 +35,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
+@click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option("--placement", is_flag=True, help="Record which op ran where, and which device was requested for it.")
 @click.option("--memory", is_flag=True, help="Record who holds the memory at its peak: op, shape, layer, variable.")
 @click.option(

@@ -6,9 +6,9 @@ lists, tuples and dictionaries with texts as keys; any other ends it. Instructio
 memo are bounded by constants. Shared values stay shared, and may contain themselves, so whoever walks them must bound
 its own steps (:mod:`gpuwatch.traces.torch_snapshot`).
 
-Why not ``pickle.Unpickler`` with a ``find_class`` that refuses: eight bytes of a file (``LONG_BINPUT``) make it allocate
-gigabytes, so it would need a process of its own with a limit of memory; it is 7 to 12 times faster (snapshots of 1 to 4
-MB), which is a third of the time in which such a snapshot is explained.
+Why not ``pickle.Unpickler`` with a ``find_class`` that refuses: a few bytes of a file (``LONG_BINPUT``) make it
+allocate gigabytes, so it would need a process of its own with a limit of memory. It is 7 to 12 times faster for
+snapshots of 1 to 4 MB, which is a third of the time in which they are explained.
 
 Instructions: ``pickletools`` of the standard library, protocols 0 to 5.
 """

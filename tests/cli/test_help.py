@@ -67,3 +67,13 @@ def test_the_help_begins_with_the_commands_and_imports_none_of_them() -> None:
     assert "gpuwatch.cli.main" in loaded
     for module in ("gpuwatch.cli.probe", "gpuwatch.diagnosis", "gpuwatch.reports.formats", "gpuwatch.probing"):
         assert module not in loaded
+
+
+@pytest.mark.parametrize("path", [f"gpuwatch {name}" for name in ("try", "probe", "pick", "replay", "run")])
+def test_options_stand_under_headings_and_none_is_lost(path: str) -> None:
+    lines = page(path)
+    shown = {word.rstrip(",") for line in lines if line.startswith("  -") for word in line.split()}
+    options = [param for param in COMMANDS[path].params if isinstance(param, click.Option) and not param.hidden]
+    assert all(set(option.opts) <= shown for option in options)
+    assert "Options:" in lines
+    assert ("Simulated GPUs:" in lines) == (len(options) > 14 and path != "gpuwatch replay")
