@@ -92,7 +92,7 @@ def _recordings(home: Path) -> None:
     """As they were made: a recorder that goes on with one deletes what is old."""
     for name in ("night.gpuwatch", "node07.gpuwatch", "state/gpuwatch/recordings/here.gpuwatch"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "tests" / "fixtures" / "recording-2.gpuwatch", home / name)
+        shutil.copy(ROOT / "tests" / "fixtures" / "recording-3.gpuwatch", home / name)
 
 
 @pytest.fixture(scope="module")
