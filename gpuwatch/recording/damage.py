@@ -54,11 +54,11 @@ class Damage:
         parts = []
         if self.blocks:
             known = [block for block in self.blocks.values() if block.samples]
-            unknown = len(self.blocks) - len(known)
-            count = f"{self.samples:,} of {samples:,} samples" if known else "samples"
-            more = f" and {unknown} block{'s' if unknown > 1 else ''} of unknown length" if known and unknown else ""
-            begin, end = min((one.begin for one in known), default=0), max((one.end for one in known), default=0)
-            parts.append(f"{count}{more}{f' ({shown(begin)} to {shown(end)})' if known else ''}")
+            if known:
+                begin, end = min(one.begin for one in known), max(one.end for one in known)
+                parts.append(f"{self.samples:,} of {samples:,} samples from {shown(begin)} to {shown(end)}")
+            if unknown := len(self.blocks) - len(known):
+                parts.append(f"{unknown} block{'s' if unknown > 1 else ''} of unknown length")
         parts += [f"{len(keys)} {what}{'s' if len(keys) > 1 else ''}" for what, keys in self.rows.items()]
         missing = f"{', '.join(parts)} cannot be read" if parts else ""
         return "; ".join(filter(None, (self.database, missing)))

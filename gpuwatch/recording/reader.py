@@ -10,7 +10,7 @@ import sqlite3
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -135,18 +135,18 @@ class Recording(ChunkStore):
         version = self._rows("PRAGMA data_version")[0][0]
         if version == self._version:
             return False
+        if self._version is None:  # at first, and after the file was found to be damaged
+            self._sealed, self._newest, self._open, self._decoder = [], 0, Samples(), ChunkReader()
         self._version = version
-        last = self._sealed[-1][0] if self._sealed else 0
-        # One read transaction: a block that is sealed in between would be seen twice or not at all.
-        self._rows("BEGIN")
-        try:
+        last, db = self._sealed[-1][0] if self._sealed else 0, self._db
+        with self._one_moment():
             first = self._rows("SELECT min(id) FROM minutes")[0][0]
             entries = self._rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))
             if entries:  # with all that was open
                 self._newest, self._open, self._decoder = 0, Samples(), ChunkReader()
             frames = self._rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._newest,))
-        finally:
-            self._rows("COMMIT")
+        if self._db is not db:  # damaged: all is read again
+            return self.refresh()
         self._take_open(frames)
         sealed = self._intact(entries)
         kept = [row for row in self._sealed if row[0] >= first] if first is not None else []
@@ -381,12 +381,9 @@ class Recording(ChunkStore):
         while True:
             self.refresh()
             whole = end if self.end is None or end < self.end else float("inf")
-            self._rows("BEGIN")
-            try:
+            with self._one_moment():
                 rows = self._rows(query, (begin, HOUR, whole))
                 last = self._rows("SELECT max(id) FROM minutes")[0][0]
-            finally:
-                self._rows("COMMIT")
             if last == before or (self._sealed and last == self._sealed[-1][0]):
                 return rows
             before = last  # a block was sealed in between, or cannot be read
@@ -482,8 +479,19 @@ class Recording(ChunkStore):
                 raise unreadable(self.path, error) from error
             self._db.close()
             self._db = self._salvage(error)
-            self._sealed, self._version = [], None
+            self._version = None
             return self._rows(query, values)
+
+    @contextmanager
+    def _one_moment(self) -> Iterator[None]:
+        """A read transaction: a block that is sealed in between would be seen twice or not at all."""
+        db = self._db
+        self._rows("BEGIN")
+        try:
+            yield
+        finally:
+            if self._db is db:
+                self._rows("COMMIT")
 
     def _salvage(self, error: Exception) -> sqlite3.Connection:
         """Reads the pages of a damaged file one by one."""
@@ -512,7 +520,7 @@ class Recording(ChunkStore):
                     known = self._decoded_times(number) or [
                         begin + (end - begin) * place / max(samples - 1, 1) for place in range(samples)
                     ]
-            self._known_times[number] = known or self._decoded_times(number)
+            known = self._known_times[number] = known or self._decoded_times(number)
             if len(self._known_times) > _TIMES:
                 self._known_times.popitem(last=False)
         return known
