@@ -38,7 +38,7 @@ def lines(report: RecordingCheck) -> Iterator[str]:
     summary = "not everything could be read"
     if report.samples is not None:
         summary = f"schema {report.file_schema}, {report.samples:,} samples, {len(report.gaps)} gaps"
-    verdict = "whole" if report.whole else f"{len(report.damaged)} damaged parts"
+    verdict = "whole" if report.whole else f"{len(report.damaged)} damaged part{'s' if len(report.damaged) > 1 else ''}"
     yield f"{report.source}: {verdict}; {summary}"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.recording.storage import TABLES
+from gpuwatch.recording.storage import MAGIC, TABLES
 
 _PAGE = 4096
 _LEAF, _ROWS, _ROWS_ABOVE = 0x0D, 0x0A, 0x02
@@ -65,6 +65,8 @@ class Salvage:
         """What is wrong with the file, as far as :meth:`database` has found."""
         stated = int.from_bytes(self._page(1)[28:32], "big") if self._pages else 0
         here = len(self._data) // _PAGE
+        if self._page(1)[:16] != MAGIC:
+            return "its header is lost"
         if here < stated < 1 << 30 and not self._newer:
             return f"the file ends after {here:,} of {stated:,} pages"
         if self._unread:

@@ -66,7 +66,7 @@ CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 _HEADER = struct.Struct(">16s44xI4xI")
 """Of an SQLite file: its magic, user_version and application_id."""
-_MAGIC = b"SQLite format 3\0"
+MAGIC = b"SQLite format 3\0"
 
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
@@ -97,7 +97,7 @@ def looked_at(path: Path) -> None:
     if len(head) < _HEADER.size:
         raise NotARecording(f"{name} is not a recording", hint="give a file that gpuwatch record wrote")
     magic, schema, application = _HEADER.unpack(head)
-    if magic != _MAGIC or application != APPLICATION_ID:
+    if magic != MAGIC or application != APPLICATION_ID:
         other = NotARecording(f"{name} is not a recording", hint="give a file that gpuwatch record wrote")
         other.damaged = True
         raise other

@@ -68,7 +68,7 @@ def check_commands(path: Path, folder: Path) -> tuple[int, str]:
     """Runs every command that reads a recording; the samples that were exported, and what export said on stderr."""
     cut = folder / "cut.gpuwatch"
     cut.unlink(missing_ok=True)
-    told = r"damaged\.gpuwatch is damaged: .*record check|no sample can be read|is not a recording|cannot read|newer gp|preview"
+    told = r"is damaged: .*record check|no sample can be read|is not a recording|cannot read|newer gpuwatch|preview"
     exported, stated = 0, ""
     for command in (
         ("export", str(path), "--format", "csv"),
