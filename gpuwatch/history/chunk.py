@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from gpuwatch.history.frames import FINDINGS, DamagedFrame, FrameDecoder, FrameEncoder, encoded, framed, packed, split
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.snapshot import Device, Process, Snapshot
 
+_R = TypeVar("_R", Device, Process)
 _of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
 
@@ -129,3 +131,32 @@ def sample(positions: Iterator[Position], place: int) -> Kept:
     for kept in whole(islice(positions, place, place + 1)):
         return kept
     raise DamagedFrame(f"no sample {place}")
+
+
+_MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
+_LASTING = tuple(name for name in Snapshot.__struct_fields__ if name not in _MOVING)
+
+
+def settled(now: Snapshot, before: Snapshot) -> Snapshot:
+    """The snapshot with the objects of the previous one where they are equal, as feeds give them."""
+    if now.devices is before.devices and now.processes is before.processes:
+        return now
+    lasting = {name: getattr(before, name) for name in _LASTING if getattr(now, name) == getattr(before, name)}
+    return replace(
+        now,
+        devices=_reused(now.devices, before.devices),
+        processes=_reused(now.processes, before.processes),
+        bystanders=_reused(now.bystanders, before.bystanders),
+        **lasting,
+    )
+
+
+def _reused(now: tuple[_R, ...], before: tuple[_R, ...]) -> tuple[_R, ...]:
+    """``now`` with the objects of ``before`` where they are equal; ``before`` itself if all are."""
+    if len(now) != len(before):
+        return now
+    rows = [
+        old if row is old or (row == old and list(row.readings) == list(old.readings)) else row
+        for row, old in zip(now, before, strict=True)
+    ]
+    return before if all(row is old for row, old in zip(rows, before, strict=True)) else tuple(rows)

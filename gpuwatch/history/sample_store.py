@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, overload
+from typing import overload
 
 from gpuwatch.history.chunk import Kept as Kept
 from gpuwatch.history.chunk import Position
@@ -17,48 +17,38 @@ Identity = tuple[int, float | None]
 """Pid and start time of a process."""
 Key = tuple[str, str]
 """UUID of a device, id of a metric."""
+Placed = tuple[float, Position]
+"""Time and position of a sample. Read it before the next one is asked for."""
 
 
-class SampleStore(Protocol):
-    """Stored samples and events of one host. Times are seconds since the epoch."""
+class SampleStore(ABC):
+    """Stored samples and events of one host, in memory or in a recording. Times are seconds since the epoch."""
 
     @property
+    @abstractmethod
     def times(self) -> Sequence[float]:
         """Times of the samples, oldest first."""
-        ...
-
-    def stretches(self, longer: float) -> Sequence[tuple[float, float]] | None:
-        """Begin and end of each time without a gap longer than so many seconds; None: they follow from ``times``."""
-        ...
-
-    def at(self, moment: float) -> Kept | None:
-        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
-        ...
-
-    def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
-        """These metrics of the devices over the ``seconds`` up to ``end``."""
-        ...
-
-    def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
-        """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
-        ...
-
-    def events(self) -> Sequence[MachineEvent]:
-        """The events, oldest first. The list may grow: do not change it."""
-        ...
-
-
-class ChunkStore(ABC):
-    """Samples in chunks. Times are seconds since the epoch."""
 
     @abstractmethod
-    def _chunks(self, begin: float, end: float) -> Iterator[tuple[Sequence[float], Iterable[Position]]]:
-        """Times and samples of the chunks that have some from ``begin`` to ``end``, oldest first."""
+    def stretches(self, longer: float) -> Sequence[tuple[float, float]] | None:
+        """Begin and end of each time without a gap longer than so many seconds; None: they follow from ``times``."""
 
-    def positions(self, begin: float, end: float) -> Iterator[tuple[float, Position]]:
+    @abstractmethod
+    def at(self, moment: float) -> Kept | None:
+        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
+
+    @abstractmethod
+    def events(self) -> Sequence[MachineEvent]:
+        """The events, oldest first. The list may grow: do not change it."""
+
+    @abstractmethod
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+        """The chunks with samples from ``begin`` to ``end``, and perhaps some beside them, oldest first."""
+
+    def positions(self, begin: float, end: float) -> Iterator[Placed]:
         """Time and position of each sample from ``begin`` to ``end``."""
-        for times, positions in self._chunks(begin, end):
-            for at, position in zip(times, positions, strict=False):
+        for chunk in self.chunks(begin, end):
+            for at, position in chunk:
                 if begin <= at <= end:
                     yield at, position
 
@@ -69,12 +59,12 @@ class ChunkStore(ABC):
 
         A value is None where the device did not have it.
         """
-        for every, positions in self._chunks(begin, end):
+        for chunk in self.chunks(begin, end):
             times: list[float] = []
             columns: dict[Key, list[float | None]] = {}
             listed: tuple[Device, ...] | None = None
             values: dict[Key, float] = {}
-            for at, (decoder, _) in zip(every, positions, strict=False):
+            for at, (decoder, _) in chunk:
                 if not begin <= at <= end:
                     continue
                 devices = decoder.devices()

@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpuwatch.history.chunk import Chunk, Position, sample
+from gpuwatch.history.chunk import Chunk, sample
 from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.sample_store import ChunkStore, Kept
+from gpuwatch.history.sample_store import Kept, Placed, SampleStore
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 
@@ -30,11 +30,8 @@ CHUNK = 60
 """Samples in a chunk."""
 
 
-class Timeline(ChunkStore):
-    """Snapshots of the last hour, and events; a :class:`~gpuwatch.history.sample_store.SampleStore`.
-
-    One thread writes and reads it.
-    """
+class Timeline(SampleStore):
+    """Snapshots of the last hour, and events. One thread writes and reads it."""
 
     def __init__(self) -> None:
         self._levels: tuple[deque[Chunk], ...] = tuple(deque() for _ in LEVELS)
@@ -116,10 +113,11 @@ class Timeline(ChunkStore):
         place = max(bisect_right(chosen.times, moment) - 1, 0)
         return sample(chosen.read(), place)
 
-    def _chunks(self, begin: float, end: float) -> Iterator[tuple[Sequence[float], Iterable[Position]]]:
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+        """As in the base."""
         for chunk in list(self._every()):
             if chunk.times[0] <= end and chunk.times[-1] >= begin:
-                yield chunk.times, chunk.read()
+                yield zip(chunk.times, chunk.read(), strict=True)
 
     def events(self) -> Sequence[MachineEvent]:
         """The events, oldest first: the live list, which grows."""

@@ -24,6 +24,7 @@ _XZ = b"\xfd7zXZ"
 _DICTIONARY = 1 << 20
 """Bytes: more than most blocks have. The preset's own takes 94 MB of memory."""
 _MEMORY = 64 << 20
+_NUMBERS = tuple(struct.Struct(f"<{count}d") for count in range(6))
 _SUM = struct.Struct(">I")
 _MICROSECOND = 1e6
 
@@ -35,7 +36,7 @@ class DamagedData(DamagedFrame):
 def checksum(*numbers: float, data: bytes = b"") -> int:
     """Of the numbers of a row and its data; :class:`DamagedData` if they are no numbers."""
     try:
-        return zlib.crc32(struct.pack(f"<{len(numbers)}d", *numbers), zlib.crc32(data))
+        return zlib.crc32(_NUMBERS[len(numbers)].pack(*numbers), zlib.crc32(data))
     except (struct.error, TypeError, OverflowError) as error:
         raise DamagedData(str(error)) from error
 

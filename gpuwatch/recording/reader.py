@@ -6,34 +6,30 @@ Where the clock was set back, times overlap: the later recording is shown, and w
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.terminal import file_name
-from gpuwatch.history.chunk import ChunkReader, Kept, Position, Samples, whole
+from gpuwatch.history.chunk import ChunkReader, Kept, Position, Samples, settled, whole
 from gpuwatch.history.frames import DamagedFrame
 from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.sample_store import ChunkStore, Times
+from gpuwatch.history.sample_store import Placed, SampleStore, Times
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.model.snapshot import Device
 from gpuwatch.recording import tiers
 from gpuwatch.recording.blobs import DamagedData, checksum, decompressed, unpack_times, unstamped
 from gpuwatch.recording.damage import Damage, DamagedBlock
+from gpuwatch.recording.database import Database
 from gpuwatch.recording.gpu_time import HOUR, GpuTime, GpuTimeMeter, hour_of, merged
 from gpuwatch.recording.gpu_time import unpack as unpack_time
 from gpuwatch.recording.process_lives import ProcessLife
-from gpuwatch.recording.salvage import Salvage
-from gpuwatch.recording.storage import DATABASE_ERRORS, SUFFIX, NotARecording, Unreadable, open_to_read, unreadable
 
 OPEN_SAMPLE = "sample of the last minute"
 """What is damaged where a sample that is in no block is."""
@@ -44,7 +40,6 @@ _DECODED = 12
 """Blocks that are kept decompressed."""
 _LOST = 1000
 """Blocks that may be missing in a row; more are a damaged number."""
-_R = TypeVar("_R", Device, Process)
 _OPEN = -1
 """Number of the samples that are not in a block yet."""
 
@@ -81,8 +76,8 @@ class _Block(NamedTuple):
     """Samples that are not covered by a later recording."""
 
 
-class Recording(ChunkStore):
-    """A file that is open for reading; a :class:`~gpuwatch.history.sample_store.SampleStore`.
+class Recording(SampleStore):
+    """A file that is open for reading.
 
     Used by one thread at a time. Times are seconds since the epoch. :class:`GpuwatchError` where the file cannot be
     read; what is damaged is left out and noted.
@@ -94,16 +89,10 @@ class Recording(ChunkStore):
         """Samples left out because the clock was set back and their time was recorded again."""
         self.damage = Damage()
         """What could not be read so far."""
-        self._salvaged = False
+        self._db = Database(path, self.damage)
         self._frames: OrderedDict[int, bytes] = OrderedDict()
         """Blocks that were read last, decompressed."""
         self._known_times: OrderedDict[int, list[float]] = OrderedDict()
-        try:
-            self._db = open_to_read(path)
-        except (Unreadable, NotARecording) as error:
-            if isinstance(error, NotARecording) and (path.suffix != SUFFIX or not error.damaged):
-                raise
-            self._db = self._salvage(error)
         self._blocks: list[_Block] = []
         self._firsts: list[int] = [0]
         """How many samples come before each block, and at the end the number of all."""
@@ -117,7 +106,7 @@ class Recording(ChunkStore):
         """The last of their frames that was decoded."""
         self._events: list[MachineEvent] = []
         self._last_event = 0
-        self._version: int | None = None
+        self._version: tuple[bool, int] | None = None
         self.refresh()
 
     def __enter__(self) -> Recording:
@@ -132,20 +121,20 @@ class Recording(ChunkStore):
 
     def refresh(self) -> bool:
         """Takes in what was recorded since; whether there was anything."""
-        version = self._rows("PRAGMA data_version")[0][0]
+        version = (self._db.salvaged, self._db.rows("PRAGMA data_version")[0][0])
         if version == self._version:
             return False
-        if self._version is None:  # at first, and after the file was found to be damaged
+        if self._version is None or version[0] != self._version[0]:  # all is read again of what is left
             self._sealed, self._newest, self._open, self._decoder = [], 0, Samples(), ChunkReader()
         self._version = version
-        last, db = self._sealed[-1][0] if self._sealed else 0, self._db
-        with self._one_moment():
-            first = self._rows("SELECT min(id) FROM minutes")[0][0]
-            entries = self._rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))
+        last = self._sealed[-1][0] if self._sealed else 0
+        with self._db.one_moment():
+            first = self._db.rows("SELECT min(id) FROM minutes")[0][0]
+            entries = self._db.rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))
             if entries:  # with all that was open
                 self._newest, self._open, self._decoder = 0, Samples(), ChunkReader()
-            frames = self._rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._newest,))
-        if self._db is not db:  # damaged: all is read again
+            frames = self._db.rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._newest,))
+        if self._db.salvaged != version[0]:
             return self.refresh()
         self._take_open(frames)
         sealed = self._intact(entries)
@@ -176,16 +165,16 @@ class Recording(ChunkStore):
         """Number, begin, end and samples of blocks; of a damaged entry, or one that is lost, as the block has them."""
         found: dict[int, tuple[int, float, float, int]] = {}
         for number, run, begin, end, boot, samples, sum_ in entries:
-            with suppress(DamagedData):
+            try:
                 if sum_ == checksum(run, begin, end, boot, samples):
                     found[number] = (number, begin, end, samples)
-        wanted: Collection[int] = [row[0] for row in entries]
-        if self._salvaged and not self._sealed:
-            here = {*wanted, *(row[0] for row in self._rows("SELECT id FROM data"))}
-            wanted = range(min(here), max(here) + 1) if here else ()
-            wanted = wanted if len(wanted) < 2 * len(here) + _LOST else here
-        if len(found) < len(wanted):
-            for number in wanted:
+            except DamagedData:
+                continue  # as the block has it
+        here = [row[0] for row in entries]
+        if not self._sealed:
+            here += [number for number in self._db.rows("SELECT min(id), max(id) FROM data")[0] if number is not None]
+        if here and len(found) <= max(here) - min(here):
+            for number in range(min(here), min(max(here), min(here) + 2 * len(entries) + _LOST) + 1):
                 if number not in found and (times := self._decoded_times(number)):
                     found[number] = (number, times[0], times[-1], len(times))
         return [found[number] for number in sorted(found)]
@@ -229,13 +218,13 @@ class Recording(ChunkStore):
     @property
     def runs(self) -> list[Run]:
         """The runs of the recorder, oldest first."""
-        rows = self._rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
+        rows = self._db.rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
         return list(self.damage.readable("run", _run_of, ((row[0], row) for row in rows)))
 
     @property
     def notes(self) -> dict[str, str]:
         """What is noted about the file, such as that it is a cut."""
-        return dict(self._rows("SELECT name, value FROM notes"))
+        return dict(self._db.rows("SELECT name, value FROM notes"))
 
     @property
     def begin(self) -> float | None:
@@ -300,7 +289,7 @@ class Recording(ChunkStore):
         """
         if self.begin is None or self.end is None:
             raise no_samples(self.path)
-        oldest = self._rows("SELECT min(begin) FROM gpu_time")[0][0]
+        oldest = self._db.rows("SELECT min(begin) FROM gpu_time")[0][0]
         first = self.begin
         if isinstance(oldest, int) and oldest < hour_of(first):
             first = float(oldest)
@@ -330,7 +319,7 @@ class Recording(ChunkStore):
         for _, (decoder, findings) in self.positions(begin, end):
             snapshot = decoder.snapshot()
             if last is not None:
-                snapshot = _settled(snapshot, last.snapshot)
+                snapshot = settled(snapshot, last.snapshot)
                 decoder.begin(snapshot)  # what follows has these objects too
                 findings = last.findings if findings == last.findings else findings
             last = Kept(decoder.at, snapshot, findings)
@@ -341,16 +330,17 @@ class Recording(ChunkStore):
         for at, (decoder, _) in self.positions(begin, end):
             yield at, decoder.devices()
 
-    def _chunks(self, begin: float, end: float) -> Iterator[tuple[Sequence[float], Iterable[Position]]]:
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+        """As in the base."""
         for block in self._between(begin, end):
-            yield self._times_of(block.number)[: block.samples], self._positions(block.number)
+            yield zip(self._times_of(block.number)[: block.samples], self._positions(block.number), strict=False)
 
     # Means
 
     def summaries(self, seconds: int, begin: float, end: float, metrics: frozenset[str]) -> tiers.Points:
         """Minimum, mean, maximum and count of metrics: ``seconds`` is 60 or 3600. Points that begin in the range."""
         block = tiers.BLOCKS[seconds]
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT begin, block FROM tiers WHERE seconds = ? AND begin > ? AND begin <= ? ORDER BY begin",
             (seconds, begin - block, end),
         )
@@ -361,7 +351,7 @@ class Recording(ChunkStore):
 
     def summaries_begin(self, seconds: int) -> float:
         """A time not later than the first of these points; infinity if there are none."""
-        begin = self._rows("SELECT min(begin) FROM tiers WHERE seconds = ?", (seconds,))[0][0]
+        begin = self._db.rows("SELECT min(begin) FROM tiers WHERE seconds = ?", (seconds,))[0][0]
         return float(begin) if isinstance(begin, int) else float("inf")
 
     # GPU time
@@ -381,9 +371,9 @@ class Recording(ChunkStore):
         while True:
             self.refresh()
             whole = end if self.end is None or end < self.end else float("inf")
-            with self._one_moment():
-                rows = self._rows(query, (begin, HOUR, whole))
-                last = self._rows("SELECT max(id) FROM minutes")[0][0]
+            with self._db.one_moment():
+                rows = self._db.rows(query, (begin, HOUR, whole))
+                last = self._db.rows("SELECT max(id) FROM minutes")[0][0]
             if last == before or (self._sealed and last == self._sealed[-1][0]):
                 return rows
             before = last  # a block was sealed in between, or cannot be read
@@ -417,7 +407,7 @@ class Recording(ChunkStore):
 
     def events(self) -> Sequence[MachineEvent]:
         """The events, oldest first. The list may grow: do not change it."""
-        rows = self._rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
+        rows = self._db.rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
         if rows:
             self._last_event = rows[-1][0]
             self._events += self.damage.readable("event", _event_of, ((row[0], row[1:]) for row in rows))
@@ -425,7 +415,7 @@ class Recording(ChunkStore):
 
     def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
         """The findings that held at some time from ``begin`` to ``end``, the earliest onset first."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ? ORDER BY since", (begin, end)
         )
         return list(self.damage.readable("finding", _finding_of, ((row, row) for row in rows)))
@@ -433,7 +423,7 @@ class Recording(ChunkStore):
     def processes(self, begin: float = float("-inf"), end: float = float("inf")) -> list[ProcessLife]:
         """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""
         query = "SELECT first, last, life FROM processes WHERE last >= ? AND first <= ? ORDER BY first"
-        rows = self._rows(query, (begin, end))
+        rows = self._db.rows(query, (begin, end))
         return list(self.damage.readable("process", _life_of, ((row, row) for row in rows)))
 
     def verify(self) -> None:
@@ -452,8 +442,8 @@ class Recording(ChunkStore):
             if number not in self.damage.blocks and (len(times), times[:1], times[-1:]) != (samples, [begin], [end]):
                 why = "it does not have the samples of its entry"
                 self.damage.blocks[number] = DamagedBlock(begin, end, samples, why)
-            self._known_times.pop(number, None)
-            self._times_of(number)
+        entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")
+        list(self.damage.readable("entry", _check_entry, ((row[0], row[1:]) for row in entries)))
         self._read_rows()
 
     def _read_rows(self) -> None:
@@ -462,7 +452,7 @@ class Recording(ChunkStore):
         self.processes()
         for seconds in tiers.BLOCKS:
             self.summaries(seconds, float("-inf"), float("inf"), frozenset())
-        self._hours(self._rows("SELECT begin, block FROM gpu_time"))
+        self._hours(self._db.rows("SELECT begin, block FROM gpu_time"))
 
     # Inside
 
@@ -471,47 +461,13 @@ class Recording(ChunkStore):
         found = self.damage.readable("hour of GPU time", _hour_of_row, ((row[0], row) for row in rows))
         return dict(found)
 
-    def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
-        try:
-            return self._db.execute(query, values).fetchall()
-        except DATABASE_ERRORS as error:
-            if self._salvaged or isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError)):
-                raise unreadable(self.path, error) from error
-            self._db.close()
-            self._db = self._salvage(error)
-            self._version = None
-            return self._rows(query, values)
-
-    @contextmanager
-    def _one_moment(self) -> Iterator[None]:
-        """A read transaction: a block that is sealed in between would be seen twice or not at all."""
-        db = self._db
-        self._rows("BEGIN")
-        try:
-            yield
-        finally:
-            if self._db is db:
-                self._rows("COMMIT")
-
-    def _salvage(self, error: Exception) -> sqlite3.Connection:
-        """Reads the pages of a damaged file one by one."""
-        try:
-            pages = Salvage(self.path)
-            db = pages.database()
-        except (OSError, ValueError, *DATABASE_ERRORS):
-            raise unreadable(self.path, error) from error
-        if not pages.rows:
-            raise error if isinstance(error, GpuwatchError) else unreadable(self.path, error)
-        self._salvaged, self.damage.database = True, pages.why()
-        return db
-
     def _times_of(self, number: int) -> list[float]:
         """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
         if number == _OPEN:
             return self._open.times
         known = self._known_times.get(number)
         if known is None:
-            rows = self._rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
+            rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
             known = []
             for begin, end, samples, data in rows:
                 try:
@@ -544,12 +500,12 @@ class Recording(ChunkStore):
             self._note(number, error)
 
     def _block(self, number: int) -> object:
-        rows = self._rows("SELECT block FROM data WHERE id = ?", (number,))
+        rows = self._db.rows("SELECT block FROM data WHERE id = ?", (number,))
         return rows[0][0] if rows else None
 
     def _note(self, number: int, error: DamagedFrame) -> None:
         """Notes that a block cannot be read, unless it was deleted because of the limits."""
-        if self._salvaged or self._rows("SELECT 1 FROM minutes WHERE id = ?", (number,)):
+        if self._db.salvaged or self._db.rows("SELECT 1 FROM minutes WHERE id = ?", (number,)):
             entry = next((row[1:] for row in self._sealed if row[0] == number), (0.0, 0.0, 0))
             self.damage.blocks[number] = DamagedBlock(*entry, str(error))
 
@@ -598,37 +554,15 @@ def _hour_of_row(row: tuple[int, bytes]) -> tuple[int, GpuTime]:
     return row[0], unpack_time(row[1])
 
 
+def _check_entry(row: tuple[Any, ...]) -> None:
+    times, *entry, sum_ = row
+    unpack_times(times)
+    if checksum(*entry) != sum_:
+        raise DamagedData("wrong checksum")
+
+
 def _run_of(row: tuple[Any, ...]) -> Run:
     return msgspec.convert(row, Run)
-
-
-_MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
-_LASTING = tuple(name for name in Snapshot.__struct_fields__ if name not in _MOVING)
-
-
-def _settled(now: Snapshot, before: Snapshot) -> Snapshot:
-    """The snapshot with the objects of the previous one where they are equal, as feeds give them."""
-    if now.devices is before.devices and now.processes is before.processes:
-        return now
-    lasting = {name: getattr(before, name) for name in _LASTING if getattr(now, name) == getattr(before, name)}
-    return replace(
-        now,
-        devices=_reused(now.devices, before.devices),
-        processes=_reused(now.processes, before.processes),
-        bystanders=_reused(now.bystanders, before.bystanders),
-        **lasting,
-    )
-
-
-def _reused(now: tuple[_R, ...], before: tuple[_R, ...]) -> tuple[_R, ...]:
-    """``now`` with the objects of ``before`` where they are equal; ``before`` itself if all are."""
-    if len(now) != len(before):
-        return now
-    rows = [
-        old if row is old or (row == old and list(row.readings) == list(old.readings)) else row
-        for row, old in zip(now, before, strict=True)
-    ]
-    return before if all(row is old for row, old in zip(rows, before, strict=True)) else tuple(rows)
 
 
 def open_recording(path: Path) -> Recording:

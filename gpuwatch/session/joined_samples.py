@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
@@ -14,9 +14,8 @@ from typing import NamedTuple
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
-from gpuwatch.history.sample_store import Identity, Kept, Times
+from gpuwatch.history.sample_store import Kept, Placed, SampleStore, Times
 from gpuwatch.history.timeline import EVENTS, LEVELS, Timeline
-from gpuwatch.model.snapshot import Process
 from gpuwatch.recording.reader import Recording, open_recording
 from gpuwatch.recording.running_recorders import running
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
@@ -31,8 +30,8 @@ _NEAR = 2.5
 """A kept sample is used where the recording has none within so many seconds or intervals: the recorder did not run."""
 
 
-class JoinedSamples:
-    """A :class:`~gpuwatch.history.sample_store.SampleStore`: the recording, and what was kept where it has gaps.
+class JoinedSamples(SampleStore):
+    """The recording, and what was kept where it has gaps.
 
     Used by one thread. What was recorded is not thinned out, so it comes first.
     """
@@ -103,29 +102,13 @@ class JoinedSamples:
         here = times[max(bisect_right(times, moment) - 1, 0)]
         return self._kept.at(here) if here in self._own else self.recording.at(here)
 
-    def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
-        """As in the protocol."""
-        own = self._own_between(end - seconds, end)
-        recorded = self.recording.history(end, seconds, metrics)
-        if not own:
-            return recorded
-        kept = self._kept.history(end, seconds, metrics)
-        if not recorded.times:
-            return kept
-        history = History()
-        rows = (row for row in _rows(kept, metrics) if row[0] in own)
-        for at, values in heapq.merge(_rows(recorded, metrics), rows, key=itemgetter(0)):
-            history.put(at, values)
-        return history
-
-    def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
-        """As in the protocol."""
-        own = self._own_between(begin, end)
-        recorded = self.recording.process(who, begin, end)
-        if not own:
-            return recorded
-        kept = (row for row in self._kept.process(who, begin, end) if row[0] in own)
-        return heapq.merge(recorded, kept, key=itemgetter(0))
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+        """As in the base."""
+        used = {at for at in self._own if begin <= at <= end} if self.times else ()  # they are brought up to date
+        if not used:
+            return self.recording.chunks(begin, end)
+        own = (placed for placed in self._kept.positions(begin, end) if placed[0] in used)
+        return iter([heapq.merge(self.recording.positions(begin, end), own, key=itemgetter(0))])
 
     def events(self) -> Sequence[MachineEvent]:
         """As in the protocol."""
@@ -142,11 +125,6 @@ class JoinedSamples:
         """As many of the newest events as a dashboard keeps without a recording."""
         self.events()
         return self._latest
-
-    def _own_between(self, begin: float, end: float) -> set[float]:
-        if not self.times:  # brings them up to date
-            return set()
-        return {at for at in self._own if begin <= at <= end}
 
 
 class Past(NamedTuple):
@@ -194,17 +172,3 @@ class _Times(Times):
 def _has(times: Sequence[float], at: float, near: float) -> bool:
     place = bisect_left(times, at)
     return any(abs(one - at) <= near for one in times[max(place - 1, 0) : place + 1])
-
-
-def _rows(history: History, metrics: frozenset[str]) -> Iterator[tuple[float, dict[tuple[str, str], float]]]:
-    """The samples of a history one by one."""
-    times = list(history.times)
-    series = {key: list(history.series(*key)) for key in history.keys(metrics)}
-    for place, at in enumerate(times):
-        values = {}
-        for key, column in series.items():
-            here = place - (len(times) - len(column))
-            value = column[here] if here >= 0 else None
-            if value is not None:
-                values[key] = value
-        yield at, values
