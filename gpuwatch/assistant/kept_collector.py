@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.diagnosis.condition_engine import Conditions
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.live_feed import LiveFeed
-from gpuwatch.session.single_snapshot import findings, without_driver
+from gpuwatch.session.single_snapshot import findings, silence, without_driver
 
 DEADLINE = 8.0
 """Seconds within which the driver has to answer a question."""
@@ -43,7 +43,7 @@ class Machine:
             newest = self.newest if self._is_new(asked) else None
             lasting = self._conditions.findings
         if newest is None:
-            silent = without_driver(self._deadline, feed.failure)
+            silent = without_driver(self._deadline, silence(feed))
             return msgspec.structs.replace(silent, findings=findings(silent))
         seen = findings(newest)
         known = {(one.id, one.device_uuid) for one in seen}

@@ -11,6 +11,7 @@ import io
 import os
 import signal
 import sys
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -177,23 +178,30 @@ def main() -> NoReturn:
         code = 128 + signal.SIGINT
     except BrokenPipeError:
         code = _give_up_output(128 + signal.SIGPIPE)
-    except OSError as error:
-        prestart.go_on()  # a terminal that is closed cannot be written to either
-        why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
-        _say(f"cannot write the output: {why}")
-        code = _give_up_output(EXIT_FAILED)
     except SystemExit as ending:
         # click catches a closed pipe itself, and marks stdout with a wrapper of its own.
         if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             raise
         code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
     except Exception as error:  # noqa: BLE001  # one line here, the traceback in a file
-        prestart.go_on()
-        from gpuwatch.history.crashes import describe
-
-        _say(*describe(error))
+        prestart.go_on()  # a terminal that is closed cannot be written to either
         code = EXIT_FAILED
+        if isinstance(error, OSError) and _of_output(error):
+            why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
+            _say(f"cannot write the output: {why}")
+            code = _give_up_output(code)
+        else:
+            from gpuwatch.history.crashes import describe
+
+            _say(*describe(error))
     sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _of_output(error: OSError) -> bool:
+    """Whether it was raised as stdout was written: by click or a command, without the name of a file."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    module = f"{frame.f_globals.get('__name__', '')}."
+    return error.filename is None and module.startswith(("click.", "gpuwatch.cli."))
 
 
 def _prepare_output() -> None:

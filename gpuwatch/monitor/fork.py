@@ -16,7 +16,9 @@ from typing import BinaryIO
 class ForkedProcess:
     """The child process, with the part of :class:`subprocess.Popen` that :class:`.live_feed.LiveFeed` uses."""
 
-    def __init__(self, pid: int, stdin: BinaryIO, stdout: BinaryIO) -> None:
+    def __init__(self, pid: int, stdin: BinaryIO, stdout: BinaryIO, page: int | None) -> None:
+        """``page``: the descriptor of the page that it shares, see :mod:`gpuwatch.sources.driver_calls`."""
+        self.page = page
         self.pid = pid
         self.stdin = stdin
         self.stdout = stdout
@@ -59,19 +61,26 @@ def fork(interval: float, *, share: bool = False) -> ForkedProcess:
 
     ``share``: its samples may be those of a recorder on this machine.
     """
+    from gpuwatch.sources.driver_calls import new_page
+
     commands, frames = os.pipe(), os.pipe()
+    page: int | None
+    try:
+        page = new_page()
+    except OSError:
+        page = None
     pid = os.fork()
     if pid == 0:
         try:
-            _child(commands[0], frames[1], interval, share)
+            _child(commands[0], frames[1], page, interval, share)
         finally:
             os._exit(1)
     os.close(commands[0])
     os.close(frames[1])
-    return ForkedProcess(pid, os.fdopen(commands[1], "wb"), os.fdopen(frames[0], "rb"))
+    return ForkedProcess(pid, os.fdopen(commands[1], "wb"), os.fdopen(frames[0], "rb"), page)
 
 
-def _child(commands: int, frames: int, interval: float, share: bool) -> None:
+def _child(commands: int, frames: int, page: int | None, interval: float, share: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -79,13 +88,16 @@ def _child(commands: int, frames: int, interval: float, share: bool) -> None:
     os.dup2(frames, 1)
     if not os.environ.get("GPUWATCH_DEBUG"):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    os.closerange(3, 64)
+    if page is not None:
+        os.dup2(page, 3)
+        page = 3
+    os.closerange(3 if page is None else 4, 64)
     from gpuwatch.monitor.wire import Settings
     from gpuwatch.monitor.worker import serve
 
     code = 1
     try:
-        serve(Settings(interval, share=share))
+        serve(Settings(interval, share=share, page=page))
         code = 0
     finally:
         # This copy of the dashboard's process must never return into the dashboard's code.

@@ -22,11 +22,13 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.history.frames import HEAD_BYTES, head
 from gpuwatch.model.snapshot import Device, Snapshot
 from gpuwatch.model.xids import Xid
+from gpuwatch.monitor.collector_watch import HANGS_AFTER, CollectorWatch, Suspects
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.monitor.fork import ForkedProcess
 from gpuwatch.monitor.host_access import LocalHost
 from gpuwatch.monitor.wire import FAILURE, MEANWHILE, PREVIEW, SOURCE, Receiver, Settings, Source, source_of
 from gpuwatch.sources import procfs
+from gpuwatch.sources.driver_calls import CallPage
 
 if TYPE_CHECKING:
     from gpuwatch.sources.host import HostReader, ProcessTable
@@ -43,7 +45,10 @@ _FAILED_PAUSE = 60.0
 _STARTS_WITHIN = 5.0
 """Seconds that a new collector may take to start; later the driver is blamed for the wait."""
 
+_MOST_STARVED = 60.0
+"""Seconds that a collector may wait for a CPU before it is replaced."""
 _FAILED = "failed"
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 # Finds the package at its current place without putting the working directory on the path.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.monitor.worker import main; main()"
@@ -79,6 +84,12 @@ class LiveFeed:
         self._environment = environment
         self._wake: Callable[[], None] | None = None
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = first
+        self._watch: CollectorWatch | None = None
+        """What that process does."""
+        self._suspects = Suspects()
+        if first is not None:
+            page = first.page if isinstance(first, ForkedProcess) else None
+            self._watch = CollectorWatch(first.pid, None if page is None else CallPage(page))
         if first is not None and gpm:
             self._command(gpm=True)  # it was started before the settings were known
         self.preview: Snapshot | None = None
@@ -102,10 +113,14 @@ class LiveFeed:
         """Replacements since the last snapshot."""
         self._took = 0.0
         self._detail = ""
+        self._hung = False
+        """Whether the last collector was replaced for one call, which the next one leaves out."""
         self._fault = ""
         """What was wrong with the last replaced collector itself; empty if it was waiting for the driver."""
         self._failure = ""
         """The error of gpuwatch itself that ended the last collector; empty once a snapshot has come."""
+        self._crashed = False
+        """Whether the driver's library crashes as it is opened: then no sample will come soon."""
         self._xids: dict[str, tuple[Xid, ...]] = {}
         """Xids by UUID of the device: the driver reports each once, so a new collector has to be given them."""
         self._threads: list[threading.Thread] = []
@@ -180,7 +195,7 @@ class LiveFeed:
     def wait(self, count: int, timeout: float) -> list[Snapshot]:
         """Blocks until ``count`` snapshots are there, ``timeout`` seconds have passed, or the collector has failed."""
         with self._arrived:
-            self._arrived.wait_for(lambda: len(self._frames) >= count or bool(self._failure), timeout)
+            self._arrived.wait_for(lambda: len(self._frames) >= count or bool(self._failure) or self._crashed, timeout)
         return self.drain()
 
     def sample_now(self) -> None:
@@ -215,26 +230,39 @@ class LiveFeed:
             overdue, why = max(overdue, 0.0), self._failure
             return FeedStatus("not-answering", age, overdue, self._replaced, why, _FAILED, self._machine, *origin)
         if overdue > _OVERDUE:
-            why, blame = source.detail or self._detail, self._blame()
+            why, blame = self.silence()
             return FeedStatus("not-answering", age, overdue, self._replaced, why, blame, self._machine, *origin)
         if last is None:
             return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._machine)
         return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail, "", None, *origin)
 
+    @property
+    def starved(self) -> bool:
+        """Whether the collector gets no CPU, so that nothing is known of the driver."""
+        return self._watch is not None and self._watch.starved
+
+    def silence(self) -> tuple[str, str]:
+        """Why no samples come, as far as known; and what is wrong with the collector, empty if it is the driver."""
+        blame, watch = self._blame(), self._watch
+        waits = "" if blame or watch is None or self._source.recording else watch.waits_for()
+        return waits or self._source.detail or self._detail, blame
+
     def _blame(self) -> str:
         """What is wrong with the collector itself; empty while it runs, so that the driver is to blame."""
-        if self._source.blame:
+        if self._source.blame or self._source.recording:
             return self._source.blame
-        process = self._process
+        process, watch = self._process, self._watch
         if process is None:
             return self._fault
         code = process.returncode
         if code is None and procfs.stopped(process.pid):
             return "was stopped"
         if code is not None:
-            return _ending(code)
+            return self._fault if self._crashed else _ending(code)
         # Its successor has to start first; only then can it be waiting for the driver.
-        return self._fault if time.monotonic() - self._started < _STARTS_WITHIN else ""
+        if time.monotonic() - self._started < _STARTS_WITHIN and self._fault:
+            return self._fault
+        return "" if watch is None else watch.blame()
 
     def resumed(self) -> None:
         """Called after SIGCONT: the wait for the collector starts now."""
@@ -263,16 +291,26 @@ class LiveFeed:
     def _spawn(self) -> subprocess.Popen[bytes]:
         package_parent = str(Path(__file__).resolve().parents[2])
         settings = Settings(self._interval, self._on_demand, self._gpm, self._share, self._xids)
+        settings.left_out = self._suspects.left_out
         try:
-            return subprocess.Popen(
+            page = CallPage()
+        except OSError:
+            page = None
+        if page is not None:
+            settings.page = page.descriptor
+        try:
+            process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _START, package_parent, msgspec.json.encode(settings).decode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL if not os.environ.get("GPUWATCH_DEBUG") else None,
                 env=self._environment,
+                pass_fds=() if page is None else (page.descriptor,),
             )
         except OSError as error:
             raise GpuwatchError(f"the collector cannot be started: {error}") from error
+        self._watch = CollectorWatch(process.pid, page)
+        return process
 
     def _supervise(self) -> None:
         """Reads collectors, one after another, until :meth:`stop`."""
@@ -300,21 +338,55 @@ class LiveFeed:
                 if time.monotonic() - wake > _STOOD_STILL:
                     self.resumed()
                 last = max(self._last or 0.0, self._started, self._pardoned, self._heard)
-                if time.monotonic() - last > patience:
-                    self._fault = "was stopped" if procfs.stopped(process.pid) else ""
-                    what = "the collector was stopped" if self._fault else "the collector did not answer"
-                    self._detail = f"{what} and was replaced"
+                if self._given_up(process, time.monotonic() - last, patience):
                     break
             if self._stopping.is_set():
                 return
-            if not reader.is_alive():
-                self._fault = _FAILED if self._failure else _ending(_code(process))
-                self._detail = f"the collector {self._fault} and was replaced"
+            spared = not reader.is_alive() and self._ended(process)
+            spared = spared or (reader.is_alive() and self._hung)
             _end(process)
+            if self._watch is not None:
+                self._watch.close()
             self._process = None
             self._replaced += 1
             self._in_vain += 1
             pause = _FAILED_PAUSE if self._failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
+            if spared:
+                pause = 0.0  # the next one does not make that call
+
+    def _given_up(self, process: subprocess.Popen[bytes] | ForkedProcess, silent: float, patience: float) -> bool:
+        """Whether a collector that has been silent for so many seconds is to be replaced; notes why."""
+        watch = self._watch
+        hung = None if watch is None else watch.hung
+        self._hung = False
+        if hung is None and (silent <= patience or (self.starved and silent < max(patience, _MOST_STARVED))):
+            return False
+        self._fault = "was stopped" if procfs.stopped(process.pid) else ""
+        what = "the collector was stopped" if self._fault else "the collector did not answer"
+        if hung is not None:
+            what = f"{hung.name} did not return within {HANGS_AFTER:g} s; the collector"
+            self._hung = self._suspects.add(hung.name, f"did not return within {HANGS_AFTER:g} s")
+        elif watch is not None and watch.call is not None:
+            self._suspects.forget_latest()
+        self._detail = f"{what} and was replaced" if hung is None else f"{what} was replaced"
+        return True
+
+    def _ended(self, process: subprocess.Popen[bytes] | ForkedProcess) -> bool:
+        """Notes how a collector ended; whether it was a call that the next one will not make."""
+        code = _code(process)
+        self._fault = _FAILED if self._failure else _ending(code)
+        call = self._watch.call if self._watch is not None else None
+        spared = False
+        if call is not None and code is not None and code < 0 and -code in _CRASHES:
+            self._fault += f" in {call.name}, a function of the driver's library"
+            name = signal.Signals(-code).name
+            spared = self._suspects.add(call.name, f"crashed the driver's library ({name})")
+            if not spared:
+                with self._arrived:
+                    self._crashed = True
+                    self._arrived.notify_all()
+        self._detail = f"the collector {self._fault} and was replaced"
+        return spared
 
     def _look_at_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
@@ -365,7 +437,10 @@ class LiveFeed:
                 if self._wake is not None:
                     self._wake()
                 continue
-            self._last, self._machine, self._failure = time.monotonic(), None, ""
+            self._last, self._machine, self._failure, self._crashed = time.monotonic(), None, "", False
+            self._suspects.answered()
+            if self._watch is not None:
+                self._watch.heard()
             self._in_vain, self._took = 0, snapshot.took_seconds
             if snapshot.devices is not devices:
                 devices = snapshot.devices

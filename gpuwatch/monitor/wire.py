@@ -11,6 +11,7 @@ import msgspec
 from gpuwatch.history.frames import FrameDecoder, encoded, framed
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.xids import Xid
+from gpuwatch.sources.driver_calls import LeftOut
 
 
 class Settings(msgspec.Struct):
@@ -24,6 +25,10 @@ class Settings(msgspec.Struct):
     """Whether the samples may come from a recorder."""
     xids: dict[str, tuple[Xid, ...]] = {}
     """Those of an earlier collector, by UUID."""
+    page: int | None = None
+    """The descriptor of the page that says which call into the driver is under way."""
+    left_out: dict[str, LeftOut] = {}
+    """Calls that took an earlier collector down."""
 
 
 PREVIEW, MEANWHILE, SOURCE, FAILURE = b"P", b"M", b"R", b"F"

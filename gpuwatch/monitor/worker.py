@@ -24,6 +24,7 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.host_fallback import HostFallback
 from gpuwatch.monitor.wire import Settings, Source, failure, meanwhile, preview
 from gpuwatch.monitor.wire import source as source_frame
+from gpuwatch.sources import driver_calls
 
 if TYPE_CHECKING:
     from gpuwatch.monitor.shared_samples import SharedSamples
@@ -217,6 +218,7 @@ def serve(settings: Settings) -> None:
     """Runs the process, whether it was spawned or forked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the parent's to handle
     _die_with_parent()
+    driver_calls.share(settings.page, settings.left_out)
     gc.enable()  # a fork inherits it disabled from the dashboard's start
     try:
         _Service(settings).run()

@@ -69,8 +69,8 @@ def _interpreter(python: str | None, framework: str | None) -> tuple[Interpreter
 
 def _snapshot() -> Snapshot | None:
     """The machine before anything is started; None if the driver does not answer in time."""
-    taken, failure = samples(1, looking.DEADLINE + looking.START)
-    if not taken and failure:
-        what, _, rest = failure.partition("; ")
+    taken, why = samples(1, looking.DEADLINE + looking.START)
+    if not taken and why.failure:
+        what, _, rest = why.failure.partition("; ")
         raise GpuwatchError(what, hint=rest)
     return taken[-1] if taken else None

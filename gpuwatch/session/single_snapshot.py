@@ -6,6 +6,7 @@ import datetime
 import importlib
 import os
 import time
+from typing import NamedTuple
 
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
@@ -13,47 +14,77 @@ from gpuwatch.monitor.live_feed import LiveFeed
 from gpuwatch.sim.sysfs import ENV_STATE
 from gpuwatch.sources.host import HostReader
 
+_MOST_STARVED = 6.0
+"""Times the deadline that a collector without a CPU is waited for."""
 _BETWEEN = 0.25
 """Seconds between two samples: CPU and rates need two."""
 
 
-def samples(count: int, deadline: float, *, on_demand: bool = False, gpm: bool = False) -> tuple[list[Snapshot], str]:
-    """Up to ``count`` snapshots within ``deadline`` seconds, and the error of gpuwatch itself that prevented them."""
+class Silence(NamedTuple):
+    """Why samples did not come; nothing of it if they did."""
+
+    failure: str = ""
+    """The error of gpuwatch itself."""
+    blame: str = ""
+    """What was wrong with the collector; completes "the collector …". Empty: the driver did not answer."""
+    detail: str = ""
+    """More of it."""
+
+
+def silence(feed: LiveFeed) -> Silence:
+    """Why the feed is silent now."""
+    detail, blame = feed.silence()
+    return Silence(feed.failure, blame, detail)
+
+
+def samples(
+    count: int, deadline: float, *, on_demand: bool = False, gpm: bool = False
+) -> tuple[list[Snapshot], Silence]:
+    """Up to ``count`` snapshots, and why there are fewer.
+
+    The driver has ``deadline`` seconds; a collector that gets no CPU on a busy machine has more.
+    """
     feed = LiveFeed(_BETWEEN, on_demand=on_demand, gpm=gpm)
     feed.start()
+    until = time.monotonic() + _MOST_STARVED * deadline
     try:
         # While the driver starts, and rates need a second sample: the first use of these takes as long.
         importlib.import_module("gpuwatch.diagnosis.engine")
         importlib.import_module("gpuwatch.reports.formats.text")
-        return feed.wait(count, deadline), feed.failure
+        found = feed.wait(count, deadline)
+        while len(found) < count and feed.starved and time.monotonic() < until:
+            found += feed.wait(count - len(found), min(deadline, 1.0))
+        return found, Silence() if found else silence(feed)
     finally:
         feed.stop()
 
 
 def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
     """A snapshot with rates, and whether the driver answered within ``deadline`` seconds."""
-    taken, failure = samples(2, deadline, on_demand=True, gpm=gpm)
+    taken, why = samples(2, deadline, on_demand=True, gpm=gpm)
     if taken:
         return taken[-1], True
-    return without_driver(deadline, failure, longer="; to wait longer: --deadline"), False
+    return without_driver(deadline, why, longer="; to wait longer: --deadline"), False
 
 
-def without_driver(waited: float, failure: str, *, longer: str = "") -> Snapshot:
-    """The host alone, and as a problem that the driver did not answer within ``waited`` seconds.
+def without_driver(waited: float, why: Silence, *, longer: str = "") -> Snapshot:
+    """The host alone, and as a problem that the driver did not answer within ``waited`` seconds, or what else it was.
 
-    ``failure``: the error of gpuwatch itself that prevented it. ``longer``: ends the hint.
+    ``longer``: ends the hint.
     """
     simulated = bool(os.environ.get(ENV_STATE))  # the library itself does not answer
     cure = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "see dmesg for a GPU that hangs"
-    problem = Problem(
-        source="collector",
-        reason="driver.bad-state",
-        detail=f"the driver did not answer within {waited:g} s",
-        hint=f"{cure}{longer}",
-    )
-    if failure:
-        what, _, rest = failure.partition("; ")
-        problem = Problem(source="collector", reason=FAILED_ITSELF, detail=what, hint=rest)
+    crashed = " in nvml" in why.blame  # which is known before the time is over
+    within = "" if crashed else f" within {waited:g} s"
+    what = f"no sample{within}: the collector {why.blame}" if why.blame else ""
+    what = what or ": ".join(filter(None, (f"the driver did not answer within {waited:g} s", why.detail)))
+    reason, hint = "driver.bad-state", f"{cure}{longer}"
+    if why.failure:
+        what, _, hint = why.failure.partition("; ")
+        reason = FAILED_ITSELF
+    elif why.blame and not crashed:
+        reason, hint = FAILED_ITSELF, f"nothing is known of the driver{longer}"
+    problem = Problem(source="collector", reason=reason, detail=what, hint=hint)
     host, problems = _host()
     return Snapshot(
         taken_at=datetime.datetime.now(datetime.UTC),

@@ -88,6 +88,11 @@ def end() -> None:
         _shared[: _PAGE.size] = _NONE
 
 
+def all_left_out() -> list[str]:
+    """The calls that are not made now, each with the reason."""
+    return [f"{name}: {why}" for name in list(_left_out) if (why := left_out(name))]
+
+
 def left_out(name: str) -> str:
     """Why a call is not made now; empty if it is made."""
     if not _left_out or name not in _left_out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from io import FileIO
 from typing import NamedTuple
 
@@ -100,8 +101,21 @@ def process_stat(pid: int, proc: str = "/proc") -> tuple[bytes, list[bytes]] | N
 
 def stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal or a debugger (states T and t of proc(5)); False when it has exited."""
+    return state(pid) in (b"T", b"t")
+
+
+def state(pid: int) -> bytes:
+    """The state of a process (proc(5)): ``R`` while it has or wants a CPU; empty when it has exited."""
     stat = process_stat(pid)
-    return stat is not None and stat[1][0] in (b"T", b"t")
+    return b"" if stat is None else stat[1][0]
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time of a process (the kernel's clock of it); 0 where it cannot be read."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0
 
 
 def runs(name: str) -> bool:

@@ -139,6 +139,7 @@ def _silent(status: FeedState, since: datetime.datetime) -> Finding:
         evidence=(
             _waited(since),
             "the process that queries it is running and waiting for an answer",
+            printable(status.detail),
             f"it was replaced {times} so far" if status.replaced else "",
         ),
         action="If it lasts: look for Xid or NVRM lines in dmesg, and check whether nvidia-smi hangs too.",

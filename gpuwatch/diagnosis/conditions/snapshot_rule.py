@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.diagnosis.conditions import error_counters, gpu_faults, health_flags, idle_memory, throttling
+from gpuwatch.diagnosis.conditions import (
+    error_counters,
+    gpu_faults,
+    health_flags,
+    idle_memory,
+    throttling,
+    unread_gpus,
+)
 from gpuwatch.diagnosis.conditions.condition_registry import CONDITIONS
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence
 from gpuwatch.diagnosis.conditions.sample_context import Memory, SampleContext
@@ -12,7 +19,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import rule
 from gpuwatch.model.findings import Finding
 
-TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory)
+TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory, unread_gpus)
 """The modules that have such conditions."""
 _CONDITIONS = tuple(one for one in CONDITIONS if one.one_sample)
 

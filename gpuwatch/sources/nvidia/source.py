@@ -16,7 +16,7 @@ from gpuwatch.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Driver, MigInstance, Problem, Topology
 from gpuwatch.model.xids import Xid
-from gpuwatch.sources import procfs
+from gpuwatch.sources import driver_calls, procfs
 from gpuwatch.sources.base import ASLEEP, GpuProcess, MissingReadings, Readings, SourceUnavailable, Utilization
 from gpuwatch.sources.nvidia import errors, mig, nvml_binding
 from gpuwatch.sources.nvidia.accounting import Accounting
@@ -92,6 +92,10 @@ class NvmlSource:
     def problems(self) -> Sequence[Problem]:
         """DCGM takes the same counters as GPM; no GPU is listed."""
         found = [_SHARED] if self._gpm and self._counters_shared() else []
+        found += [
+            Problem(source="nvml", reason="driver.bad-state", detail=why, hint="see dmesg for Xid or NVRM lines")
+            for why in driver_calls.all_left_out()
+        ]
         if not self._list.devices:
             back = "all GPUs were removed; to add one: gpuwatch sim fault add 0"
             found.append(
