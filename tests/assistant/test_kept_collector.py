@@ -33,6 +33,9 @@ class Feed:
     def start(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
+    def silence(self) -> tuple[str, str]:
+        return "", ""
+
     def stop(self) -> None:
         self.failure = "stopped"
 
