@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from gpuwatch.cli.options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.run import simulation_tier
 from gpuwatch.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
+from gpuwatch.formatting.secrets import mask_command
 
 if TYPE_CHECKING:
     from gpuwatch.experiment.first_start import FirstStart
@@ -295,7 +295,7 @@ def _conduct(asked: _Asked) -> tuple[Experiment | None, int | None]:
     if found is None:
         return None, None
     document = Experiment(
-        command=shlex.join(asked.command),
+        command=mask_command(asked.command),
         started_at=started_at,
         took_seconds=time.monotonic() - began,
         rule=found.rule or str(rule),
@@ -341,7 +341,7 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
         if not asked.quiet:
             how = _SEARCHES["recover" if asked.recover else "fits"]
             limit = f"at most {lasted(asked.budget)} (--budget)"
-            say(f"gpuwatch: {shlex.join(asked.command)} runs {how}; {limit}")
+            say(f"gpuwatch: {mask_command(asked.command)} runs {how}; {limit}")
         if asked.recover:
             return recovered(setup, budget=asked.budget, share=asked.share)
         (one,) = configurations([_possible(text, setup) for text in asked.configs[:1] or ("default",)], {})
@@ -387,10 +387,10 @@ def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult |
         f" most {lasted(asked.budget)} (--budget)"
     )
     if asked.plan:
-        click.echo(f"{shlex.join(asked.command)} would run {runs}.")
+        click.echo(f"{mask_command(asked.command)} would run {runs}.")
         return None
     if not asked.quiet:
-        say(f"gpuwatch: {shlex.join(asked.command)} runs {runs}")
+        say(f"gpuwatch: {mask_command(asked.command)} runs {runs}")
     return largest(setup, setting, span, asked.rule if asked.own_rule else None, budget=asked.budget)
 
 
@@ -417,7 +417,7 @@ def _first_start(setup: TrialSetup, asked: _Asked) -> FirstStart:
 
     _check_free(setup, asked, {})
     if not asked.quiet:
-        say(f"gpuwatch: a first start of {shlex.join(asked.command)}, to see which framework it loads")
+        say(f"gpuwatch: a first start of {mask_command(asked.command)}, to see which framework it loads")
     return first_start(setup, asked.budget)
 
 
@@ -429,7 +429,7 @@ def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: First
     limit = f"at most {lasted(asked.budget)} (--budget)"
     expected = _expected(times, rule, start)
     say(
-        f"gpuwatch: {shlex.join(asked.command)} runs"
+        f"gpuwatch: {mask_command(asked.command)} runs"
         f" {_times(settings, 1 if asked.copies else asked.rounds, times, memory=asked.memory)},"
         f" in {f'{expected}, {limit}' if expected else limit}{own}"
     )
@@ -463,7 +463,7 @@ def _plan(
 
     width = max(len(name) for name in [*(one.name for one in chosen), *(one.name for one in missing)])
     times = _times(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)
-    lines = [f"{shlex.join(asked.command)} would run {times}, each measured {rule}:", ""]
+    lines = [f"{mask_command(asked.command)} would run {times}, each measured {rule}:", ""]
     for one in chosen:
         label = one.setting.label + (", changes results" if one.setting.changes_results else "")
         lines.append(f"  {one.name:<{width}}  {label}".rstrip())

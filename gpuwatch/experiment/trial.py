@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from gpuwatch.experiment.progress import Begun
 from gpuwatch.experiment.settings import Setting, made_by_program
 from gpuwatch.experiment.steady import is_steady, step_time
 from gpuwatch.experiment.trial_setup import Feed, TrialSetup
+from gpuwatch.formatting.secrets import mask_command
 from gpuwatch.model.run import Run, Throughput, Verdict
 from gpuwatch.model.trials import Trial
 from gpuwatch.probing.event_state import Applied, EventState, StepCount
@@ -244,7 +244,7 @@ def _variables(
 
 def _told(command: Sequence[str], values: Mapping[str, str]) -> str:
     """The command with its values; ``{run}`` stays, as it does not tell runs apart."""
-    return shlex.join(filled_in(command, values, "{run}"))
+    return mask_command(filled_in(command, values, "{run}"))
 
 
 def _absolute(word: str) -> str:

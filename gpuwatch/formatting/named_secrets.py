@@ -21,7 +21,20 @@ _LONGEST_GROUP: Final = 400
 """Characters of a call or a list after a name that are searched for literals."""
 
 _HINTS: Final = (
-    *("token", "key", "secret", "passw", "passphrase", "pass", "pwd", "credential", "cookie", "private", "signature"),
+    *(
+        "token",
+        "key",
+        "secret",
+        "passw",
+        "passphrase",
+        "pass",
+        "pwd",
+        "credential",
+        "creds",
+        "cookie",
+        "private",
+        "signature",
+    ),
     *("auth", "login", "dsn", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
 )
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw")
@@ -101,7 +114,7 @@ def strength(name: str) -> Strength:
 def _of_part(parts: list[str], at: int) -> Strength:
     part, before = parts[at], parts[at - 1] if at else ""
     is_last = at + 1 == len(parts)
-    if part in ("pwd", "pw", "dsn", "bearer", "passcode") or (is_last and part in ("otp", "pin")):
+    if part in ("pwd", "pw", "dsn", "bearer", "passcode", "creds") or (is_last and part in ("otp", "pin")):
         return Strength.STRONG
     if part.endswith(("pass", "pwd")) and part not in _NO_PASS:
         return Strength.STRONG if is_last else Strength.NONE
@@ -139,6 +152,11 @@ _WORDS = re.compile(
     r"|[A-Z]?[a-z]{1,24}(?:[A-Z][a-z]{1,24}){0,5}\d{0,3}"
 )
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
+
+
+def public_key(before: str) -> bool:
+    """Whether a key with this word before it is none of a lock: ``cache key``, ``public key``."""
+    return before.strip(" _-").lower() in _PUBLIC_KEY
 
 
 def looks_secret(value: str) -> bool:
@@ -206,7 +224,7 @@ _ASSIGN_HEADER = _assign(_SPACED)
 _COLON = re.compile(rf"{_ANSI}\s{{0,3}}:{_ANSI}(\s{{0,3}}){_ANSI}(?:[|>][+-]?[ \t]*\n[ \t]*)?")
 _COMMA = re.compile(r",\s{0,3}")
 _TUPLE = re.compile(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
-_BLANK = re.compile(r"[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
+_BLANK = re.compile(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
 _BLANKS = re.compile(r"[ \t]{1,8}(?=\S)")
 _REST = re.compile(r"[^\r\n]*+")
 _OPTION = re.compile(r"--[\w-]{0,60}(?:[\s=]|$)|-[A-Za-z][A-Za-z-]{0,40}(?:[\s=]|$)")

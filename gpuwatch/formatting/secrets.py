@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
-from gpuwatch.formatting.named_secrets import MASK, is_secret_value, mask_named
+from gpuwatch.formatting.named_secrets import MASK, is_secret_value, mask_named, public_key
 from gpuwatch.formatting.program_passwords import without_program_passwords
 from gpuwatch.formatting.token_shapes import without_tokens
 
-__all__ = ["MASK", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
+__all__ = ["MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
 
 _SECRET_NAME = re.compile(
     r"TOKEN(?!IZ)|KEY(?!BOARD)|SECRET|PASSW|PASSPHRASE|(?<![A-Z])PASS(?![A-Z])|CREDENTIAL|COOKIE|PRIVATE|SIGNATURE"
     r"|(?<![A-Z])AUTH(?!OR(?!IZ))|(?<=[A-Z0-9_])PWD|(?<![A-Z])DSN|CONNECTION_?STRING|WEBHOOK",
     re.IGNORECASE,
 )
+_PLAIN_MASK = "_gpuwatch_mask_"
+"""Stands for :data:`MASK` where a shell needs no quotes."""
 _NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
 
 _USER_ONLY: Final = frozenset(["git", "hg", "svn", "anonymous", "root", "ubuntu", "ec2-user", "user"])
@@ -37,6 +41,19 @@ _PGPASS = re.compile(
 """host:port:database:user:password (PostgreSQL's documentation, libpq: the password file)."""
 _ORACLE = re.compile(r"(jdbc:oracle:\w{1,8}:[^/\s]{1,64}/)([^@\s]{1,128})(?=@)")
 _BEARER = re.compile(r"(\b[Bb]earer\s{1,4})(?![A-Za-z_]{1,30}=\w)((?=[^\s\"']{0,200}\d)[^\s\"']{8,}+|[^\s\"']{24,}+)")
+_PIPED = re.compile(
+    r"(\b(?:echo|printf)(?:\s{1,4}-[neE]{1,3}|\s{1,4}[\"']%s(?:\\n)?[\"']){0,2}\s{1,4})(?!\$)([^\s|][^|\n]{0,200}?)"
+    r"(?=\s{0,4}\|[^|\n]{0,200}(?:\bsudo\b[^|\n]{0,40}\s-\w{0,4}S\b|--password-stdin|\s--stdin\b|\bchpasswd\b))"
+)
+"""A password that a shell writes to the program that asks for it."""
+_KUBERNETES = re.compile(
+    r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,8}[^\s:]{1,253}:[^\n]*+\n?)++)", re.M
+)
+"""The values of a Secret, which are base64 or plain text."""
+_MEMBER = re.compile(r"(:[ \t]{0,8})[^\s][^\n]*")
+_HEX_KEY = re.compile(
+    r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4})([0-9a-f]{64})(?![0-9a-f])", re.IGNORECASE
+)
 _PRIVATE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
@@ -87,6 +104,15 @@ def mask_lines(lines: Sequence[str]) -> list[str]:
     return [mask_text(line) for line in lines]  # some contain line breaks
 
 
+def mask_command(arguments: Sequence[str]) -> str:
+    """A command line with its secrets masked. Each argument is masked before quotes are put around and into it."""
+    shown = mask_lines([mask_text(argument) for argument in arguments])
+    for at, (name, value) in enumerate(pairwise(shown), start=1):
+        if name.startswith("-") and not value.startswith("-") and is_secret_value(name, value):
+            shown[at] = MASK  # quotes in it end nothing
+    return shlex.join(argument.replace(MASK, _PLAIN_MASK) for argument in shown).replace(_PLAIN_MASK, MASK)
+
+
 def mask_text(text: str) -> str:
     """``text`` with its secrets masked: a command line, a variable's value, a log line."""
     if len(text) < 4:
@@ -109,6 +135,8 @@ def _masked(text: str) -> str:
     # First, because a header of one argument is masked up to the next quote, with the program's name.
     text = without_program_passwords(text, MASK)
     text = without_tokens(mask_named(text), MASK)
+    if len(text) > 64:
+        text = _HEX_KEY.sub(_hex_key, text)
     if "wandb" in text:
         text = _WANDB.sub(rf"\1{MASK}", text)
     return _LONG.sub(_random, text) if len(text) >= 40 else text
@@ -123,7 +151,18 @@ def _credentials(match: re.Match[str]) -> str:
     return f"://{MASK}@"
 
 
+def _of_secret(match: re.Match[str]) -> str:
+    return match[1] + match[2] + _MEMBER.sub(rf"\1{MASK}", match[3])
+
+
+def _hex_key(match: re.Match[str]) -> str:
+    before = match[1] or ""
+    return match[0] if public_key(before) else f"{before}{match[2]}{MASK}"
+
+
 _EXPRESSIONS: Final = (
+    ("|", _PIPED, rf"\1{MASK}"),
+    ("kind: Secret", _KUBERNETES, _of_secret),
     ("://", _CREDENTIALS, _credentials),
     ("hooks", _HOOK, rf"\1{MASK}"),
     ("jdbc:oracle", _ORACLE, rf"\1{MASK}"),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from typing import Self
 
 import msgspec
 
+from gpuwatch.formatting.secrets import mask_command
 from gpuwatch.model.run import Outcome, Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import EndedBy
@@ -447,7 +447,7 @@ class Watch:
 def _as_script(command: Sequence[str]) -> ProbeScript:
     return ProbeScript(
         name="run",
-        title=shlex.join(command),
+        title=mask_command(command),
         summary="A user's program.",
         group="run",
         framework="tensorflow",
