@@ -287,7 +287,9 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def holder(self) -> str:
         """``alice (4711)``."""
-        return f"{self.user} ({self.pid})" if self.user and self.pid else f"pid {self.pid}" if self.pid else "somebody"
+        if not self.pid:
+            return self.user or "somebody"
+        return f"{self.user} ({self.pid})" if self.user else f"pid {self.pid}"
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 A reservation is a Unix socket with an abstract name (unix(7)): only one process can bind a name, whoever the user is,
 and the kernel frees it when the last process that has the socket ends, however it ends. The program for which GPUs were
-reserved inherits the socket across execve. A second socket, whose name has the pid, tells others who reserved it.
+reserved inherits the socket across execve. The kernel tells others whose the socket is; a second socket, whose name
+has the pid, tells them the program, if it is one of that user.
 
 Advisory: a program that does not ask can use the GPU all the same, and containers with a network of their own do not
 see it (network_namespaces(7)).
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import socket
 import time
 import zlib
@@ -23,11 +25,13 @@ from gpuwatch.formatting.text import shorten
 from gpuwatch.model.snapshot import Reservation
 from gpuwatch.sim.sysfs import ENV_STATE
 from gpuwatch.sources.host import ProcessTable
+from gpuwatch.sources.unix_sockets import abstract_names
 
 _LOCK = "gpuwatch-reserved:"
 _HOLDER = "gpuwatch-holder:"
+_PREFIX = "gpuwatch-"
+_DIGITS = 10
 _COMMAND = 60
-_NAMES = Path("/proc/net/unix")
 
 
 class Held:
@@ -77,33 +81,36 @@ def reserved() -> dict[str, str]:
 def reservations() -> tuple[Reservation, ...]:
     """The GPUs that are reserved, in the order of their UUIDs; none where the kernel does not tell."""
     table = ProcessTable()
-    return tuple(
-        Reservation(uuid=uuid, pid=None) if pid is None else _of(uuid, pid, table)
-        for uuid, pid in sorted(_pids().items())
-    )
+    return tuple(_of(uuid, uid, pid, table) for uuid, (uid, pid) in sorted(_holders().items()))
 
 
-def _pids() -> dict[str, int | None]:
-    """Pids by UUID; None for a GPU whose second socket is not bound yet."""
+def _holders() -> dict[str, tuple[int | None, int | None]]:
+    """By UUID, who holds the lock: user id, as the kernel has it, and pid.
+
+    A pid is what the other side says: it counts if it comes from the same user and is a process of that user.
+    """
     own = _key("")
-    found: dict[str, int | None] = {}
-    try:
-        text = _NAMES.read_text(errors="replace")
-    except OSError:
-        return {}
-    if _LOCK not in text:
-        return {}
-    for line in text.splitlines():
-        _, at, name = line.rpartition(" @")
-        if not at:
-            continue
+    locks: dict[str, int | None] = {}
+    said: dict[str, list[tuple[int | None, int]]] = {}
+    for name, uid in abstract_names(_PREFIX):
         if name.startswith(_LOCK) and name.endswith(own):
-            found.setdefault(name[len(_LOCK) : len(name) - len(own)], None)
+            locks[name[len(_LOCK) : len(name) - len(own)]] = uid
         elif name.startswith(_HOLDER):
             key, _, pid = name[len(_HOLDER) :].rpartition(":")
-            if key.endswith(own) and pid.isdigit():
-                found[key[: len(key) - len(own)]] = int(pid)
-    return found
+            if key.endswith(own) and pid.isdecimal() and len(pid) < _DIGITS:
+                said.setdefault(key[: len(key) - len(own)], []).append((uid, int(pid)))
+    return {
+        uuid: (uid, next((pid for other, pid in said.get(uuid, ()) if other == uid and _is_of(pid, uid)), None))
+        for uuid, uid in locks.items()
+    }
+
+
+def _is_of(pid: int, uid: int | None) -> bool:
+    """Whether a process is a user's; True where the kernel does not say whose the socket is."""
+    try:
+        return uid is None or Path(f"/proc/{pid}").stat().st_uid == uid
+    except OSError:
+        return True  # it has exited: what it started holds the reservation
 
 
 def _key(uuid: str) -> str:
@@ -112,18 +119,26 @@ def _key(uuid: str) -> str:
     return f"{uuid}@{zlib.crc32(os.fsencode(os.path.realpath(state))):08x}" if state else f"{uuid}@"
 
 
-def _of(uuid: str, pid: int, table: ProcessTable) -> Reservation:
-    facts = table.look(pid, time.time())
+def _of(uuid: str, uid: int | None, pid: int | None, table: ProcessTable) -> Reservation:
+    facts = None if pid is None else table.look(pid, time.time())
+    user = _name(uid) if uid is not None else facts.user if facts is not None else None
     if facts is None:
-        return Reservation(uuid=uuid, pid=pid)
+        return Reservation(uuid=uuid, pid=pid, user=user)
     # Masked already here: snapshots are recorded.
     command = mask_text(facts.command) if facts.command else facts.name
-    return Reservation(uuid=uuid, pid=pid, user=facts.user, command=command)
+    return Reservation(uuid=uuid, pid=pid, user=user, command=command)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
 
 
 def _described(found: Reservation) -> str:
     if found.pid is None:
-        return "another gpuwatch pick"
+        return f"user {found.user}, who names no process" if found.user else "another gpuwatch pick"
     command = shorten(found.command, _COMMAND) if found.command else ""
     about = ", ".join(filter(None, (found.user, command)))
     return f"pid {found.pid} ({about})" if about else f"pid {found.pid}"

@@ -1,0 +1,75 @@
+"""Whose a reservation is: the kernel decides, nothing that the other side says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.sources import gpu_reservations, unix_sockets
+
+# Another user binds names as gpuwatch does, with pid 1, which is root's.
+_FORGER = """
+import os, socket, sys
+os.setuid(65534)
+kept = []
+for name in sys.argv[1:]:
+    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    kept[-1].bind("\\0" + name)
+print("bound", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def uuid() -> str:
+    return f"GPU-{os.getpid()}-test"
+
+
+@pytest.fixture
+def forger(uuid: str) -> Iterator[None]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    names = [f"gpuwatch-reserved:{uuid}-b@", f"gpuwatch-holder:{uuid}-b@:1", f"gpuwatch-holder:{uuid}-a@:1"]
+    with subprocess.Popen(
+        [sys.executable, "-c", _FORGER, *names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "bound\n"
+        yield
+        process.kill()
+
+
+def test_nobody_reserves_in_the_name_of_root(uuid: str, forger: None) -> None:
+    held = gpu_reservations.reserve([f"{uuid}-a"])
+    assert held is not None
+    try:
+        found = {one.uuid: (one.user, one.pid) for one in gpu_reservations.reservations()}
+        assert found[f"{uuid}-a"] == ("root", os.getpid()), "another user adds no holder to it"
+        assert found[f"{uuid}-b"] == ("nobody", None), "pid 1 is not nobody's"
+        assert gpu_reservations.reserved()[f"{uuid}-b"] == "user nobody, who names no process"
+    finally:
+        held.release()
+    assert f"{uuid}-a" not in gpu_reservations.reserved()
+
+
+def test_a_kernel_that_does_not_say_whose_a_socket_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uuid: str
+) -> None:
+    def refuse() -> Iterator[tuple[str, int | None]]:
+        raise PermissionError
+        yield
+
+    names = tmp_path / "unix"
+    own = os.getpid()
+    names.write_text(f"0: 2 0 0 2 1 7 @gpuwatch-reserved:{uuid}@\n0: 2 0 0 2 1 8 @gpuwatch-holder:{uuid}@:{own}\n")
+    monkeypatch.setattr(unix_sockets, "_asked", refuse)
+    monkeypatch.setattr(unix_sockets, "_NAMES", names)
+    (one,) = gpu_reservations.reservations()
+    assert (one.uuid, one.pid) == (uuid, own)
+    names.unlink()
+    assert gpu_reservations.reservations() == ()
