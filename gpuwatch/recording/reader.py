@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,11 +27,11 @@ from gpuwatch.recording import tiers
 from gpuwatch.recording.blobs import DamagedData, checksum, decompressed, unpack_times, unstamped
 from gpuwatch.recording.damage import Damage, DamagedBlock
 from gpuwatch.recording.database import Database
-from gpuwatch.recording.gpu_time import HOUR, GpuTime, GpuTimeMeter, hour_of, merged
+from gpuwatch.recording.gpu_time import HOUR, GpuTime, hour_of
 from gpuwatch.recording.gpu_time import unpack as unpack_time
 from gpuwatch.recording.process_lives import ProcessLife
 
-OPEN_SAMPLE = "sample of the last minute"
+_OPEN_SAMPLE = "sample of the last minute"
 """What is damaged where a sample that is in no block is."""
 _ENTRY = "run, begin, end, boot, samples, checksum"
 _TIMES = 256
@@ -40,7 +40,7 @@ _DECODED = 12
 """Blocks that are kept decompressed."""
 _LOST = 1000
 """Blocks that may be missing in a row; more are a damaged number."""
-_OPEN = -1
+OPEN = -1
 """Number of the samples that are not in a block yet."""
 
 
@@ -142,10 +142,7 @@ class Recording(SampleStore):
         changed = len(kept) != len(self._sealed) or bool(sealed)
         self._sealed = kept + sealed
         if changed or not self._extend():
-            rows = [*self._sealed]
-            if times := self._open.times:
-                rows.append((_OPEN, times[0], times[-1], len(times)))
-            self._arrange(rows)
+            self._arrange(self.recorded_blocks())
         return True
 
     def _take_open(self, rows: list[tuple[int, bytes]]) -> None:
@@ -153,13 +150,13 @@ class Recording(SampleStore):
         for number, data in rows:
             self._newest = number
             try:
-                if OPEN_SAMPLE not in self.damage.rows:
+                if _OPEN_SAMPLE not in self.damage.rows:
                     self._open.kept += whole(self._decoder.take(unstamped(data)))
                     continue
                 why = "an earlier one is damaged"
             except ValueError as error:
                 why = str(error)
-            self.damage.rows.setdefault(OPEN_SAMPLE, {})[number] = why
+            self.damage.rows.setdefault(_OPEN_SAMPLE, {})[number] = why
 
     def _intact(self, entries: list[tuple[Any, ...]]) -> list[tuple[int, float, float, int]]:
         """Number, begin, end and samples of blocks; of a damaged entry, or one that is lost, as the block has them."""
@@ -179,19 +176,24 @@ class Recording(SampleStore):
                     found[number] = (number, times[0], times[-1], len(times))
         return [found[number] for number in sorted(found)]
 
+    def recorded_blocks(self) -> list[tuple[int, float, float, int]]:
+        """Number, begin, end and samples of every block, in the order of recording, also where times came twice."""
+        times = self._open.times
+        return [*self._sealed, (OPEN, times[0], times[-1], len(times))] if times else self._sealed
+
     def _extend(self) -> bool:
         """Takes in more open samples, if they follow what is there already."""
         times = self._open.times
         if not times:
             return False
-        if self._blocks and self._blocks[-1].number == _OPEN:
+        if self._blocks and self._blocks[-1].number == OPEN:
             self._blocks.pop()
             self._begins.pop()
             self._firsts.pop()
         begin = times[0]
         if self._blocks and self._blocks[-1].end >= begin:
             return False
-        self._blocks.append(_Block(_OPEN, begin, times[-1], len(times)))
+        self._blocks.append(_Block(OPEN, begin, times[-1], len(times)))
         self._begins.append(begin)
         self._firsts.append(self._firsts[-1] + len(times))
         return True
@@ -307,9 +309,9 @@ class Recording(SampleStore):
             block = self._blocks[number]
             times = self._times_of(block.number)[: block.samples]
             here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
-            if block.number == _OPEN:
+            if block.number == OPEN:
                 return self._open.kept[here]
-            for kept in whole(islice(self._positions(block.number), here, here + 1)):
+            for kept in whole(islice(self.positions_of(block.number), here, here + 1)):
                 return kept
         return None
 
@@ -333,7 +335,7 @@ class Recording(SampleStore):
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
         """As in the base."""
         for block in self._between(begin, end):
-            yield zip(self._times_of(block.number)[: block.samples], self._positions(block.number), strict=False)
+            yield zip(self._times_of(block.number)[: block.samples], self.positions_of(block.number), strict=False)
 
     # Means
 
@@ -356,52 +358,22 @@ class Recording(SampleStore):
 
     # GPU time
 
-    def gpu_time(self, begin: float, end: float, progress: Callable[[float], None] = lambda share: None) -> GpuTime:
-        """GPU time from ``begin`` to ``end``: of stored hours where they are whole, else of the samples.
+    def hours(self, begin: float, end: float) -> dict[int, GpuTime]:
+        """The stored hours of GPU time that are wholly between two times, by their begin, without damaged ones.
 
-        What was recorded twice because the clock was set back is counted twice. ``progress``: called with the share of
-        the samples that was read.
+        Brings the samples up to date: those after the last block are in no hour.
         """
-        hours = self._hours(self._stored_hours(begin, end))  # damaged ones are made of the samples
-        return merged([*hours.values(), *self._counted(begin, end, hours.keys(), progress)])
-
-    def _stored_hours(self, begin: float, end: float) -> list[tuple[int, bytes]]:
         query = "SELECT begin, block FROM gpu_time WHERE begin >= ? AND begin + ? <= ?"
         before: object = None
         while True:
             self.refresh()
-            whole = end if self.end is None or end < self.end else float("inf")
+            until = end if self.end is None or end < self.end else float("inf")
             with self._db.one_moment():
-                rows = self._db.rows(query, (begin, HOUR, whole))
+                rows = self._db.rows(query, (begin, HOUR, until))
                 last = self._db.rows("SELECT max(id) FROM minutes")[0][0]
             if last == before or (self._sealed and last == self._sealed[-1][0]):
-                return rows
+                return dict(self.damage.readable("hour of GPU time", _hour_of, ((row[0], row) for row in rows)))
             before = last  # a block was sealed in between, or cannot be read
-
-    def _counted(
-        self, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]
-    ) -> Iterable[GpuTime]:
-        """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
-        runs = {run.number: run.interval for run in self.runs}
-        meter = GpuTimeMeter(max(runs.values(), default=1.0))
-        wanted = []
-        for _, first, last, _ in self._sealed:
-            hours = range(hour_of(first), hour_of(last) + 1, HOUR)
-            wanted.append(first <= end and last >= begin and not all(hour in stored for hour in hours))
-        read = 0
-        for place, (number, _, _, count) in enumerate(self._sealed):
-            # With the block before it, whose last sample begins the first interval.
-            following = wanted[place + 1] if place + 1 < len(wanted) else bool(self._open.kept)
-            if not (wanted[place] or following):
-                continue
-            for kept in islice(whole(self._positions(number)), count):
-                inside = begin < kept.at <= end and hour_of(kept.at) not in stored
-                meter.look(kept.snapshot, counted=wanted[place] and inside)
-            read += 1
-            progress(read / max(sum(wanted), 1))
-        for kept in self._open.kept:
-            meter.look(kept.snapshot, counted=begin < kept.at <= end)
-        return meter.taken().values()
 
     # What happened
 
@@ -452,18 +424,13 @@ class Recording(SampleStore):
         self.processes()
         for seconds in tiers.BLOCKS:
             self.summaries(seconds, float("-inf"), float("inf"), frozenset())
-        self._hours(self._db.rows("SELECT begin, block FROM gpu_time"))
+        self.hours(float("-inf"), float("inf"))
 
     # Inside
 
-    def _hours(self, rows: Iterable[tuple[int, bytes]]) -> dict[int, GpuTime]:
-        """The stored hours of GPU time by their begin, without damaged ones."""
-        found = self.damage.readable("hour of GPU time", _hour_of_row, ((row[0], row) for row in rows))
-        return dict(found)
-
     def _times_of(self, number: int) -> list[float]:
         """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
-        if number == _OPEN:
+        if number == OPEN:
             return self._open.times
         known = self._known_times.get(number)
         if known is None:
@@ -482,11 +449,11 @@ class Recording(SampleStore):
         return known
 
     def _decoded_times(self, number: int) -> list[float]:
-        return [decoder.at for decoder, _ in self._positions(number)]
+        return [decoder.at for decoder, _ in self.positions_of(number)]
 
-    def _positions(self, number: int) -> Iterator[Position]:
+    def positions_of(self, number: int) -> Iterator[Position]:
         """The samples of a block; none if it is damaged, which is noted, or was deleted because of the limits."""
-        if number == _OPEN:
+        if number == OPEN:
             yield from self._open.read()
             return
         try:
@@ -550,7 +517,7 @@ def _life_of(row: tuple[float, float, bytes]) -> ProcessLife:
     return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife)
 
 
-def _hour_of_row(row: tuple[int, bytes]) -> tuple[int, GpuTime]:
+def _hour_of(row: tuple[int, bytes]) -> tuple[int, GpuTime]:
     return row[0], unpack_time(row[1])
 
 

@@ -11,6 +11,7 @@ from gpuwatch.formatting.brief import program_of
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.usage import By, Usage, UsageDevice, UsageGap, UsageGroup
+from gpuwatch.recording.gpu_hours import gpu_time
 from gpuwatch.recording.gpu_time import GAP, USUAL, DeviceTime, GpuTime, ProcessTime
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.time_expressions import shown
@@ -53,7 +54,7 @@ def usage(
             f"nothing was recorded from {shown(since)}{f' to {shown(until)}' if end is not None else ' on'}",
             hint=f"{file_name(recording.path)} has {shown(first)} to {shown(last)}",
         )
-    time = recording.gpu_time(since, until, progress)
+    time = gpu_time(recording, since, until, progress)
     newest = recording.at(until)
     groups: dict[object, list[ProcessTime]] = {}
     for one in time.processes:

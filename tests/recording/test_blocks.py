@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 from gpuwatch.history.chunk import Chunk, ChunkReader, ChunkWriter, Kept, whole
-from gpuwatch.history.frames import DamagedFrame
+from gpuwatch.history.frames import DamagedFrame, FrameEncoder, split
 from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.monitor.wire import Receiver
 from gpuwatch.recording import blobs
 from gpuwatch.recording.blobs import DamagedData, compressed, decompressed, pack_times, unpack_times
+from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.storable import Storable
 from tests.recording.days import day
+from tests.recording.recordings import Growing
 from tests.ui import machines
 from tests.unit.test_frames import life, steps
 
@@ -94,9 +98,25 @@ def test_rows_with_one_name_are_kept_apart() -> None:
     assert [kept.snapshot for kept in read(pack(shots))] == [shot for shot, _ in shots]
 
 
-def test_unchanged_parts_are_the_same_objects() -> None:
+def test_unchanged_parts_are_the_same_objects(tmp_path: Path) -> None:
+    """On the wire, in memory and in a recording, also from one block to the next and to the samples in none."""
     first = machines.many(2, 6)
-    shots = [(replace(first, taken_at=machines.many(1, 0, tick=tick).taken_at), ()) for tick in range(3)]
+    shots = [(replace(first, taken_at=machines.many(1, 0, tick=tick).taken_at), ()) for tick in range(25)]
+    timeline, growing = Timeline(), Growing(tmp_path / "a.gpuwatch", seal_seconds=10.0)
+    for shot, _ in shots:
+        timeline.add(shot, ())
+        growing.writer.add(shot)
+    encoder, receiver = FrameEncoder(), Receiver()
+    frames = b"".join(encoder.frame(shot) for shot, _ in shots)
+    with Recording(growing.path) as recording:
+        for store in (
+            [receiver.receive(kind, body) for kind, body in split(frames)],
+            [decoder.snapshot() for _, (decoder, _) in timeline.positions(0, 1e12)],
+            [kept.snapshot for kept in recording.snapshots()],
+        ):
+            assert len(store) == len(shots)
+            assert all(after.unchanged(before) for before, after in pairwise(store))
+    growing.end()
     got = [kept.snapshot for kept in read(pack(shots))]
     assert all(after.unchanged(before) for before, after in pairwise(got))
 
