@@ -93,9 +93,9 @@ def report(
 
     Without DOCUMENT it is about this machine: what is wrong, what to do and the evidence, with its GPUs and processes,
     the doctor, and the latest probes and programs. With DOCUMENT, a saved run, comparison, snapshot, explanation or
-    report (JSON) is converted to another format. With RECORDING (of gpuwatch record) it is about a stretch of time:
-    graphs with processes, runs, events and findings over them, what changed before the first finding, and who used
-    the GPUs.
+    report (JSON, or HTML that carries it) is converted to another format. With RECORDING (of gpuwatch record) it is
+    about a stretch of time: graphs with processes, runs, events and findings over them, what changed before the first
+    finding, and who used the GPUs.
     """
     check_output(output, any_suffix=format_name is not None)
     if as_json and format_name not in (None, "json"):

@@ -71,7 +71,10 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
 MOST_BYTES = 64 << 20
 """Maximum size of a document to read. A run of several days has some hundred KiB."""
 _decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
+EMBED_BEGIN, EMBED_END = '<script type="application/json" id="gpuwatch-document">', "</script>"
+"""Around the document in an HTML report. No ``<`` is inside, and the page escapes its own, so each is there once."""
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_PAGE = b"<!doctype html"
 _QUOTED = 300
 """Characters shown of a decoder's message, which may quote the document."""
 
@@ -109,6 +112,23 @@ def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
     if indent:
         raw = msgspec.json.format(raw, indent=indent)
     return escaped(raw.decode()) + "\n"
+
+
+def embedded(document: Document) -> str:
+    """The document as an element of HTML that no browser runs, on one line."""
+    text = to_json(document, indent=0).strip().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return EMBED_BEGIN + text + EMBED_END
+
+
+def _extracted(page: bytes) -> bytes:
+    """The document in an HTML report; :class:`NotADocument` for another page. Nothing else of it is looked at."""
+    _, *rest = page.split(EMBED_BEGIN.encode(), 2)
+    if not rest:
+        raise NotADocument("it is an HTML page without one, as of an older gpuwatch: ask for the .json")
+    inside, end, _ = rest[0].partition(EMBED_END.encode())
+    if len(rest) > 1 or not end or b"<" in inside:
+        raise NotADocument("it is an HTML page that no gpuwatch wrote")
+    return inside
 
 
 def _with_snapshot(document: Document, change: Callable[[Snapshot], Snapshot]) -> Document:
@@ -185,6 +205,8 @@ def from_json(raw: bytes) -> Document:
     for mark, encoding in _MARKS:
         if raw.startswith(mark):  # written by editors and shells on Windows
             raw = raw[len(mark) :].decode(encoding, "replace").encode()
+    if raw[:200].lstrip()[: len(_PAGE)].lower() == _PAGE:
+        raw = _extracted(raw)
     start = raw[:200].strip()
     if not start and not raw.strip():
         raise NotADocument("it is empty")

@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from gpuwatch.model.codec import Document
+from gpuwatch.model.codec import Document, embedded
 from gpuwatch.model.comparison import Comparison
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.run import Run
@@ -49,6 +49,7 @@ def render(document: Document) -> str:
         part_charts=charts + [None] * (len(content.parts) - len(charts)),  # machines come after runs
         glyphs=GLYPHS,
         css=Markup(_part("report.css")),
+        document=Markup(embedded(document)),
         script=Markup(script),
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
