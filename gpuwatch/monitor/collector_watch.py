@@ -35,7 +35,11 @@ class CollectorWatch:
     @property
     def call(self) -> Call | None:
         """The call into the driver that is under way, or was at its end."""
-        return None if self.page is None else self.page.call
+        page = self.page
+        try:
+            return None if page is None else page.call
+        except ValueError:  # closed by another thread just now
+            return None
 
     @property
     def starved(self) -> bool:
@@ -67,9 +71,9 @@ class CollectorWatch:
 
     def close(self) -> None:
         """The process has ended."""
-        if self.page is not None:
-            self.page.close()
-            self.page = None
+        page, self.page = self.page, None
+        if page is not None:
+            page.close()
 
 
 class Suspects:

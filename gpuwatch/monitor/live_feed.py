@@ -211,7 +211,7 @@ class LiveFeed:
             for snapshot in self.wait(1, left):
                 if snapshot.taken_at >= asked:
                     return snapshot
-            if self._failure:
+            if self._failure or self._crashed:
                 return None
         return None
 
@@ -278,6 +278,8 @@ class LiveFeed:
             _end(process)
         for thread in self._threads:
             thread.join(timeout=1.0)
+        if self._watch is not None:
+            self._watch.close()
 
     # -- inside ---------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import pytest
 
 from gpuwatch.monitor import collector_watch
 from gpuwatch.monitor.collector_watch import CollectorWatch, Suspects
+from gpuwatch.monitor.live_feed import LiveFeed
 from gpuwatch.session.single_snapshot import Silence, without_driver
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sources import driver_calls
@@ -102,6 +103,7 @@ def test_a_collector_without_a_cpu_is_told_from_a_call_that_hangs(
     monkeypatch.setattr(collector_watch.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(collector_watch.procfs, "state", lambda pid: state)
     monkeypatch.setattr(collector_watch.procfs, "cpu_seconds", lambda pid: used[0])
+    monkeypatch.setattr(driver_calls, "_shared", None)  # as it is afterwards
     page = driver_calls.CallPage()
     driver_calls.share(page.descriptor, {})
     try:
@@ -114,7 +116,6 @@ def test_a_collector_without_a_cpu_is_told_from_a_call_that_hangs(
         assert watch.hung is None
         assert watch.blame(), "it is not in the driver"
     finally:
-        monkeypatch.setattr(driver_calls, "_shared", None)
         page.close()
 
 
@@ -137,3 +138,32 @@ def test_a_busy_machine_is_not_told_as_a_driver_that_is_silent() -> None:
     assert [(one.reason, one.detail) for one in told.problems[:1]] == [
         ("gpuwatch.failed", "no sample within 10 s: the collector waits for a CPU: the machine is busy")
     ]
+
+
+def test_a_feed_leaves_no_descriptor_behind(sim_machine: Callable[[str], SimMachine]) -> None:
+    environment = sim_machine("1x8GiB").environment(os.environ)
+
+    def watched() -> int:
+        feed = LiveFeed(0.25, environment=environment)
+        feed.start()
+        assert feed.wait(1, 20)
+        feed.stop()
+        return sum("gpuwatch-call" in os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink())
+
+    assert watched() == watched() == 0
+
+
+def test_who_asks_a_driver_that_crashes_waits_without_spinning(
+    sim_machine: Callable[[str], SimMachine], tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_FAULTS)
+    environment = sim_machine("1x8GiB").environment(os.environ)
+    environment |= {"PYTHONPATH": str(tmp_path), "FAULTED_CALLS": "nvmlInit:crash"}
+    feed = LiveFeed(0.25, environment=environment)
+    feed.start()
+    used = time.process_time()
+    try:
+        assert feed.fresh(6.0) is None
+    finally:
+        feed.stop()
+    assert time.process_time() - used < 1.0
