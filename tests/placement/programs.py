@@ -8,6 +8,7 @@ import contextlib
 import os
 import tempfile
 import threading
+from concurrent import futures
 
 import tensorflow as tf
 
@@ -841,3 +842,105 @@ def own_trace_of_graphs():
     (path,) = (os.path.join(folder, name) for name in os.listdir(folder))
     with open(path, "rb") as events:
         assert b"MatMul" in events.read()
+
+
+# Every place where an op can be made, under every kind of request
+
+
+def eagerly(work):
+    work()
+
+
+def in_a_function(work):
+    tf.function(work)()
+
+
+def in_a_function_of_a_function(work):
+    inner = tf.function(work)
+    tf.function(lambda: inner())()
+
+
+def not_inlined_in_a_function(work):
+    inner = tf.function(work, experimental_attributes={"_noinline": True})
+    tf.function(lambda: inner())()
+
+
+def in_a_thread_pool(work):
+    with futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def in_a_filter_of_a_dataset(work):
+    for _ in tf.data.Dataset.range(2).filter(lambda number: tf.strings.length(work()) > 0):
+        pass
+
+
+def in_an_interleaved_dataset(work):
+    for _ in tf.data.Dataset.range(2).interleave(lambda number: tf.data.Dataset.from_tensors(work())):
+        pass
+
+
+def in_a_replica(work):
+    tf.distribute.OneDeviceStrategy("/GPU:1").run(tf.function(work))
+
+
+def in_a_saved_module(work):
+    made = tf.Module()
+    made.f = tf.function(work, input_signature=[])
+    folder = tempfile.mkdtemp()
+    tf.saved_model.save(made, folder)
+    tf.saved_model.load(folder).f()
+
+
+def in_a_predicting_model(work):
+    import keras
+
+    class Layer(keras.layers.Layer):
+        def call(self, a):
+            return a + tf.cast(tf.strings.length(work()), tf.float32)
+
+    model = keras.Sequential([keras.layers.Input([4]), Layer()])
+    model.compile("sgd", "mse", jit_compile=False)
+    model.predict(ones(), verbose=0, batch_size=4)
+
+
+def in_an_evaluated_metric(work):
+    import keras
+
+    def metric(y, found):
+        return tf.cast(tf.strings.length(work()), tf.float32) + found * 0
+
+    model = keras.Sequential([keras.layers.Input([4]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[metric], jit_compile=False)
+    model.evaluate(ones(), tf.ones([4, 1]), verbose=0)
+
+
+PLACES = (
+    *(eagerly, in_a_function, in_a_function_of_a_function, not_inlined_in_a_function, in_a_thread_pool),
+    *(in_a_filter_of_a_dataset, in_an_interleaved_dataset, in_a_replica, in_a_saved_module),
+    *(in_a_predicting_model, in_an_evaluated_metric),
+)
+
+
+def under(place, device):
+    def work():
+        with tf.device(device):
+            return tf.strings.join(["a", tf.as_string(tf.random.uniform([]))])
+
+    if place is not_inlined_in_a_function and device in ("/GPU:0", "/GPU:1"):
+        with contextlib.suppress(tf.errors.InvalidArgumentError):  # such a function is not placed softly
+            place(work)
+        return
+    place(work)
+    if place is in_a_saved_module:
+        return  # scopes of the program that saved it: nobody sees them in the program that loads it
+    if device is not None and "GPU" in device:
+        want_strings(device.strip("/"))
+        allow(device.strip("/"), "RandomUniform", device="GPU:0")
+        allow(device.strip("/"), "Mul", "AddV2", "Add", "RandomUniform", "Sub")
+
+
+for _place in PLACES:
+    for _device in ("/GPU:0", "/GPU:1", "/CPU:0", None):
+        _name = f"{_place.__name__}_{(_device or 'nowhere').strip('/').replace(':', '_').lower()}"
+        PROGRAMS[_name] = lambda place=_place, device=_device: under(place, device)
