@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.sim.environment import ENV_PLUGIN
 from tests.conftest import Result
 

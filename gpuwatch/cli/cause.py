@@ -10,12 +10,12 @@ import click
 from gpuwatch.cli.completion import names
 from gpuwatch.cli.links import with_links
 from gpuwatch.cli.output import data
-from gpuwatch.diagnosis.cause_pages import grouped, near, page
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.suggest import meant
-from gpuwatch.model.cause_list import CauseList, CauseName, CausePage
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.findings import CAUSES
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.suggest import meant
+from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.explain.diagnosis.cause_pages import grouped, near, page
 
 _WIDEST = 100
 
@@ -48,7 +48,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
 
 def _list() -> str:
     """One line for each cause; on a narrow terminal the title is wrapped under itself."""
-    from gpuwatch.reports.formats.folding import paragraph
+    from gpuwatch.share.reports.formats.folding import paragraph
 
     width = max(map(len, CAUSES))
     room = max(shutil.get_terminal_size().columns, width + 30) if sys.stdout.isatty() else 1000

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpuwatch.formatting.suggest import did_you_mean
+from gpuwatch.core.formatting.suggest import did_you_mean
 
 
 class Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2 only

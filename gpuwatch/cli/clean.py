@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from gpuwatch.errors import EXIT_FAILED, EXIT_OK
-from gpuwatch.formatting.terminal import file_name
-from gpuwatch.formatting.units import size
+from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b
 Examples:

@@ -13,12 +13,12 @@ import click
 from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import SIM_GIVEN, asked_gpm, progress_wanted
 from gpuwatch.cli.quantities import Duration
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuwatch.cluster.fan_out import NodeReply
+    from gpuwatch.fleet.cluster.fan_out import NodeReply
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,9 +106,9 @@ def on_nodes(
 ) -> int:
     """Runs the command on each node and publishes the result; the exit code."""
     from gpuwatch.cli.output import publish, say
-    from gpuwatch.cluster.fan_out import fan_out
-    from gpuwatch.cluster.launchers import launcher
-    from gpuwatch.cluster.node_results import exit_code, gathered
+    from gpuwatch.fleet.cluster.fan_out import fan_out
+    from gpuwatch.fleet.cluster.launchers import launcher
+    from gpuwatch.fleet.cluster.node_results import exit_code, gathered
 
     asked = ctx.meta[_ASKED]
     name = ctx.command.name or ""
@@ -178,8 +178,8 @@ class _Progress:
 
     def show(self, replies: Sequence[NodeReply]) -> None:
         """Draws what changed."""
-        from gpuwatch.cluster.fan_out import OPEN
-        from gpuwatch.formatting.text import printable, shorten
+        from gpuwatch.core.formatting.text import printable, shorten
+        from gpuwatch.fleet.cluster.fan_out import OPEN
 
         width, height = shutil.get_terminal_size((80, 24))
         room = max(min(_MOST_LINES, height - 2), 1)

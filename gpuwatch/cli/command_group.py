@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import click
 
 from gpuwatch.cli.option_sections import write_options
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.suggest import did_you_mean
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.suggest import did_you_mean
 
 
 class Lazy(NamedTuple):

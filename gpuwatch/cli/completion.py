@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from gpuwatch.cli.choice import Choice
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_GPUWATCH_COMPLETE"
@@ -20,7 +20,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _configurations() -> Mapping[str, str]:
-    from gpuwatch.probing.probe_scripts import names_and_titles
+    from gpuwatch.experiment.probing.probe_scripts import names_and_titles
 
     return names_and_titles()
 
@@ -75,7 +75,7 @@ def _filters() -> Mapping[str, str]:
 
 
 def _causes() -> Mapping[str, str]:
-    from gpuwatch.model.findings import CAUSES
+    from gpuwatch.core.model.findings import CAUSES
 
     return CAUSES
 

@@ -12,12 +12,12 @@ import click
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.options import enter_simulation
 from gpuwatch.cli.output import say
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import cannot_draw, has_few_colors, needs_ascii
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import cannot_draw, has_few_colors, needs_ascii
+from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
-    from gpuwatch.alerts.alerts import Alerts
+    from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.ui.settings.settings_file import Loaded
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuwatch.cli.completion import NAMES, names
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuwatch.ui.settings.settings_file import Loaded

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from gpuwatch.monitor.fork import ForkedProcess
+    from gpuwatch.machine.collector.fork import ForkedProcess
     from gpuwatch.ui.settings.preferences import Preferences
     from gpuwatch.ui.startup.first_frame import Picture
 
@@ -32,7 +32,7 @@ INTERVAL = 1.0
 """Seconds between samples of a collector that starts before the settings are known."""
 _HEAVY = (
     "gpuwatch.ui.panes.process_lines",
-    "gpuwatch.formatting.secrets",
+    "gpuwatch.core.formatting.secrets",
     "click",
     "asyncio",
     "rich.console",
@@ -114,8 +114,8 @@ class Start:
         assert picture is not None
         if not stream_ready(stream, seconds):
             return False
-        from gpuwatch.history.frames import HEAD_BYTES, KEY, head
-        from gpuwatch.monitor.wire import PREVIEW, Receiver
+        from gpuwatch.machine.collector.wire import PREVIEW, Receiver
+        from gpuwatch.machine.past.frames import HEAD_BYTES, KEY, head
 
         start = stream.read(HEAD_BYTES)
         length, kind = head(start) if len(start) == HEAD_BYTES else (0, b"")
@@ -168,7 +168,7 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     global _begun, _starting
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
-    if os.environ.get("TERM") in ("dumb", "unknown"):  # see gpuwatch.formatting.terminal.cannot_draw
+    if os.environ.get("TERM") in ("dumb", "unknown"):  # see gpuwatch.core.formatting.terminal.cannot_draw
         return
     if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return
@@ -189,8 +189,8 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
 
 def _fork() -> Start | None:
     # Import what both processes need before there are two.
-    import gpuwatch.monitor.wire  # noqa: F401
-    from gpuwatch.monitor.fork import fork
+    import gpuwatch.machine.collector.wire  # noqa: F401
+    from gpuwatch.machine.collector.fork import fork
 
     try:
         return Start(fork(INTERVAL, share=True))

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 MOST_BYTES = 2 << 30
 """Of text. A kernel's log of a month is a hundredth of it; a file made to fill a memory is endless."""

@@ -14,19 +14,19 @@ from gpuwatch.cli.memory_file import recording_at
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.report import read_document
-from gpuwatch.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
-from gpuwatch.formatting.redaction import sendable
-from gpuwatch.formatting.terminal import file_name
-from gpuwatch.model.diagnostic import Diagnostic
-from gpuwatch.model.doctor import Doctor
-from gpuwatch.model.explanation import Explanation
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording.reader import Recording
-from gpuwatch.recording.time_expressions import moment, shown
-from gpuwatch.reports.diff import diff as compared
-from gpuwatch.reports.diff_memory import of_profiles
-from gpuwatch.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for
+from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
+from gpuwatch.core.formatting.redaction import sendable
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.past.time_expressions import moment, shown
+from gpuwatch.share.reports.diff import diff as compared
+from gpuwatch.share.reports.diff_memory import of_profiles
+from gpuwatch.share.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for
 
 _EXAMPLES = """\b
 Examples:

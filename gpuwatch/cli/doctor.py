@@ -16,9 +16,9 @@ from gpuwatch.cli.options import (
     sim_option,
 )
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
-from gpuwatch.errors import EXIT_FINDING, EXIT_OK
-from gpuwatch.model.doctor import Doctor
-from gpuwatch.probing.interpreter import program_of
+from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.experiment.probing.interpreter import program_of
 from gpuwatch.session.doctor import examined
 
 _EXAMPLES = """\b

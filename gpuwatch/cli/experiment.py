@@ -18,17 +18,17 @@ from gpuwatch.cli.gpu_choice import check_gpus, visible_gpus
 from gpuwatch.cli.options import enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.output import check_output, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.run import simulation_tier
-from gpuwatch.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
-from gpuwatch.formatting.secrets import mask_command
+from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
+from gpuwatch.core.formatting.secrets import mask_command
 
 if TYPE_CHECKING:
-    from gpuwatch.experiment.first_start import FirstStart
-    from gpuwatch.experiment.largest import Span
-    from gpuwatch.experiment.plan import Configuration, Rule
-    from gpuwatch.experiment.result import ExperimentResult
-    from gpuwatch.experiment.settings import NotTried, Setting
-    from gpuwatch.experiment.trial_setup import TrialSetup
-    from gpuwatch.model.trials import Experiment, Trial
+    from gpuwatch.core.model.trials import Experiment, Trial
+    from gpuwatch.experiment.trials.first_start import FirstStart
+    from gpuwatch.experiment.trials.largest import Span
+    from gpuwatch.experiment.trials.plan import Configuration, Rule
+    from gpuwatch.experiment.trials.result import ExperimentResult
+    from gpuwatch.experiment.trials.settings import NotTried, Setting
+    from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
 _EXAMPLE = "for example: gpuwatch try -- python train.py"
 
@@ -145,7 +145,7 @@ def experiment(
     platform-allocator (JAX); VARIABLE=value. Exits with 4 if no run succeeded, nothing made it pass (--recover), or no
     card is large enough (--fits).
     """
-    from gpuwatch.experiment.trial import Interrupted
+    from gpuwatch.experiment.trials.trial import Interrupted
 
     asked = _checked(command, **given)
     check_output(output)
@@ -212,10 +212,10 @@ def _checked(
     **given: Any,
 ) -> _Asked:
     """What was asked for, as far as it can be checked without the machine."""
-    from gpuwatch.experiment import plan
-    from gpuwatch.experiment.fits import parse_cards
-    from gpuwatch.experiment.largest import parse_span
-    from gpuwatch.experiment.settings import named
+    from gpuwatch.experiment.trials import plan
+    from gpuwatch.experiment.trials.fits import parse_cards
+    from gpuwatch.experiment.trials.largest import parse_span
+    from gpuwatch.experiment.trials.settings import named
 
     if not command or not command[0]:
         raise UsageError("no command to run", hint=_EXAMPLE)
@@ -274,8 +274,8 @@ def _conduct(asked: _Asked) -> tuple[Experiment | None, int | None]:
     from msgspec.structs import replace
 
     from gpuwatch.cli.trial_progress import progress_of
-    from gpuwatch.experiment.trial_setup import open_setup, tidy
-    from gpuwatch.model.trials import Experiment
+    from gpuwatch.core.model.trials import Experiment
+    from gpuwatch.experiment.trials.trial_setup import open_setup, tidy
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
     with open_setup(
@@ -321,20 +321,20 @@ def _succeeded(document: Experiment) -> bool:
 
 
 def _failed(trial: Trial) -> bool:
-    from gpuwatch.reports.trial_summary import PASSED
+    from gpuwatch.experiment.trials.trial_summary import PASSED
 
     return trial.run is not None and trial.run.verdict not in (*PASSED, "interrupted")
 
 
 def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
-    from gpuwatch.experiment.copies import copied
-    from gpuwatch.experiment.fits import fitted
-    from gpuwatch.experiment.plan import configurations
-    from gpuwatch.experiment.recover import recovered
-    from gpuwatch.experiment.rounds import compared, not_run
-    from gpuwatch.experiment.settings import NotTried, Setting, default_set, named, possible
-    from gpuwatch.formatting.units import lasted
+    from gpuwatch.core.formatting.units import lasted
+    from gpuwatch.experiment.trials.copies import copied
+    from gpuwatch.experiment.trials.fits import fitted
+    from gpuwatch.experiment.trials.plan import configurations
+    from gpuwatch.experiment.trials.recover import recovered
+    from gpuwatch.experiment.trials.rounds import compared, not_run
+    from gpuwatch.experiment.trials.settings import NotTried, Setting, default_set, named, possible
 
     if asked.recover or asked.fits:
         _check_free(setup, asked, {})
@@ -377,8 +377,8 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
 
 def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
-    from gpuwatch.experiment.largest import largest
-    from gpuwatch.formatting.units import lasted
+    from gpuwatch.core.formatting.units import lasted
+    from gpuwatch.experiment.trials.largest import largest
 
     setting = _possible(asked.configs[0] if asked.configs else "default", setup)
     _check_free(setup, asked, setting.variables)
@@ -396,7 +396,7 @@ def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult |
 
 def _possible(text: str, setup: TrialSetup) -> Setting:
     """The setting of this name. UsageError if it cannot be tried on these GPUs."""
-    from gpuwatch.experiment.settings import NotTried, named, possible
+    from gpuwatch.experiment.trials.settings import NotTried, named, possible
 
     setting = possible(named(text), setup.simulation)
     if isinstance(setting, NotTried):
@@ -406,14 +406,14 @@ def _possible(text: str, setup: TrialSetup) -> Setting:
 
 def _check_free(setup: TrialSetup, asked: _Asked, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
-    from gpuwatch.experiment.occupied import occupied
+    from gpuwatch.experiment.trials.occupied import occupied
 
     if not asked.share and (taken := occupied(setup.machine, {**setup.variables, **variables})):
         raise UsageError(taken, hint=_ELSEWHERE)
 
 
 def _first_start(setup: TrialSetup, asked: _Asked) -> FirstStart:
-    from gpuwatch.experiment.first_start import first_start
+    from gpuwatch.experiment.trials.first_start import first_start
 
     _check_free(setup, asked, {})
     if not asked.quiet:
@@ -423,7 +423,7 @@ def _first_start(setup: TrialSetup, asked: _Asked) -> FirstStart:
 
 def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: FirstStart | None) -> None:
     """Says how often the program will run, before it does."""
-    from gpuwatch.formatting.units import lasted
+    from gpuwatch.core.formatting.units import lasted
 
     own = "" if asked.isolate or times == 1 else f"; what it writes is written {times} times (see --isolate, {{run}})"
     limit = f"at most {lasted(asked.budget)} (--budget)"
@@ -446,7 +446,7 @@ def _times(settings: int, rounds: int, times: int, *, memory: bool = False) -> s
 
 def _expected(times: int, rule: Rule, start: FirstStart | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
-    from gpuwatch.formatting.units import lasted
+    from gpuwatch.core.formatting.units import lasted
 
     one = None if start is None else start.run_seconds(rule)
     if one is None:
@@ -459,7 +459,7 @@ def _plan(
     asked: _Asked, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: FirstStart
 ) -> str:
     """What would be run, and how long that would take."""
-    from gpuwatch.formatting.units import lasted
+    from gpuwatch.core.formatting.units import lasted
 
     width = max(len(name) for name in [*(one.name for one in chosen), *(one.name for one in missing)])
     times = _times(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)
@@ -479,7 +479,7 @@ def _plan(
 
 def _save(document: Experiment) -> None:
     """Saves the experiment with its runs; if that fails, prints one line and continues."""
-    from gpuwatch.history.runs import RunStore
+    from gpuwatch.machine.past.runs import RunStore
 
     store = RunStore()
     try:

@@ -20,8 +20,8 @@ from gpuwatch.cli.decompress import decompressed
 from gpuwatch.cli.memory_file import recording
 from gpuwatch.cli.options import progress, progress_wanted
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
-from gpuwatch.errors import EXIT_FINDING, EXIT_OK, UsageError
-from gpuwatch.formatting.terminal import file_name
+from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
+from gpuwatch.core.formatting.terminal import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.cli.follow_input import InputFollower
@@ -69,9 +69,9 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     as they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
     """
     from gpuwatch.cli.follow_input import InputFollower
-    from gpuwatch.diagnosis.explain import explain as explained
-    from gpuwatch.logs.log_parser import LogParser
-    from gpuwatch.logs.unfold import unfolded
+    from gpuwatch.explain.diagnosis.explain import explain as explained
+    from gpuwatch.explain.logs.log_parser import LogParser
+    from gpuwatch.explain.logs.unfold import unfolded
 
     check_output(output)
     terminated = False
@@ -146,7 +146,7 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
 
 def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
     """Raises :class:`UsageError` for an archive, and for a gpuwatch document."""
-    from gpuwatch.diagnosis import explain_recording
+    from gpuwatch.explain.diagnosis import explain_recording
 
     shown = "stdin" if str(name) == "-" else file_name(name)
     if start.startswith(b"PK\3\4"):

@@ -13,13 +13,13 @@ from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import progress, progress_wanted
 from gpuwatch.cli.output import check_output, redact_option, say, say_written, to_stdout
 from gpuwatch.cli.recording_input import recording_of
-from gpuwatch.errors import UsageError
-from gpuwatch.exports import format_registry
-from gpuwatch.exports.stretch import STEPS, Stretch, stretch_of
-from gpuwatch.exports.table_rows import NAMES, table
-from gpuwatch.formatting.terminal import file_name
-from gpuwatch.formatting.units import size
-from gpuwatch.model.run import Run
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.run import Run
+from gpuwatch.share.exports import format_registry
+from gpuwatch.share.exports.stretch import STEPS, Stretch, stretch_of
+from gpuwatch.share.exports.table_rows import NAMES, table
 
 _SHOWN_EVERY = 1 << 22
 """Bytes between two updates of the progress."""
@@ -110,7 +110,7 @@ def export(
         stretch = stretch_of(recording, since, until, STEPS[every])
         runs = _runs(documents, stretch) if chosen.name == "perfetto" else []
         if redact:
-            from gpuwatch.exports.redacted_stretch import RedactedStretch
+            from gpuwatch.share.exports.redacted_stretch import RedactedStretch
 
             stretch = RedactedStretch(stretch, runs)
             runs = stretch.runs
@@ -141,7 +141,7 @@ def _write(chosen: format_registry.Format, stretch: Stretch, what: tuple[object,
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
-    from gpuwatch.reports.writing import written
+    from gpuwatch.share.reports.writing import written
 
     total = shown = 0
     try:
@@ -160,10 +160,10 @@ def _write(chosen: format_registry.Format, stretch: Stretch, what: tuple[object,
 def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
     from gpuwatch.cli.report import read_document
-    from gpuwatch.exports.perfetto_trace import overlaps
-    from gpuwatch.history.runs import RunStore
-    from gpuwatch.model.comparison import Comparison
-    from gpuwatch.model.trials import Experiment
+    from gpuwatch.core.model.comparison import Comparison
+    from gpuwatch.core.model.trials import Experiment
+    from gpuwatch.machine.past.runs import RunStore
+    from gpuwatch.share.exports.perfetto_trace import overlaps
 
     if not documents:
         here = platform.node()

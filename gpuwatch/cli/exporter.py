@@ -14,8 +14,8 @@ from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import say
 from gpuwatch.cli.quantities import Duration
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import file_name
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
 
 _EXAMPLES = """\b
 Examples:
@@ -119,8 +119,8 @@ def exporter(
     """
     if commands and not processes:
         raise UsageError("--commands needs --processes")
-    from gpuwatch.exporter.server import Address, MetricsServer
-    from gpuwatch.exporter.web_config import WebConfig
+    from gpuwatch.share.exporter.server import Address, MetricsServer
+    from gpuwatch.share.exporter.web_config import WebConfig
 
     address = Address(listen)
     web = WebConfig(web_config, say)
@@ -131,9 +131,9 @@ def exporter(
         click.echo(unit(ctx, loopback=address.loopback), nl=False)
         return
     enter_simulation(ctx)
-    from gpuwatch.exporter.publisher import Publisher
-    from gpuwatch.exporter.series import Options
-    from gpuwatch.monitor.live_feed import LiveFeed
+    from gpuwatch.machine.collector.live_feed import LiveFeed
+    from gpuwatch.share.exporter.publisher import Publisher
+    from gpuwatch.share.exporter.series import Options
 
     options = Options(
         host=host or platform.node() or "localhost",
@@ -169,7 +169,7 @@ def exporter(
 def _job_map(folder: Path | None) -> Any:
     if folder is None:
         return None
-    from gpuwatch.exporter.job_map import JobMap
+    from gpuwatch.share.exporter.job_map import JobMap
 
     job_map = JobMap(folder)
     try:

@@ -8,18 +8,18 @@ from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.command_group import Group, no_such
 from gpuwatch.cli.fault_command import gpu_fault, machine_fault, which
 from gpuwatch.cli.options import FiniteRange
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.suggest import did_you_mean
-from gpuwatch.model.metrics import BY_ID
-from gpuwatch.sim import faults
-from gpuwatch.sim.machine import ANY_DEVICE, FOR_EVER, SimMachine
-from gpuwatch.sim.shape import parse_size
-from gpuwatch.sources.nvidia.decode import (
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.core.model.metrics import BY_ID
+from gpuwatch.machine.sources.nvidia.decode import (
     FABRIC_CONFIGURATION_SHIFT,
     FABRIC_CONFIGURATIONS,
     FABRIC_STATES,
     FABRIC_TROUBLES,
 )
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import ANY_DEVICE, FOR_EVER, SimMachine
+from gpuwatch.sim.shape import parse_size
 
 _SECONDS = FiniteRange(min=0.05, max=86_400)
 _LINK_ERRORS = {

@@ -16,13 +16,13 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.output import say
-from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.formatting.terminal import has_few_colors, needs_ascii
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.terminal import has_few_colors, needs_ascii
 
 if TYPE_CHECKING:
     from gpuwatch.fleet.prometheus_api import Prometheus
     from gpuwatch.fleet.watch import FleetSource
-    from gpuwatch.monitor.feed import Feed
+    from gpuwatch.machine.collector.feed import Feed
     from gpuwatch.ui.settings.settings_file import Loaded
     from gpuwatch.ui.tables.fleet_filter import FleetFilter
 
@@ -149,7 +149,7 @@ def asked_fleet(
         return Asked(server=asked, arguments=tuple(arguments))
     if hosts is None:
         return None
-    from gpuwatch.cluster.ssh import ssh_hosts
+    from gpuwatch.fleet.cluster.ssh import ssh_hosts
 
     if shutil.which("ssh") is None:
         raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")

@@ -14,7 +14,7 @@ from gpuwatch.cli.options import progress
 from gpuwatch.cli.output import say
 
 if TYPE_CHECKING:
-    from gpuwatch.logs.log_parser import LogParser
+    from gpuwatch.explain.logs.log_parser import LogParser
 
 _QUIET = 0.3
 """Seconds without a line after which the log is judged: most bursts are over by then."""
@@ -98,7 +98,7 @@ class InputFollower:
         if facts.lines == self._judged_lines:
             return
         self._judged_lines = facts.lines
-        from gpuwatch.diagnosis.explain import findings_of
+        from gpuwatch.explain.diagnosis.explain import findings_of
 
         telling = [found for found in findings_of(facts) if found.severity in ("error", "warning")]
         for found in telling[:_AT_ONCE]:

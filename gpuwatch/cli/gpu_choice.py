@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.errors import UsageError
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.model.snapshot import Snapshot
 
 
 def check_gpus(gpu: str | None) -> None:

@@ -12,14 +12,14 @@ import click
 from gpuwatch.cli.fleet import Asked
 from gpuwatch.cli.options import progress
 from gpuwatch.cli.output import data, say
-from gpuwatch.errors import EXIT_FAILED, GpuwatchError
+from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.fleet import Fleet
+from gpuwatch.core.model.pick import HostPick
 from gpuwatch.fleet.host_choice import pick_host, reasons
 from gpuwatch.fleet.watch import FleetSource
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import size
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.pick import HostPick
 from gpuwatch.session.free_gpus import Conditions
 
 _LOOK = 5.0

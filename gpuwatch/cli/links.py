@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import TextIO
 
-from gpuwatch.formatting.links import file_url, linked, may_link
-from gpuwatch.formatting.terminal import file_name
+from gpuwatch.core.formatting.links import file_url, linked, may_link
+from gpuwatch.core.formatting.terminal import file_name
 
 
 def file_shown(path: Path, stream: TextIO) -> str:
@@ -21,8 +21,8 @@ def with_links(text: str, stream: TextIO) -> str:
     """``text`` with each cause id as a link to its page, if ``stream`` is a terminal."""
     if not _links(stream):
         return text
-    from gpuwatch.diagnosis.cause_pages import page_path
-    from gpuwatch.model.findings import CAUSES
+    from gpuwatch.core.model.findings import CAUSES
+    from gpuwatch.explain.diagnosis.cause_pages import page_path
 
     ids = "|".join(re.escape(one) for one in sorted(CAUSES, key=len, reverse=True) if "." in one)
     pattern = re.compile(rf"(?<![\w.\-/:])(?:{ids})(?![\w\-/:]|\.\w)")

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import file_name
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
 
 if TYPE_CHECKING:
-    from gpuwatch.model.snapshot import Snapshot
+    from gpuwatch.core.model.snapshot import Snapshot
     from gpuwatch.sim.machine import SimMachine
 
 _ENDS = re.compile(r"/|\.(?:xml|txt|log|json|gpuwatch|gz|xz|bz2|zst)$", re.IGNORECASE)
@@ -38,9 +38,9 @@ def machine_of(path: Path, moment: str | None) -> SimMachine:
     Raises:
         UsageError: the file tells of no GPU, or of one that cannot be simulated.
     """
+    from gpuwatch.machine.sources.nvidia.encode import described
     from gpuwatch.sim.machine import SimMachine
     from gpuwatch.sim.shape import SimShape
-    from gpuwatch.sources.nvidia.encode import described
 
     try:
         snapshot = _snapshot(path, moment)
@@ -68,8 +68,8 @@ def _snapshot(path: Path, moment: str | None) -> Snapshot:
 
 
 def _recorded(path: Path, moment: str | None) -> Snapshot:
-    from gpuwatch.recording import time_expressions
-    from gpuwatch.recording.reader import open_recording
+    from gpuwatch.machine.past import time_expressions
+    from gpuwatch.machine.past.reader import open_recording
 
     with open_recording(path) as recording:
         end = recording.end
@@ -81,8 +81,8 @@ def _recorded(path: Path, moment: str | None) -> Snapshot:
 
 
 def _document(path: Path) -> Snapshot:
-    from gpuwatch.model.codec import NotADocument, read
-    from gpuwatch.model.snapshot import Snapshot
+    from gpuwatch.core.model.codec import NotADocument, read
+    from gpuwatch.core.model.snapshot import Snapshot
 
     try:
         document = read(path)
@@ -94,7 +94,7 @@ def _document(path: Path) -> Snapshot:
 
 
 def _printed(path: Path) -> Snapshot:
-    from gpuwatch.traces.smi_query import SmiQueryReader
+    from gpuwatch.explain.traces.smi_query import SmiQueryReader
 
     reader = SmiQueryReader()
     for line in _lines(path):

@@ -33,8 +33,8 @@ from gpuwatch.cli.options import (
     gpm_option,
     sim_option,
 )
-from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
-from gpuwatch.formatting.text import printable
+from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
+from gpuwatch.core.formatting.text import printable
 
 _COMMANDS = {
     "snapshot": Lazy(
@@ -191,7 +191,7 @@ def main() -> NoReturn:
             _say(f"cannot write the output: {why}")
             code = _give_up_output(code)
         else:
-            from gpuwatch.history.crashes import describe
+            from gpuwatch.machine.past.crashes import describe
 
             _say(*describe(error))
     sys.exit(code if isinstance(code, int) else EXIT_OK)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.options import enter_simulation, python_option, sim_option
-from gpuwatch.errors import EXIT_OK, GpuwatchError
+from gpuwatch.core.errors import EXIT_OK, GpuwatchError
 
 _EXAMPLES = """\b
 Examples:
@@ -45,7 +45,7 @@ def mcp(ctx: click.Context, allow_work: bool, folders: tuple[Path, ...], redact:
     list_causes, cause, find_free_gpus, usage and compare, which change nothing. Needs the extra mcp.
     """
     try:
-        from gpuwatch.assistant.server import serve
+        from gpuwatch.share.assistant.server import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "gpuwatch":
             raise
@@ -53,7 +53,7 @@ def mcp(ctx: click.Context, allow_work: bool, folders: tuple[Path, ...], redact:
             "gpuwatch mcp needs the MCP SDK, version 2", hint="pip install 'gpuwatch-tui[mcp]'"
         ) from error
     if python is not None:
-        from gpuwatch.probing.interpreter import program_of
+        from gpuwatch.experiment.probing.interpreter import program_of
 
         program_of(python)
     if sys.stdin is None or sys.stdin.isatty():

@@ -7,11 +7,11 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import file_name
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
 
 if TYPE_CHECKING:
-    from gpuwatch.model.explanation import Explanation
+    from gpuwatch.core.model.explanation import Explanation
 
 
 _GZIP = b"\x1f\x8b"
@@ -19,7 +19,7 @@ _GZIP = b"\x1f\x8b"
 
 def recording(descriptor: int, path: Path) -> Explanation | None:
     """The explanation of a file that is no log; None for a log, or a pipe."""
-    from gpuwatch.diagnosis import explain_recording
+    from gpuwatch.explain.diagnosis import explain_recording
 
     try:
         start = os.pread(descriptor, explain_recording.START_BYTES, 0)

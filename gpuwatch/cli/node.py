@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 
 @click.command(hidden=True, context_settings={"allow_interspersed_args": False})
@@ -12,8 +12,8 @@ from gpuwatch.errors import UsageError
 @click.pass_context
 def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Run a gpuwatch command for another machine, which started this by --on."""
-    from gpuwatch.cluster.node_agent import serve
-    from gpuwatch.cluster.node_results import KINDS
+    from gpuwatch.fleet.cluster.node_agent import serve
+    from gpuwatch.fleet.cluster.node_results import KINDS
 
     if not arguments or arguments[0] not in KINDS:
         raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")

@@ -17,12 +17,12 @@ from click.core import ParameterSource
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files, names
 from gpuwatch.cli.output import say
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuwatch.alerts.alerts import Alerts
+    from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.sim.build import Tier
     from gpuwatch.sim.shape import SimShape
 
@@ -161,8 +161,8 @@ def asked_alerts(on_finding: str | None, webhook: str | None, notify: bool) -> A
     """The alerts of these options; None without any. :class:`UsageError` for a URL that is none."""
     if on_finding is None and webhook is None and not notify:
         return None
-    from gpuwatch.alerts.alerts import Alerts
-    from gpuwatch.alerts.webhook import checked
+    from gpuwatch.session.alerts.alerts import Alerts
+    from gpuwatch.session.alerts.webhook import checked
 
     return Alerts(command=on_finding, webhook=None if webhook is None else checked(webhook), notify=notify)
 
@@ -241,7 +241,7 @@ def simulated_environment(
 
 def _tier(asked: str, command: Sequence[str]) -> Tier:
     """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
-    from gpuwatch.probing.tiers import plugin_obstacle
+    from gpuwatch.experiment.probing.tiers import plugin_obstacle
     from gpuwatch.sim import build
 
     if asked != "auto":
@@ -257,7 +257,7 @@ def _tier(asked: str, command: Sequence[str]) -> Tier:
 
 def offer_simulation(ctx: click.Context) -> None:
     """Ends the output with this command line on simulated GPUs, where no NVIDIA card is on the PCI bus."""
-    from gpuwatch.sources import system_facts
+    from gpuwatch.machine.sources import system_facts
 
     name = ctx.info_name or ""
     if asked_shape(ctx) is not None or os.environ.get("GPUWATCH_SIM") or name not in sys.argv:
@@ -295,8 +295,8 @@ def _say_line(text: str) -> None:
 
 
 _PROGRESS_LINES = os.environ.pop("GPUWATCH_PROGRESS_LINES", None) is not None
-"""Whether ``gpuwatch node`` (gpuwatch/cluster/node_agent.py) started this, and sends progress to another machine. What
-this starts itself knows nothing of it."""
+"""Whether ``gpuwatch node`` (gpuwatch/fleet/cluster/node_agent.py) started this, and sends progress to another machine.
+What this starts itself knows nothing of it."""
 
 
 def progress_wanted() -> bool:

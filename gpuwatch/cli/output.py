@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuwatch.cli.links import file_shown, with_links
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import file_name
-from gpuwatch.formatting.text import printable
-from gpuwatch.reports.format_registry import SUFFIXES, format_for, render, write
-from gpuwatch.reports.writing import is_special, unwritable
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.share.reports.format_registry import SUFFIXES, format_for, render, write
+from gpuwatch.share.reports.writing import is_special, unwritable
 
 if TYPE_CHECKING:
-    from gpuwatch.model.codec import Document
+    from gpuwatch.core.model.codec import Document
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

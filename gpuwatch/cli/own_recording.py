@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import file_name
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
 
 
 def own_recording() -> Path:
@@ -15,7 +15,7 @@ def own_recording() -> Path:
     UsageError, which says how to make one, if there is none.
     """
     from gpuwatch.cli.record import default_file
-    from gpuwatch.recording.running_recorders import running
+    from gpuwatch.machine.past.running_recorders import running
 
     found = running()
     paths = [Path(one.entry.path) for one in found]

@@ -18,16 +18,16 @@ from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, progress, sim_option, simulated_environment
 from gpuwatch.cli.output import data, say
 from gpuwatch.cli.quantities import Duration, Size
-from gpuwatch.errors import EXIT_FAILED, GpuwatchError, UsageError
-from gpuwatch.formatting.units import size
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.pick import Pick
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.topology_content import described
+from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.pick import Pick
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.sources.gpu_reservations import Held, reserve, reserved
 from gpuwatch.session.free_gpus import Conditions, impossible, reasons
 from gpuwatch.session.free_gpus import pick as pick_from
 from gpuwatch.session.single_snapshot import findings, take
-from gpuwatch.sources.gpu_reservations import Held, reserve, reserved
+from gpuwatch.share.reports.topology_content import described
 
 _EXAMPLES = """\b
 Examples:
@@ -201,7 +201,7 @@ def _program(command: Sequence[str]) -> str:
     """The path of the command; the error says why it cannot be started, before anything is waited for."""
     path = shutil.which(command[0])
     if path is None:
-        from gpuwatch.probing.termination import not_started
+        from gpuwatch.experiment.probing.termination import not_started
 
         raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
     return path
@@ -223,6 +223,6 @@ def _run(ctx: click.Context, program: str, command: Sequence[str], listed: str, 
     try:
         os.execve(program, list(command), environment)
     except OSError as error:
-        from gpuwatch.probing.termination import not_started
+        from gpuwatch.experiment.probing.termination import not_started
 
         raise not_started(command[0], error.errno or errno.EACCES) from error

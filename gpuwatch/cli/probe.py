@@ -27,16 +27,16 @@ from gpuwatch.cli.options import (
     sim_tier_option,
 )
 from gpuwatch.cli.output import check_output, data, no_save_option, output_option, publish, redact_option, say
-from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
-from gpuwatch.history.runs import RunStore
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.events import Event
-from gpuwatch.model.probe_list import ProbeEntry, ProbeList, RecipeList
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing.interpreter import FrameworkMissing, program_of
-from gpuwatch.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
-from gpuwatch.probing.runner import ProbeOptions
+from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.probe_list import ProbeEntry, ProbeList, RecipeList
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.interpreter import FrameworkMissing, program_of
+from gpuwatch.experiment.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
+from gpuwatch.experiment.probing.runner import ProbeOptions
+from gpuwatch.machine.past.runs import RunStore
 from gpuwatch.session.preflight import preflight
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
 
@@ -152,7 +152,7 @@ def probe(
     _check_options(scripts, own)
     _check_workload(scripts, configs, workload)
     if explain:
-        from gpuwatch.probing.recipe import recipe
+        from gpuwatch.experiment.probing.recipe import recipe
 
         recipes = {script.name: recipe(script, own) for script in scripts}
         if as_json:
@@ -328,7 +328,7 @@ def _progress(script: ProbeScript, number: int, total: int) -> Iterator[Callable
 
 
 def _publish(runs: list[Run], as_json: bool, output: Path | None, *, redact: bool) -> None:
-    from gpuwatch.reports.compare import compare
+    from gpuwatch.share.reports.compare import compare
 
     document = runs[0] if len(runs) == 1 else compare(runs)
     publish(document, output, as_json=as_json, redact=redact)
@@ -337,7 +337,7 @@ def _publish(runs: list[Run], as_json: bool, output: Path | None, *, redact: boo
 def _not_run(script: ProbeScript, error: FrameworkMissing) -> Run:
     import datetime
 
-    from gpuwatch.model.run import RunError
+    from gpuwatch.core.model.run import RunError
 
     return Run(
         config=script.name,

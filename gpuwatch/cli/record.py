@@ -26,9 +26,9 @@ from gpuwatch.cli.options import (
 )
 from gpuwatch.cli.output import say
 from gpuwatch.cli.quantities import Duration, Size
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import file_name
-from gpuwatch.formatting.units import size
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b
 Examples:
@@ -156,9 +156,9 @@ def _record(
     enter_simulation(ctx)
     if alerts is not None and sys.stderr.isatty():
         alerts.write_to(_to_terminal)
-    from gpuwatch.monitor.live_feed import LiveFeed
-    from gpuwatch.recording.running_recorders import Announcement
-    from gpuwatch.recording.writer import SEAL_SECONDS, RecordingWriter
+    from gpuwatch.machine.collector.live_feed import LiveFeed
+    from gpuwatch.machine.past.running_recorders import Announcement
+    from gpuwatch.machine.past.writer import SEAL_SECONDS, RecordingWriter
     from gpuwatch.session.recorder import Recorder
 
     path = file if file is not None else _made_default_file()
@@ -234,7 +234,7 @@ def default_file() -> Path:
 
 
 def _made_default_file() -> Path:
-    from gpuwatch import ownership
+    from gpuwatch.core import ownership
 
     path = default_file()
     folder = path.parent

@@ -9,10 +9,10 @@ import click
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.output import data, redact_option, say
 from gpuwatch.cli.recording_input import recording_of
-from gpuwatch.errors import EXIT_FAILED, UsageError
-from gpuwatch.formatting.terminal import file_name
-from gpuwatch.formatting.text import harmless
-from gpuwatch.model.codec import to_json
+from gpuwatch.core.errors import EXIT_FAILED, UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.text import harmless
+from gpuwatch.core.model.codec import to_json
 
 _file = click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
 
@@ -32,7 +32,7 @@ def info(file: Path, as_json: bool) -> None:
 
     When, how much, of which GPUs and processes, with which findings and gaps.
     """
-    from gpuwatch.recording.overview import look_at, overview
+    from gpuwatch.machine.past.overview import look_at, overview
 
     with recording_of(file, empty=True) as recording:
         recording.verify()
@@ -52,7 +52,7 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
 
     Exits with 0 if everything can be read, and with 1 if something is damaged. Gaps are no damage.
     """
-    from gpuwatch.recording.check import checked, lines
+    from gpuwatch.machine.past.check import checked, lines
 
     report = checked(file)
     if as_json:
@@ -79,8 +79,8 @@ Examples:
 @redact_option
 def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bool) -> None:
     """Write a part of a recording to a new file."""
-    from gpuwatch.recording.cut import cut_out
-    from gpuwatch.recording.time_expressions import moment, shown
+    from gpuwatch.machine.past.cut import cut_out
+    from gpuwatch.machine.past.time_expressions import moment, shown
 
     with recording_of(file) as recording:
         assert recording.begin is not None

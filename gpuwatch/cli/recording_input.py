@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.output import say
-from gpuwatch.errors import EXIT_FAILED
-from gpuwatch.formatting.terminal import file_name
+from gpuwatch.core.errors import EXIT_FAILED
+from gpuwatch.core.formatting.terminal import file_name
 
 if TYPE_CHECKING:
-    from gpuwatch.recording.reader import Recording
+    from gpuwatch.machine.past.reader import Recording
 
 _DATABASE = b"SQLite format 3\0"
 _SUFFIX = ".gpuwatch"
@@ -36,9 +36,9 @@ def is_recording(path: Path) -> bool:
 def recording_of(path: Path, *, empty: bool = False) -> Iterator[Recording]:
     """The recording in a file, which has samples unless ``empty``. Exits with 1 if something of it is lost.
 
-    :class:`~gpuwatch.errors.GpuwatchError` if it cannot be read at all.
+    :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be read at all.
     """
-    from gpuwatch.recording.reader import Recording, open_recording
+    from gpuwatch.machine.past.reader import Recording, open_recording
 
     with Recording(path) if empty else open_recording(path) as recording:
         left: click.exceptions.Exit | None = None

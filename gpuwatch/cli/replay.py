@@ -18,8 +18,8 @@ from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import say
 from gpuwatch.cli.own_recording import own_recording
 from gpuwatch.cli.recording_input import recording_of
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import file_name, has_few_colors, needs_ascii
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name, has_few_colors, needs_ascii
 
 _EXAMPLES = """\b
 Examples:
@@ -60,7 +60,7 @@ def replay(
     Every tab shows what was recorded. Space pauses and plays, [ and ] step, + and - change the speed, n and N go to the
     next and previous warning or error, T goes to a time. A recording that still grows is followed at its end.
     """
-    from gpuwatch.recording.time_expressions import moment, shown
+    from gpuwatch.machine.past.time_expressions import moment, shown
 
     settings = preferred(config_file, given)
     notice = ""
@@ -81,7 +81,7 @@ def replay(
                 )
         need_terminal("gpuwatch record info FILE tells what is in it", "gpuwatch record info FILE tells what is in it")
         gc.disable()  # what is imported now stays
-        from gpuwatch.monitor.recorded_feed import RecordedFeed
+        from gpuwatch.machine.collector.recorded_feed import RecordedFeed
         from gpuwatch.session.replay import open_replay
         from gpuwatch.ui.app import run_dashboard
 

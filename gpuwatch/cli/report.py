@@ -13,19 +13,19 @@ from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, r
 from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, progress, python_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.cli.recording_input import is_recording, recording_of
-from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.formatting.terminal import file_name
-from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, read, schema_of
-from gpuwatch.model.comparison import Comparison, Node
-from gpuwatch.model.diagnostic import Diagnostic
-from gpuwatch.model.doctor import Doctor
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.model.trials import Experiment
-from gpuwatch.reports.format_registry import BY_NAME
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, read, schema_of
+from gpuwatch.core.model.comparison import Comparison, Node
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.trials import Experiment
+from gpuwatch.share.reports.format_registry import BY_NAME
 
 if TYPE_CHECKING:
-    from gpuwatch.recording.reader import Recording
+    from gpuwatch.machine.past.reader import Recording
 
 
 def read_document(path: Path) -> Document:
@@ -112,7 +112,7 @@ def report(
     if wants_nodes(ctx):
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name=format_name))
     if source is None:
-        from gpuwatch.session.gather import gather
+        from gpuwatch.share.gather import gather
 
         enter_simulation(ctx)
         document: Document = gather(python, framework, progress, with_doctor=not no_doctor)
@@ -131,7 +131,7 @@ def report(
 
 
 def _stretch(recording: Recording, since: str | None, until: str | None) -> Document:
-    from gpuwatch.recording.time_expressions import moment, since_moment
+    from gpuwatch.machine.past.time_expressions import moment, since_moment
     from gpuwatch.session.period import period
 
     assert recording.begin is not None
@@ -172,9 +172,9 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
 
 
 def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Document:
-    from gpuwatch.cluster.node_results import side_by_side
-    from gpuwatch.formatting.redaction import sendable
-    from gpuwatch.reports.contrast import contrast
+    from gpuwatch.core.formatting.redaction import sendable
+    from gpuwatch.fleet.cluster.node_results import side_by_side
+    from gpuwatch.share.reports.contrast import contrast
 
     runs: list[Run] = []
     nodes: dict[str, Node] = {}

@@ -17,13 +17,13 @@ from gpuwatch.cli.links import with_links
 from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.output import check_output, no_save_option, redact_option, say, say_written, to_stdout
-from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.monitor.fork import fork
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.machine.collector.fork import fork
+from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
-    from gpuwatch.model.run import Run
-    from gpuwatch.probing.run_builder import RunDraft
+    from gpuwatch.core.model.run import Run
+    from gpuwatch.experiment.probing.run_builder import RunDraft
 
 
 _EXAMPLES = """\b
@@ -107,7 +107,7 @@ def run(
     same = os.environ.get("LD_LIBRARY_PATH") == libraries
     feed = LiveFeed(interval, first=fork(interval) if same else None)
     feed.launch()
-    from gpuwatch.probing.guarded_program import GuardedProgram, Options
+    from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal and not no_log and _used_by_hand(command):
@@ -127,7 +127,7 @@ def run(
         with GuardedProgram(command, options) as program:
             program.start()
             # While the program starts: these imports take longer than everything before.
-            from gpuwatch.probing.watch import Watch
+            from gpuwatch.experiment.probing.watch import Watch
 
             keeper = _Keeper(output, as_json, keep=not no_save, redact=redact)
             with Watch(program, keeper.judge, source=feed, before=before, look=feed.sample_now) as watching:
@@ -149,8 +149,8 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh", "tmux",
 def _used_by_hand(command: Sequence[str]) -> bool:
     """Whether the program reads keys from the terminal on stderr, or passes it on to its jobs.
 
-    ``less`` and interactive shells do; on the pseudo-terminal of :mod:`gpuwatch.probing.channel` they would have
-    neither keys nor job control.
+    ``less`` and interactive shells do; on the pseudo-terminal of :mod:`gpuwatch.experiment.probing.channel` they would
+    have neither keys nor job control.
     """
     name = Path(command[0]).name
     if name in _SCREENS:
@@ -163,12 +163,12 @@ class _Keeper:
     """Finishes runs and writes them to ``-o`` and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
-        from gpuwatch.history.runs import RunStore
-        from gpuwatch.reports.writing import is_special
+        from gpuwatch.machine.past.runs import RunStore
+        from gpuwatch.share.reports.writing import is_special
 
-        importlib.import_module("gpuwatch.diagnosis.finish_run")
+        importlib.import_module("gpuwatch.explain.diagnosis.finish_run")
         if output is not None:
-            importlib.import_module("gpuwatch.reports.format_registry")
+            importlib.import_module("gpuwatch.share.reports.format_registry")
         self._store = RunStore() if keep else None
         self._output = output
         self._as_json = as_json
@@ -179,7 +179,7 @@ class _Keeper:
 
     def judge(self, draft: RunDraft) -> Run:
         """The finished run. Write errors are reported at the end; the program goes on."""
-        from gpuwatch.diagnosis.finish_run import complete
+        from gpuwatch.explain.diagnosis.finish_run import complete
 
         finished = complete(draft.run, draft.log, draft.before)
         self._problem = ""
@@ -193,7 +193,7 @@ class _Keeper:
         return finished
 
     def _write(self, finished: Run, output: Path) -> None:
-        from gpuwatch.reports.format_registry import write
+        from gpuwatch.share.reports.format_registry import write
 
         try:
             write(finished, output, format_name="json" if self._as_json else None, redact=self._redact)
@@ -208,7 +208,7 @@ class _Keeper:
             say(f"gpuwatch: {self._problem}")
         if quiet:
             return
-        from gpuwatch.reports.format_registry import render
+        from gpuwatch.share.reports.format_registry import render
 
         text = render(finished, "text", width=_columns())
         click.echo("\n" + with_links(text, sys.stderr), nl=False, err=True)

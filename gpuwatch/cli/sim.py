@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import SIM_NAME, asked_shape, sim_option, sim_tier_option, simulated_environment
-from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.core.errors import GpuwatchError, UsageError
 
 _BEHIND_DASHES = "gpuwatch.sim.behind-dashes"
 
@@ -47,7 +47,7 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
     shape = asked_shape(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
     program = shutil.which(command[0])
     if program is None:
-        from gpuwatch.probing.termination import not_started
+        from gpuwatch.experiment.probing.termination import not_started
 
         raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
     environment = adapted(
@@ -61,7 +61,7 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
 
 def adapted(environment: dict[str, str]) -> dict[str, str]:
     """On the plugin tier, adapts every Python process (probes/_gpuwatch_watch/_gpuwatch_simulated.py)."""
-    from gpuwatch.probing.probe_scripts import hooked
+    from gpuwatch.experiment.probing.probe_scripts import hooked
     from gpuwatch.sim.environment import ENV_PLUGIN
 
     return hooked(environment) if ENV_PLUGIN in environment else environment

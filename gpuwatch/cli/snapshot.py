@@ -13,9 +13,9 @@ from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, r
 from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
 from gpuwatch.cli.quantities import Duration
-from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
-from gpuwatch.formatting.text import harmless
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
+from gpuwatch.core.formatting.text import harmless
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.single_snapshot import findings, take
 
 _EXAMPLES = """\b
@@ -93,8 +93,8 @@ def snapshot(
 
 def _follow(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     """Prints a line for each sample until nobody reads them."""
-    from gpuwatch.formatting.redaction import sendable
-    from gpuwatch.model.codec import to_json
+    from gpuwatch.core.formatting.redaction import sendable
+    from gpuwatch.core.model.codec import to_json
     from gpuwatch.session.snapshot_stream import stream
 
     for taken in stream(interval, gpm=gpm):
@@ -109,8 +109,8 @@ def _code(taken: Snapshot) -> int:
 
 def _show_topology(ctx: click.Context, taken: Snapshot) -> NoReturn:
     """Prints the matrix, or why there are no GPUs."""
-    from gpuwatch.reports.formats.text import tables
-    from gpuwatch.reports.topology_content import topology_content
+    from gpuwatch.share.reports.formats.text import tables
+    from gpuwatch.share.reports.topology_content import topology_content
 
     for problem in taken.problems if not taken.devices else ():
         say(f"gpuwatch: {problem.detail} ({problem.hint})")

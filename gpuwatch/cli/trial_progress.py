@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.cli.options import progress, progress_lines, progress_wanted
 from gpuwatch.cli.output import say
-from gpuwatch.experiment.progress import Begun, NoProgress, Progress
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import lasted, per_second, size
-from gpuwatch.model.trials import Trial
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import lasted, per_second, size
+from gpuwatch.core.model.trials import Trial
+from gpuwatch.experiment.trials.progress import Begun, NoProgress, Progress
 
 if TYPE_CHECKING:
     from rich.constrain import Constrain

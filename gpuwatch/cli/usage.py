@@ -13,9 +13,9 @@ from gpuwatch.cli.options import progress
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.cli.own_recording import own_recording
 from gpuwatch.cli.recording_input import recording_of
-from gpuwatch.errors import UsageError
-from gpuwatch.model.usage import By
-from gpuwatch.reports.format_registry import BY_NAME
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.model.usage import By
+from gpuwatch.share.reports.format_registry import BY_NAME
 
 _EXAMPLES = """\b
 Examples:
@@ -69,8 +69,8 @@ def usage(
     check_output(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:
         raise UsageError("--json, --csv and --format cannot be combined")
-    from gpuwatch.recording.time_expressions import moment, since_moment
-    from gpuwatch.recording.usage import usage as summed
+    from gpuwatch.machine.past.time_expressions import moment, since_moment
+    from gpuwatch.machine.past.usage import usage as summed
 
     path = file if file is not None else own_recording()
     with recording_of(path) as recording:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 
+from gpuwatch.core.model.fleet import Fleet
+from gpuwatch.core.model.pick import FittingHost, HostPick, Pick, RefusedHost, SilentHost
 from gpuwatch.fleet.summary import HostSummary, summary
-from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.pick import FittingHost, HostPick, Pick, RefusedHost, SilentHost
 from gpuwatch.session.free_gpus import Conditions, pick
 
 _SHOWN = 3

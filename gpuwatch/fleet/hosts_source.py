@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from gpuwatch.core.model.fleet import Fleet, HostView
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.remote_streams import CONNECTING, GPUWATCH, RemoteStreams, Stream
-from gpuwatch.model.fleet import Fleet, HostView
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.monitor.host_access import HostAccess
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.host_access import HostAccess
 
 _TOGETHER = 0.3
 """Seconds for which news are collected before they are shown."""
@@ -73,7 +73,7 @@ class HostsSource:
 
 
 class HostFeed:
-    """One host over a connection of its own; implements :class:`gpuwatch.monitor.feed.Feed`."""
+    """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.feed.Feed`."""
 
     def __init__(
         self,

@@ -21,8 +21,8 @@ from typing import cast
 import msgspec
 
 from gpuwatch import __version__
-from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.text import printable, shorten
 
 _MOST_BYTES = 96 << 20
 """Maximum size of an answer, uncompressed: 125 hosts with 8 GPUs have about 4 MB."""

@@ -6,15 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 
+from gpuwatch.core.model.fleet import HostView
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.exporter_names import REPORTED, names
 from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.fleet.prometheus_queries import of_one_gpu
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.model.fleet import HostView
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.monitor.host_access import HostAccess
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.host_access import HostAccess
 
 _PAST, _STEP = 3600.0, 15.0
 """Seconds of history, and between two of its samples."""
@@ -23,7 +23,7 @@ _MOST_GPUS = 64
 
 
 class PrometheusFeed:
-    """Snapshots of one host; implements :class:`gpuwatch.monitor.feed.Feed`."""
+    """Snapshots of one host; implements :class:`gpuwatch.machine.collector.feed.Feed`."""
 
     def __init__(
         self,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpuwatch.core.formatting import openmetrics as series
 from gpuwatch.fleet.exporter_names import LISTED, names
 from gpuwatch.fleet.hosts_from_series import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM
 from gpuwatch.fleet.series_labels import HOST_LABELS, TARGET_LABELS, with_exported
-from gpuwatch.formatting import openmetrics as series
 
 _KNOWN_FOR = "1h"
 """A host without data for so long is no longer listed."""

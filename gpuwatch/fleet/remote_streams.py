@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from gpuwatch.cluster.ssh import EXIT_SSH, ssh_command, ssh_failure
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.formatting.text import printable, shorten
-from gpuwatch.model.codec import NotADocument, from_json
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.model.codec import NotADocument, from_json
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.fleet.cluster.ssh import EXIT_SSH, ssh_command, ssh_failure
 
 CONNECTING = "connecting…"
 GPUWATCH = ("gpuwatch",)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.summary import FleetSummary, Summaries
-from gpuwatch.model.fleet import Fleet
 
 
 class FleetSource(Protocol):

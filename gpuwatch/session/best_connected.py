@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb
 
-from gpuwatch.model.snapshot import Topology
+from gpuwatch.core.model.snapshot import Topology
 
 _LEVELS = (None, "SYS", "NODE", "PHB", "PXB", "PIX", "INT")
 """From the slowest to the fastest; NVLinks are faster, the more the better."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import lasted, reading
-from gpuwatch.model.metrics import BY_ID, METRICS, Unit
-from gpuwatch.model.period import Change, ChangeKind
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, Snapshot
-from gpuwatch.recording.gpu_time import GAP, USUAL
-from gpuwatch.recording.reader import Recording
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import lasted, reading
+from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
+from gpuwatch.core.model.period import Change, ChangeKind
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.past.gpu_time import GAP, USUAL
+from gpuwatch.machine.past.reader import Recording
 
 LOOK_BACK = 600.0
 """Seconds before the moment that are looked at."""

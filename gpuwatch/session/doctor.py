@@ -7,21 +7,21 @@ import os
 import time
 from collections.abc import Callable
 
-from gpuwatch.diagnosis.doctor.facts import Facts, relevant
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.model.doctor import Doctor, FrameworkLook
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing import interpreter_checks as looking
-from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.model.doctor import Doctor, FrameworkLook
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing import interpreter_checks as looking
+from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, relevant
+from gpuwatch.machine.sources import system_facts
 from gpuwatch.session.single_snapshot import samples
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources import system_facts
 
 
 def examined(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
     """The doctor's document; ``progress`` is called with each step, and with the empty string at the end."""
-    from gpuwatch.diagnosis.doctor.examine import examine
-    from gpuwatch.diagnosis.finish_run import complete
+    from gpuwatch.explain.diagnosis.doctor.examine import examine
+    from gpuwatch.explain.diagnosis.finish_run import complete
 
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     kept = relevant(os.environ)

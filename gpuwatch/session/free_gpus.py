@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST, who
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.units import memory, size
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.pick import Pick, PickedGpu, RefusedGpu
-from gpuwatch.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
-from gpuwatch.model.visibility import divided, read_visible
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.pick import Pick, PickedGpu, RefusedGpu
+from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
+from gpuwatch.core.model.visibility import divided, read_visible
+from gpuwatch.explain.diagnosis.rules.phrasing import HELD_LEAST, who
 from gpuwatch.session.best_connected import best_connected, rank
 
 _BUSY = 10.0

@@ -11,13 +11,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.metric_series import History
-from gpuwatch.history.sample_store import Kept, Placed, SampleStore, Times
-from gpuwatch.history.timeline import EVENTS, LEVELS, Timeline
-from gpuwatch.recording.reader import Recording, open_recording
-from gpuwatch.recording.running_recorders import running
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.metric_series import History
+from gpuwatch.machine.past.reader import Recording, open_recording
+from gpuwatch.machine.past.running_recorders import running
+from gpuwatch.machine.past.sample_store import Kept, Placed, SampleStore, Times
+from gpuwatch.machine.past.timeline import EVENTS, LEVELS, Timeline
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
 
 _LOOK_EVERY = 0.5

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import platformdirs
 
-from gpuwatch import ownership
-from gpuwatch.recording import running_recorders
+from gpuwatch.core import ownership
+from gpuwatch.machine.past import running_recorders
 from gpuwatch.sim import build, state_files
 
 

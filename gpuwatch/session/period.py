@@ -6,12 +6,10 @@ import datetime
 from collections.abc import Callable, Iterator
 
 from gpuwatch import __version__
-from gpuwatch.diagnosis.diagnostic import of_this_machine
-from gpuwatch.formatting.brief import program_of
-from gpuwatch.formatting.text import printable
-from gpuwatch.history.runs import RunStore
-from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER
-from gpuwatch.model.period import (
+from gpuwatch.core.formatting.brief import program_of
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
+from gpuwatch.core.model.period import (
     GRAPHED,
     Period,
     PeriodDevice,
@@ -21,11 +19,13 @@ from gpuwatch.model.period import (
     PeriodRun,
     PeriodSeries,
 )
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Device
-from gpuwatch.recording import tiers
-from gpuwatch.recording.reader import RecordedFinding, Recording
-from gpuwatch.recording.usage import usage
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
+from gpuwatch.machine.past import tiers
+from gpuwatch.machine.past.reader import RecordedFinding, Recording
+from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.past.usage import usage
 from gpuwatch.session.changes_before import LOOK_BACK, changes
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)

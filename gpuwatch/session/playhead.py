@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import sub
 
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.metric_series import History
-from gpuwatch.history.sample_store import SampleStore
-from gpuwatch.history.timeline import EVENTS, LEVELS
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.metric_series import History
+from gpuwatch.machine.past.sample_store import SampleStore
+from gpuwatch.machine.past.timeline import EVENTS, LEVELS
 from gpuwatch.session.view import PlayheadPosition, View, ranked
 
 GRAPHED = frozenset(

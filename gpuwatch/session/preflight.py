@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuwatch.model.snapshot import Device, Process, Snapshot
-from gpuwatch.probing.probe_scripts import ProbeScript
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 
 _IN_CODE = frozenset({"visible-late"})
 """Configurations that set CUDA_VISIBLE_DEVICES to a GPU in their own code."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
 
-from gpuwatch.model.events import Event
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.live_feed import LiveFeed
-from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
-from gpuwatch.probing.probe_scripts import ProbeScript
+from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
-    from gpuwatch.probing.run_builder import RunDraft
-    from gpuwatch.probing.runner import ProbeOptions, SnapshotSource
+    from gpuwatch.experiment.probing.run_builder import RunDraft
+    from gpuwatch.experiment.probing.runner import ProbeOptions, SnapshotSource
 
 SAMPLE_SECONDS = 0.1
 _PATIENCE = 5.0
@@ -27,7 +27,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
 class ProbeRunner(Protocol):
-    """What a batch needs of :class:`gpuwatch.probing.runner.Runner`."""
+    """What a batch needs of :class:`gpuwatch.experiment.probing.runner.Runner`."""
 
     notes: list[str]
 
@@ -44,7 +44,7 @@ Choose = Callable[[str, str | None], Interpreter]
 
 def make_runner(options: ProbeOptions, source: SnapshotSource) -> AbstractContextManager[ProbeRunner]:
     """The real runner; imported late because it imports the log parsers."""
-    from gpuwatch.probing.runner import Runner
+    from gpuwatch.experiment.probing.runner import Runner
 
     return Runner(options, source)
 
@@ -117,7 +117,7 @@ class ProbeBatch:
 
     def run(self, script: ProbeScript, on_event: Callable[[Event], None] | None = None) -> Run:
         """Runs one probe; returns the run with its findings."""
-        from gpuwatch.diagnosis.finish_run import complete  # brings every rule
+        from gpuwatch.explain.diagnosis.finish_run import complete  # brings every rule
 
         assert self._runner is not None
         before = self._feed.fresh(_PATIENCE)

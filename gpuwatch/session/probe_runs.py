@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.history.runs import RunStore
-from gpuwatch.model.events import Event
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.live_feed import LiveFeed
-from gpuwatch.probing.interpreter import Interpreter, choose_interpreter
-from gpuwatch.probing.probe_scripts import ProbeScript, find_probes
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript, find_probes
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.past.runs import RunStore
 from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner
 
 _EVENTS = 200
@@ -221,7 +221,9 @@ class ProbeRuns:
             self._notify()
 
     def _batch(self, scripts: list[ProbeScript], parameters: Parameters, visible: tuple[str, ...]) -> None:
-        from gpuwatch.probing.runner import ProbeOptions  # imports the log parsers, which the tab does not need
+        from gpuwatch.experiment.probing.runner import (
+            ProbeOptions,  # imports the log parsers, which the tab does not need
+        )
 
         progress = _Progress(self, visible[0] if visible else "")
         with ProbeBatch(progress.watch, make_feed=self.make_feed, make_runner=self.make_runner) as batch:

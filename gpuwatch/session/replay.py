@@ -10,22 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.history.energy import EnergyMeter
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.sample_store import Kept
-from gpuwatch.history.timeline import EVENTS
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.recorded_feed import SPEEDS, RecordedFeed, Skipped, gap_limit
-from gpuwatch.recording.reader import Recording
-from gpuwatch.recording.tiers import MINUTE
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.recorded_feed import SPEEDS, RecordedFeed, Skipped, gap_limit
+from gpuwatch.machine.past.energy import EnergyMeter
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.past.sample_store import Kept
+from gpuwatch.machine.past.tiers import MINUTE
+from gpuwatch.machine.past.timeline import EVENTS
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, TROUBLE, Navigation, event_beside
 from gpuwatch.session.process_history import ProcessHistories
 from gpuwatch.session.session import Session
 from gpuwatch.session.view import PlayheadPosition, ReplayState, View
 
 if TYPE_CHECKING:
-    from gpuwatch.diagnosis.conditions.throttling import ClockEpisodes, Episode
+    from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
 
 _SET_BACK = 60.0
 """Seconds by which an event is earlier than the one before it if the clock was set back."""
@@ -251,7 +251,7 @@ class ReplaySession(Session):
     def throttling(self, uuid: str, until: float) -> list[Episode]:
         """As in the base; those from before the last jump as far back as graphs go."""
         if self._episodes is None:
-            from gpuwatch.diagnosis.conditions.throttling import ClockEpisodes
+            from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
 
             self._episodes = ClockEpisodes()
             newest = self._navigation.moment

@@ -8,22 +8,22 @@ from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.history.energy import EnergyMeter
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.metric_series import History
-from gpuwatch.history.sample_store import SampleStore
-from gpuwatch.history.timeline import Timeline
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import Feed
-from gpuwatch.monitor.host_access import HostAccess
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed import Feed
+from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.past.energy import EnergyMeter
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.metric_series import History
+from gpuwatch.machine.past.sample_store import SampleStore
+from gpuwatch.machine.past.timeline import Timeline
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
 from gpuwatch.session.view import View, ranked
 
 if TYPE_CHECKING:
-    from gpuwatch.alerts.alerts import Alerts
-    from gpuwatch.diagnosis.condition_engine import Conditions
-    from gpuwatch.diagnosis.conditions.throttling import Episode
+    from gpuwatch.explain.diagnosis.condition_engine import Conditions
+    from gpuwatch.explain.diagnosis.conditions.throttling import Episode
+    from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Navigation, Playhead
     from gpuwatch.session.replay import ReplaySession
@@ -182,7 +182,7 @@ class Session:
     def diagnose(self) -> None:
         """Diagnoses the samples so far, and from now on every new one."""
         if self._conditions is None:
-            from gpuwatch.diagnosis.condition_engine import Conditions
+            from gpuwatch.explain.diagnosis.condition_engine import Conditions
 
             self._conditions = Conditions()
         for snapshot in self._unjudged:

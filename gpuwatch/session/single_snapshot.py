@@ -8,11 +8,11 @@ import os
 import time
 from typing import NamedTuple
 
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.sources.host import HostReader
 from gpuwatch.sim.sysfs import ENV_STATE
-from gpuwatch.sources.host import HostReader
 
 _MOST_STARVED = 6.0
 """Times the deadline that a collector without a CPU is waited for."""
@@ -49,8 +49,8 @@ def samples(
     until = time.monotonic() + _MOST_STARVED * deadline
     try:
         # While the driver starts, and rates need a second sample: the first use of these takes as long.
-        importlib.import_module("gpuwatch.diagnosis.engine")
-        importlib.import_module("gpuwatch.reports.formats.text")
+        importlib.import_module("gpuwatch.explain.diagnosis.engine")
+        importlib.import_module("gpuwatch.share.reports.formats.text")
         found = feed.wait(count, deadline)
         while len(found) < count and feed.starved and time.monotonic() < until:
             found += feed.wait(count - len(found), min(deadline, 1.0))
@@ -108,8 +108,8 @@ def _host() -> tuple[Host, list[Problem]]:
 
 def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
     """The findings of this one snapshot."""
-    from gpuwatch.diagnosis.engine import diagnose
-    from gpuwatch.diagnosis.evidence import Evidence
+    from gpuwatch.explain.diagnosis.engine import diagnose
+    from gpuwatch.explain.diagnosis.evidence import Evidence
 
     found = diagnose(Evidence(snapshot=snapshot))
     return tuple(finding for finding in found if finding.id != "healthy")

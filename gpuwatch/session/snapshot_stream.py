@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpuwatch.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.core.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
+from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.session import Session
 from gpuwatch.sim.sysfs import ENV_STATE
 

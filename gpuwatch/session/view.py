@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
-from gpuwatch.model.snapshot import Device, Host, Snapshot
+from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.snapshot import Device, Host, Snapshot
 
 if TYPE_CHECKING:
-    from gpuwatch.history.machine_event import MachineEvent
-    from gpuwatch.history.metric_series import History
-    from gpuwatch.monitor.feed import FeedStatus
+    from gpuwatch.machine.collector.feed import FeedStatus
+    from gpuwatch.machine.past.machine_event import MachineEvent
+    from gpuwatch.machine.past.metric_series import History
 
 _LATE = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""

@@ -3,7 +3,7 @@
 The name of a build's folder is a hash of everything that determines the result: sources, flags, compiler and CPU
 model (matrix multiplication is compiled for this CPU). It is built in a temporary folder that is renamed when
 complete, so that concurrent builds do no harm. Code is loaded from it, so only this user may write to it
-(:mod:`gpuwatch.ownership`).
+(:mod:`gpuwatch.core.ownership`).
 
 The plug-in tier has its own folder, built only when it is needed: the plug-in for TensorFlow, the library that
 renames CUDA kernels, and from the driver tier only NVML.
@@ -26,8 +26,8 @@ from typing import Final, Literal
 
 import platformdirs
 
-from gpuwatch import ownership
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core import ownership
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import shipped
 from gpuwatch.sim.compiler import (
     DRIVER_RECIPE,

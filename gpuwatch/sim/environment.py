@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import build, libraries
 from gpuwatch.sim.sysfs import ENV_STATE
 

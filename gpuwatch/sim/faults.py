@@ -6,7 +6,7 @@ import ctypes
 import itertools
 from typing import Final
 
-from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.sim.machine import NVML_LIBRARY, SimMachine
 
 # nvmlReturn_t of nvml.h

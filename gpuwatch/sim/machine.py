@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, get_args
 
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import build, environment, sysfs
 from gpuwatch.sim.control import AnswerView, FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.description import DescribedGpu

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.sim import build
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine import SimMachine

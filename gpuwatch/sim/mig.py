@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 MAX_INSTANCES: Final = 8
 _EXAMPLE: Final = "for example 1g,1g,-,2g,3g; - leaves an index empty; on: MIG without instances; off: no MIG"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 MAX_DEVICES: Final = 16
 MIN_MEMORY_BYTES: Final = 512 * 2**20

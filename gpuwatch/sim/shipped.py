@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim.compiler import DRIVER_RECIPE, PLUGIN_RECIPE, CompilerFailedError, compile_driver, compile_plugin
 from gpuwatch.sim.libraries import DRIVER_FILE, DRIVER_LIBRARY, LIBRARIES, PLUGIN_LIBRARIES
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from gpuwatch import ownership
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core import ownership
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import sysfs
 from gpuwatch.sim.control import load_control
 from gpuwatch.sim.shape import SimShape
@@ -66,7 +66,7 @@ def in_use(state_path: Path) -> bool:
 def state_folder() -> Path:
     """The folder of this user's machines, in memory if the system has such a place.
 
-    The libraries trust what they map, so nobody else may write there (:mod:`gpuwatch.ownership`). Another user's
+    The libraries trust what they map, so nobody else may write there (:mod:`gpuwatch.core.ownership`). Another user's
     XDG_RUNTIME_DIR, which ``sudo -E`` keeps, is not used.
     """
     for folder in possible_folders():

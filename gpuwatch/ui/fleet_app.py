@@ -11,11 +11,11 @@ from typing import Protocol
 
 from textual.screen import Screen
 
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.summary import FleetSummary
 from gpuwatch.fleet.watch import FleetWatch
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import Feed, FeedStatus
-from gpuwatch.monitor.host_access import HostAccess
+from gpuwatch.machine.collector.feed import Feed, FeedStatus
+from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.fleet import FleetScreen

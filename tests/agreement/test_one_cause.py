@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.findings import CAUSES
-from gpuwatch.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.agreement.table import MATMUL, ROWS, Row

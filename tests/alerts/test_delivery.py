@@ -20,15 +20,15 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.alerts.alerts import Alerts
-from gpuwatch.alerts.command import Command
-from gpuwatch.alerts.delivery import WAITING, Channel
-from gpuwatch.alerts.terminal_notification import sequence, text_of
-from gpuwatch.alerts.webhook import Webhook, checked, shown
-from gpuwatch.errors import UsageError
-from gpuwatch.model.alert import Alert
-from gpuwatch.model.codec import schema_of
-from gpuwatch.model.findings import CAUSES
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.codec import schema_of
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.session.alerts.alerts import Alerts
+from gpuwatch.session.alerts.command import Command
+from gpuwatch.session.alerts.delivery import WAITING, Channel
+from gpuwatch.session.alerts.terminal_notification import sequence, text_of
+from gpuwatch.session.alerts.webhook import Webhook, checked, shown
 from tests.alerts.test_onsets import HOT
 from tests.ui import machines
 from tests.ui.machines import NOON

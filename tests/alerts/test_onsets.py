@@ -7,9 +7,9 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from gpuwatch.alerts.onsets import MOST, SETTLE, Onsets
-from gpuwatch.model.alert import Alert
-from gpuwatch.model.findings import Finding
+from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.session.alerts.onsets import MOST, SETTLE, Onsets
 from tests.ui import machines
 from tests.ui.machines import NOON
 

@@ -15,18 +15,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpuwatch.assistant import arguments as kinds
-from gpuwatch.assistant.answer import MOST_BYTES, bounded, output_schema, plain
-from gpuwatch.assistant.commands import Commands
-from gpuwatch.assistant.kept_collector import Machine
-from gpuwatch.assistant.log_files import open_document, open_log
-from gpuwatch.assistant.tools import BY_NAME, TOOLS, Tools
-from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.model.comparison import Comparison
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.compare import compare
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_batch import WORKLOADS
+from gpuwatch.share.assistant import arguments as kinds
+from gpuwatch.share.assistant.answer import MOST_BYTES, bounded, output_schema, plain
+from gpuwatch.share.assistant.commands import Commands
+from gpuwatch.share.assistant.kept_collector import Machine
+from gpuwatch.share.assistant.log_files import open_document, open_log
+from gpuwatch.share.assistant.tools import BY_NAME, TOOLS, Tools
+from gpuwatch.share.reports.compare import compare
 from tests.reports.documents import full_run
 from tests.ui import machines
 

@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.assistant import kept_collector as kept
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.share.assistant import kept_collector as kept
 from tests.ui import machines
 
 HOT = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 1200, "temperature.gpu_celsius": 88}

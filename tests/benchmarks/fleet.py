@@ -19,9 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from gpuwatch.core.model.codec import to_json
 from gpuwatch.fleet.prometheus_api import Prometheus
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.model.codec import to_json
 from tests.fleet.demo import fleet
 from tests.fleet.prometheus_server import FakePrometheus, Series, served
 from tests.terminal import Terminal

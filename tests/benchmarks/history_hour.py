@@ -18,10 +18,10 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.reading import Value
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines

@@ -18,16 +18,16 @@ from typing import get_args
 
 import msgspec
 
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.recorded_feed import RecordedFeed
-from gpuwatch.recording import gpu_time
-from gpuwatch.recording.blobs import checksum, pack_times, unpack_times
-from gpuwatch.recording.reader import Recording, open_recording
-from gpuwatch.recording.usage import usage
-from gpuwatch.recording.writer import Clock, RecordingWriter
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.past import gpu_time
+from gpuwatch.machine.past.blobs import checksum, pack_times, unpack_times
+from gpuwatch.machine.past.reader import Recording, open_recording
+from gpuwatch.machine.past.usage import usage
+from gpuwatch.machine.past.writer import Clock, RecordingWriter
 from gpuwatch.session.replay import open_replay
 from tests.benchmarks.history_hour import noisy
-from tests.recording.days import NOON, Readings, day
+from tests.past.days import NOON, Readings, day
 
 DAY = 86_400
 

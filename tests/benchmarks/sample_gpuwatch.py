@@ -9,8 +9,8 @@ import time
 
 import pynvml
 
-from gpuwatch.model.metrics import METRICS, Lane
-from gpuwatch.monitor.collector import Collector
+from gpuwatch.core.model.metrics import METRICS, Lane
+from gpuwatch.machine.collector.collector import Collector
 
 
 def bare(handles: list[object], last: dict[int, int]) -> int:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import psutil
 
-from gpuwatch.exporter.page import Page
-from gpuwatch.exporter.series import Content, Options
-from gpuwatch.exporter.server import Address, MetricsServer
+from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.series import Content, Options
+from gpuwatch.share.exporter.server import Address, MetricsServer
 from tests.exporter.machines import OPTIONS, large
 
 _REQUESTS = 2000

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from gpuwatch.cli.main import cli
-from gpuwatch.errors import UsageError
-from gpuwatch.model.codec import PRINTED, schema_of
-from gpuwatch.model.probe_list import ProbeList, RecipeList
-from gpuwatch.probing.probe_scripts import find_probes
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.model.codec import PRINTED, schema_of
+from gpuwatch.core.model.probe_list import ProbeList, RecipeList
+from gpuwatch.experiment.probing.probe_scripts import find_probes
 from tests.conftest import gpuwatch
 
 

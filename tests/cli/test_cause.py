@@ -10,9 +10,9 @@ import sys
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.cause_pages import page
-from gpuwatch.model.cause_list import CauseList, CausePage
-from gpuwatch.model.findings import CAUSES
+from gpuwatch.core.model.cause_list import CauseList, CausePage
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.explain.diagnosis.cause_pages import page
 from tests.terminal import Terminal
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.completion import SHELLS
-from gpuwatch.probing.probe_scripts import GROUPS, find_probes, names_and_titles
+from gpuwatch.experiment.probing.probe_scripts import GROUPS, find_probes, names_and_titles
 from gpuwatch.ui.tables.columns import BY_ID
 from tests.conftest import gpuwatch
 from tests.terminal import Terminal

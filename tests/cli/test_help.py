@@ -65,7 +65,12 @@ def test_the_help_begins_with_the_commands_and_imports_none_of_them() -> None:
         [sys.executable, "-X", "importtime", "-m", "gpuwatch", "--help"], capture_output=True, text=True, check=True
     ).stderr
     assert "gpuwatch.cli.main" in loaded
-    for module in ("gpuwatch.cli.probe", "gpuwatch.diagnosis", "gpuwatch.reports.formats", "gpuwatch.probing"):
+    for module in (
+        "gpuwatch.cli.probe",
+        "gpuwatch.explain.diagnosis",
+        "gpuwatch.share.reports.formats",
+        "gpuwatch.experiment.probing",
+    ):
         assert module not in loaded
 
 

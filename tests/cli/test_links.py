@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.links import file_shown, with_links
-from gpuwatch.diagnosis.cause_pages import page_path
-from gpuwatch.formatting.links import file_url, may_link
-from gpuwatch.model.findings import CAUSES
+from gpuwatch.core.formatting.links import file_url, may_link
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.explain.diagnosis.cause_pages import page_path
 
 
 class Terminal(io.StringIO):

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from gpuwatch.cli.machine_file import _snapshot, machine_of
-from gpuwatch.model.codec import from_json
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.snapshot import Device, MigInstance, Snapshot
+from gpuwatch.core.model.codec import from_json
+from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from tests.conftest import gpuwatch
 from tests.traces.test_smi_query import TEXT as LAYOUT
 from tests.traces.test_smi_query import XML

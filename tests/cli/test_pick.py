@@ -16,11 +16,11 @@ from contextlib import contextmanager
 import pytest
 
 from gpuwatch.cli.pick import _picked
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.machine.sources.gpu_reservations import reservations, reserve, reserved
 from gpuwatch.session.free_gpus import Conditions
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.sysfs import ENV_STATE
-from gpuwatch.sources.gpu_reservations import reservations, reserve, reserved
 from tests.conftest import gpuwatch
 from tests.ui import machines
 
@@ -108,7 +108,7 @@ def test_two_at_once_never_get_the_same_gpu(sim_machine: Machine) -> None:
 RACE = """
 import os, sys
 from gpuwatch.session.free_gpus import Conditions, pick
-from gpuwatch.sources.gpu_reservations import reserve, reserved
+from gpuwatch.machine.sources.gpu_reservations import reserve, reserved
 from gpuwatch.session.single_snapshot import take
 machine, _ = take(30.0)
 print("ready", flush=True)

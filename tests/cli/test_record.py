@@ -17,14 +17,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpuwatch.model.codec import schema_of
-from gpuwatch.monitor.recorded_feed import RecordedFeed
-from gpuwatch.recording.check import checked
-from gpuwatch.recording.reader import Recording
+from gpuwatch.core.model.codec import schema_of
+from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.past.check import checked
+from gpuwatch.machine.past.reader import Recording
 from gpuwatch.session.replay import open_replay
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
-from tests.recording.make_fixture import FOLDER
+from tests.past.make_fixture import FOLDER
 from tests.terminal import Terminal, family
 
 

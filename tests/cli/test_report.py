@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.history.runs import RunStore
-from gpuwatch.model.codec import to_json
-from gpuwatch.recording.writer import RecordingWriter
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.past.writer import RecordingWriter
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch
 from tests.forked import gpuwatch_forked
-from tests.recording import incident
-from tests.recording.make_fixture import FOLDER
+from tests.past import incident
+from tests.past.make_fixture import FOLDER
 from tests.reports.documents import bare_run, full_run
 
 SECRETS = {

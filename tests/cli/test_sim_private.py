@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape, parse_machine
 from gpuwatch.sim.state_files import state_folder

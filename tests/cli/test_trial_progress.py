@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from gpuwatch.cli import trial_progress
-from gpuwatch.experiment.progress import Begun
-from gpuwatch.model.run import Memory
-from gpuwatch.model.trials import StepTime, Trial
+from gpuwatch.core.model.run import Memory
+from gpuwatch.core.model.trials import StepTime, Trial
+from gpuwatch.experiment.trials.progress import Begun
 from tests.diagnosis.cases import GIB, draft
 
 TIME = StepTime(median_seconds=0.1, low_seconds=0.09, high_seconds=0.11, timed=20)

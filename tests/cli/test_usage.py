@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.formatting.units import span
-from gpuwatch.model.codec import from_json
-from gpuwatch.model.usage import Usage
-from gpuwatch.recording.reader import Recording
-from gpuwatch.recording.writer import RecordingWriter
+from gpuwatch.core.formatting.units import span
+from gpuwatch.core.model.codec import from_json
+from gpuwatch.core.model.usage import Usage
+from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.past.writer import RecordingWriter
 from gpuwatch.sim.machine import SimMachine
 from tests.cli.test_record import wait_for
 from tests.conftest import gpuwatch
-from tests.recording import week
-from tests.recording.make_fixture import FOLDER
+from tests.past import week
+from tests.past.make_fixture import FOLDER
 
 
 @pytest.fixture(scope="module")

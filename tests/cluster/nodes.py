@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuwatch.cluster.fan_out import NodeReply, fan_out
-from gpuwatch.cluster.launchers import Job, Plan
+from gpuwatch.fleet.cluster.fan_out import NodeReply, fan_out
+from gpuwatch.fleet.cluster.launchers import Job, Plan
 
-AGENT = "import sys; from gpuwatch.cluster.node_agent import serve; sys.exit(serve([], program=sys.argv[1:]))"
+AGENT = "import sys; from gpuwatch.fleet.cluster.node_agent import serve; sys.exit(serve([], program=sys.argv[1:]))"
 
 
 def agent(*program: str) -> tuple[str, ...]:

@@ -22,12 +22,12 @@ from gpuwatch.cli.cluster_options import arguments
 from gpuwatch.cli.experiment import experiment
 from gpuwatch.cli.probe import probe
 from gpuwatch.cli.snapshot import snapshot
-from gpuwatch.cluster.node_agent import PROGRESS_MARK, PROGRESS_VARIABLE
-from gpuwatch.model.codec import from_json, to_json
-from gpuwatch.model.comparison import Comparison, Node, OddFact
-from gpuwatch.model.snapshot import Driver
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.format_registry import write
+from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.comparison import Comparison, Node, OddFact
+from gpuwatch.core.model.snapshot import Driver
+from gpuwatch.fleet.cluster.node_agent import PROGRESS_MARK, PROGRESS_VARIABLE
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.format_registry import write
 from tests.cluster.nodes import await_none
 from tests.cluster.test_odd_nodes import run
 from tests.reports.documents import HOSTILE, full_snapshot, hostile_run

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cluster.fan_out import fan_out
-from gpuwatch.cluster.node_lines import encoded
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.model.codec import MOST_BYTES
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.model.codec import MOST_BYTES
+from gpuwatch.fleet.cluster.fan_out import fan_out
+from gpuwatch.fleet.cluster.node_lines import encoded
 from tests.cluster.nodes import Nodes, agent, await_none, one, running, shell
 
 
@@ -169,7 +169,7 @@ def test_four_nodes_take_little_longer_than_one() -> None:
 
 DRIVER = """
 import sys
-from gpuwatch.cluster.fan_out import fan_out
+from gpuwatch.fleet.cluster.fan_out import fan_out
 from tests.cluster.nodes import Nodes, agent
 script = "setsid sleep " + sys.argv[1] + " & exec sleep " + sys.argv[1]
 if "stubborn" in sys.argv:

@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch import __version__
-from gpuwatch.cluster.fan_out import NodeReply
-from gpuwatch.cluster.node_results import exit_code, gathered
-from gpuwatch.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
-from gpuwatch.model.codec import from_json, to_json
-from gpuwatch.model.doctor import Doctor
-from gpuwatch.model.snapshot import Problem
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.format_registry import render
+from gpuwatch.core.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
+from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.snapshot import Problem
+from gpuwatch.fleet.cluster.fan_out import NodeReply
+from gpuwatch.fleet.cluster.node_results import exit_code, gathered
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.format_registry import render
 from tests.cluster.test_odd_nodes import run
 from tests.reports.documents import bare_snapshot, full_experiment, full_run, full_snapshot
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.cluster.odd_nodes import judged
-from gpuwatch.model.comparison import Comparison, OddFact
-from gpuwatch.model.run import DeviceMapping, Framework, Run, Setting, Throughput
+from gpuwatch.core.model.comparison import Comparison, OddFact
+from gpuwatch.core.model.run import DeviceMapping, Framework, Run, Setting, Throughput
+from gpuwatch.fleet.cluster.odd_nodes import judged
 
 NOW = datetime.datetime(2026, 11, 22, 12, 0, tzinfo=datetime.UTC)
 MODEL = "NVIDIA H100 80GB HBM3"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.run import Devices, Outcome, Placement, Run, RunError, Setting
-from gpuwatch.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
+from gpuwatch.core.model.run import Devices, Outcome, Placement, Run, RunError, Setting
+from gpuwatch.core.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
+from gpuwatch.explain.logs.facts import LogFacts
 from tests.logs.logs import facts
 
 GIB = 1 << 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.model.findings import Finding
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.explain.diagnosis.explain import explain
 
 _JAX_OOM = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."
 _UNKNOWN_999 = (

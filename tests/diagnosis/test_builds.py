@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.diagnosis.engine import diagnose, primary
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.diagnosis.predict import Asked, predict
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Framework, Outcome
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Framework, Outcome
+from gpuwatch.explain.diagnosis.engine import diagnose, primary
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.diagnosis.predict import Asked, predict
+from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import NO_DRIVER, draft, machine
 
 _IGNORED = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gpuwatch.diagnosis.fallbacks import TOGETHER, _with_their_makers
-from gpuwatch.diagnosis.rules.placement import _to_blame
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.run import Fallback
+from gpuwatch.core.model.run import Fallback
+from gpuwatch.explain.diagnosis.fallbacks import TOGETHER, _with_their_makers
+from gpuwatch.explain.diagnosis.rules.placement import _to_blame
+from gpuwatch.explain.logs.log_parser import parse
 from tests.probing.test_watcher import load
 
 _REPORT = """x.cc:1] Could not satisfy explicit device specification '/device:GPU:0' because no supported kernel for GPU

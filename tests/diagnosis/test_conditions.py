@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis import condition_engine as engine
-from gpuwatch.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
-from gpuwatch.diagnosis.conditions.condition_registry import CONDITIONS, Condition, condition
-from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.formatting.units import steady_span
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Problem, Snapshot
-from gpuwatch.model.xids import Xid
+from gpuwatch.core.formatting.units import steady_span
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Problem, Snapshot
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.explain.diagnosis import condition_engine as engine
+from gpuwatch.explain.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
+from gpuwatch.explain.diagnosis.conditions.condition_registry import CONDITIONS, Condition, condition
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from tests.diagnosis.watching import GIB, gpu, history, ids, of, program, sample, seconds, watched
 
 HOT = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 1200, "temperature.gpu_celsius": 88}

@@ -9,12 +9,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis.condition_engine import Conditions, over
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, Problem, Process, Snapshot
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device, Problem, Process, Snapshot
+from gpuwatch.explain.diagnosis.condition_engine import Conditions, over
+from gpuwatch.machine.past.machine_event import MachineEvent
 from tests.diagnosis.watching import GIB, gpu, program, sample
 
 _REASONS = ("not_supported", "permission_denied", "failed", "no_sample", "unknown")

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.condition_engine import Conditions
-from gpuwatch.model.snapshot import Process, Snapshot
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim.machine import SimMachine
 from tests.diagnosis.watching import GIB, ids, of
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.cuda_libraries import cuda_of, install
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.run import RunError
+from gpuwatch.core.model.run import RunError
+from gpuwatch.explain.diagnosis.cuda_libraries import cuda_of, install
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import draft
 
 _LOADS = "W tensorflow/stream_executor/dso_loader.cc:60] Could not load dynamic library '{0}'; dlerror: {0}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.explain import explain
 
 _TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x = work()\n'
 _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed                  python train.py"

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.program_threads import Retraced
-from gpuwatch.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome
-from gpuwatch.model.snapshot import Driver
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.program_threads import Retraced
+from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome
+from gpuwatch.core.model.snapshot import Driver
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, machine, on_gpus, process
 from tests.diagnosis.test_conditions import CAPPED, HOT, SLOW_LINK, training
 from tests.diagnosis.test_waiting import stalled
@@ -45,7 +45,7 @@ def oom(asked: int, limit: int, used: int, block: int | None, **fields: object) 
 
 
 def limited() -> Sequence[Finding]:
-    from gpuwatch.model.run import Memory, Setting
+    from gpuwatch.core.model.run import Memory, Setting
 
     return oom(
         400,

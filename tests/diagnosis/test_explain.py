@@ -7,10 +7,10 @@ import json
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.explain import explain, findings_of
-from gpuwatch.logs.log_parser import LogParser
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.explanation import Explanation
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.explain.diagnosis.explain import explain, findings_of
+from gpuwatch.explain.logs.log_parser import LogParser
 from tests.logs.logs import MIB, NAMES, text
 
 

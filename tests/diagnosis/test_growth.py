@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.memory_growth import growth
-from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import DeviceMapping, MemoryPoint, Oom, Run
-from gpuwatch.reports.tables import oom_table
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import DeviceMapping, MemoryPoint, Oom, Run
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.memory_growth import growth
+from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.share.reports.tables import oom_table
 from tests.reports.documents import full_run
 
 GIB = 1 << 30

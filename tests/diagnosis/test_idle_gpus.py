@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import DeviceMapping, DeviceMemory, Memory, Run
-from gpuwatch.probing.memory_ledger import MemoryLedger
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Memory, Run
+from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
 from tests.diagnosis.cases import GIB, ON_GPU, draft, machine, process
 
 

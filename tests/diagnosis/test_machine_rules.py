@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import DeviceMapping, Framework, Oom, Run, Worker
-from gpuwatch.model.snapshot import Driver, Process, Snapshot
-from gpuwatch.model.xids import Xid
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import DeviceMapping, Framework, Oom, Run, Worker
+from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, draft, machine, on_gpus, process
 
 BUILD = {"cuda_version": "12.5.1", "cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]}

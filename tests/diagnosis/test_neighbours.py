@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.rules.visibility import meant_by
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import (
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import (
     DeviceMapping,
     DeviceMemory,
     Framework,
@@ -21,7 +20,8 @@ from gpuwatch.model.run import (
     Setting,
     TimedStep,
 )
-from gpuwatch.reports.run_content import asked
+from gpuwatch.explain.diagnosis.rules.visibility import meant_by
+from gpuwatch.share.reports.run_content import asked
 from tests.diagnosis.cases import GIB, MIB
 from tests.diagnosis.test_watched_program import program
 

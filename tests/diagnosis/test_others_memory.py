@@ -9,15 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
-from gpuwatch.diagnosis.oom_facts import oom_facts
-from gpuwatch.diagnosis.others_memory import beside, others_memory
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.run import (
+from gpuwatch.core.model.run import (
     DeviceMapping,
     DeviceMemory,
     Devices,
@@ -31,8 +23,16 @@ from gpuwatch.model.run import (
     Verdict,
     Worker,
 )
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing.memory_ledger import MemoryLedger
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.oom_facts import oom_facts
+from gpuwatch.explain.diagnosis.others_memory import beside, others_memory
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, ON_GPU, draft, machine, process
 
 SIZES = st.integers(0, 30 * GIB)

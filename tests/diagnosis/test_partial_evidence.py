@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
-from gpuwatch.model.run import Oom
+from gpuwatch.core.model.run import Oom
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
 
 MIB, GIB = 1 << 20, 1 << 30
 _TF = "ResourceExhaustedError: OOM when allocating tensor with shape[{}] and type float on /device:GPU:0 by allocator"

@@ -10,11 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.compute_capability import built_for, support
-from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.diagnosis.predict import Asked, asked_of, predict
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.run import (
+from gpuwatch.core.model.run import (
     DeviceMapping,
     DeviceMemory,
     Devices,
@@ -24,7 +20,11 @@ from gpuwatch.model.run import (
     Run,
     Setting,
 )
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.compute_capability import built_for, support
+from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.diagnosis.predict import Asked, asked_of, predict
+from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.sim.machine import SimMachine
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus
 from tests.forked import gpuwatch_forked

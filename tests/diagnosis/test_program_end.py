@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.model.program_end import ended_apart
-from gpuwatch.model.run import Outcome, RunError
+from gpuwatch.core.model.program_end import ended_apart
+from gpuwatch.core.model.run import Outcome, RunError
 from tests.diagnosis.test_watched_program import program
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.program_threads import Retraced, TraceChange
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.program_threads import Retraced, TraceChange
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
 from tests.diagnosis.cases import draft
 
 

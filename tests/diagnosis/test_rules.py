@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
-from gpuwatch.diagnosis.rule_registry import RULES, Rule, finding, rule
-from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
-from gpuwatch.logs.facts import CuInitError, LogFacts
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import Framework, Memory, Oom
-from gpuwatch.model.snapshot import Problem
-from gpuwatch.model.visibility import read_visible, visible_devices
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.run import Framework, Memory, Oom
+from gpuwatch.core.model.snapshot import Problem
+from gpuwatch.core.model.visibility import read_visible, visible_devices
+from gpuwatch.explain.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
+from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
+from gpuwatch.explain.logs.facts import CuInitError, LogFacts
+from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
 from tests.logs.logs import NAMES, text
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Oom, Run, RunProcess
-from gpuwatch.reports.tables import device_map_table
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Oom, Run, RunProcess
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.share.reports.tables import device_map_table
 from tests.diagnosis.cases import GIB, MIB, draft
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.model.reading import Missing, Reason
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.model.reading import Missing, Reason
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.single_snapshot import findings
 from tests.diagnosis.watching import gpu, sample
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.diagnostic import Looks, diagnostic
-from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.comparison import Comparison
-from gpuwatch.model.run import DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.run import DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic
+from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.logs.facts import LogFacts
 from tests.diagnosis.cases import (
     CPU,
     GPU,

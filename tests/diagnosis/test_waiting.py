@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.program_threads import Standstill, ThreadStack, Waiting
-from gpuwatch.model.run import Memory, MemoryPoint, Outcome, Phases, Run, Throughput, TimedStep
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.program_threads import Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.run import Memory, MemoryPoint, Outcome, Phases, Run, Throughput, TimedStep
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
 from tests.diagnosis.cases import on_gpus
 
 

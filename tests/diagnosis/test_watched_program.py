@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.run import (
+from gpuwatch.core.model.run import (
     Devices,
     Framework,
     HostMemory,
@@ -22,6 +18,10 @@ from gpuwatch.model.run import (
     RunProcess,
     Setting,
 )
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import ON_CPU, draft, machine
 from tests.logs.wordings import ALL, HEALTHY, Wording
 

@@ -6,10 +6,10 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gpuwatch.diagnosis.condition_engine import Conditions
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
 
 GIB = 1 << 30
 BEGIN = datetime.datetime(2026, 11, 20, 10, 0, tzinfo=datetime.UTC)

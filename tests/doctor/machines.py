@@ -7,10 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.diagnosis.doctor.examine import examine
-from gpuwatch.diagnosis.doctor.facts import Facts
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.doctor import (
+from gpuwatch.core.model.doctor import (
     Check,
     DeviceFile,
     DeviceTest,
@@ -23,8 +20,11 @@ from gpuwatch.model.doctor import (
     PciCard,
     System,
 )
-from gpuwatch.model.run import DeviceMapping, Devices, Framework, Run
-from gpuwatch.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
+from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, Run
+from gpuwatch.core.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
+from gpuwatch.explain.diagnosis.doctor.examine import examine
+from gpuwatch.explain.diagnosis.doctor.facts import Facts
+from gpuwatch.explain.logs.facts import LogFacts
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 GIB = 1 << 30

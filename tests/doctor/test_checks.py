@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
-from gpuwatch.diagnosis.doctor.examine import TOPICS, in_order
-from gpuwatch.diagnosis.doctor.facts import Facts, relevant
-from gpuwatch.logs.facts import CuInitError, LogFacts
-from gpuwatch.model.codec import from_json, to_json
-from gpuwatch.model.doctor import DeviceFile, DeviceTest, Distribution, FrameworkLook, Library, Loaded, PciCard
-from gpuwatch.model.doctor import Entry as Folder
-from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.snapshot import Driver, Problem, Process
+from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.doctor import DeviceFile, DeviceTest, Distribution, FrameworkLook, Library, Loaded, PciCard
+from gpuwatch.core.model.doctor import Entry as Folder
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.snapshot import Driver, Problem, Process
+from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
+from gpuwatch.explain.diagnosis.doctor.examine import TOPICS, in_order
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, relevant
+from gpuwatch.explain.logs.facts import CuInitError, LogFacts
 from tests.doctor.machines import (
     ANSWER,
     GIB,

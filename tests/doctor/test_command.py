@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.model.codec import from_json
-from gpuwatch.model.doctor import Doctor
-from gpuwatch.reports.format_registry import FORMATS, render
+from gpuwatch.core.model.codec import from_json
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.machine.sources import system_facts
+from gpuwatch.share.reports.format_registry import FORMATS, render
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources import system_facts
 from tests.conftest import gpuwatch
 from tests.doctor.machines import bare, examined, machine
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.doctor.facts import relevant
-from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.diagnosis.memory_holders import make_room
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.doctor import Doctor, Loaded
-from gpuwatch.model.run import Outcome, RunError
-from gpuwatch.sources.system_facts import look as look_at_system
+from gpuwatch.core.model.doctor import Doctor, Loaded
+from gpuwatch.core.model.run import Outcome, RunError
+from gpuwatch.explain.diagnosis.doctor.facts import relevant
+from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.diagnosis.memory_holders import make_room
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.machine.sources.system_facts import look as look_at_system
 from tests.diagnosis.cases import process
 from tests.doctor.machines import ANSWER, GIB, LOOK, SYSTEM, checks, examined, gpu, machine, run, snapshot
 

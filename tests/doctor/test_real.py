@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.doctor.examine import examine
-from gpuwatch.diagnosis.doctor.facts import Facts
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.live_feed import LiveFeed
-from gpuwatch.probing.interpreter import choose_interpreter
-from gpuwatch.probing.interpreter_checks import joined, look_into, try_framework
-from gpuwatch.probing.run_builder import RunDraft
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.interpreter import choose_interpreter
+from gpuwatch.experiment.probing.interpreter_checks import joined, look_into, try_framework
+from gpuwatch.experiment.probing.run_builder import RunDraft
+from gpuwatch.explain.diagnosis.doctor.examine import examine
+from gpuwatch.explain.diagnosis.doctor.facts import Facts
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import has_cuda_wheel

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.probing.interpreter import Interpreter
-from gpuwatch.probing.interpreter_checks import ask_driver, look_into
-from gpuwatch.probing.probe_scripts import probe_folder
+from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.interpreter_checks import ask_driver, look_into
+from gpuwatch.experiment.probing.probe_scripts import probe_folder
 from gpuwatch.sim import build
 
 NAME = "libcudnn.so.9"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sources import system_facts
+from gpuwatch.machine.sources import system_facts
 
 VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Wed Jan  8 2025\nGCC version: gcc 12\n"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (user@host)\n"

@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.cuda_libraries import install
-from gpuwatch.diagnosis.diagnostic import DOCTOR, diagnostic
-from gpuwatch.diagnosis.driver_releases import cuda_of_tensorflow, update
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.memory_holders import ANYWHERE, headline, make_room
-from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.model.doctor import FrameworkLook, Library
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Oom
-from gpuwatch.model.snapshot import Driver, Process, Snapshot
-from gpuwatch.probing.interpreter_checks import joined
-from gpuwatch.reports.diagnostic_content import diagnostic_content
-from gpuwatch.sources.system_facts import look as look_at_system
+from gpuwatch.core.model.doctor import FrameworkLook, Library
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Oom
+from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
+from gpuwatch.experiment.probing.interpreter_checks import joined
+from gpuwatch.explain.diagnosis.cuda_libraries import install
+from gpuwatch.explain.diagnosis.diagnostic import DOCTOR, diagnostic
+from gpuwatch.explain.diagnosis.driver_releases import cuda_of_tensorflow, update
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.memory_holders import ANYWHERE, headline, make_room
+from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.machine.sources.system_facts import look as look_at_system
+from gpuwatch.share.reports.diagnostic_content import diagnostic_content
 from tests.doctor.machines import GIB, checks, examined, gpu, machine, run, snapshot
 from tests.reports.diagnostics import looks, program
 

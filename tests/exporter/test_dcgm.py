@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpuwatch.exporter.dcgm import METRICS
-from gpuwatch.exporter.page import Page
-from gpuwatch.exporter.series import Content
-from gpuwatch.formatting import openmetrics as names
-from gpuwatch.model.metrics import BY_ID
-from gpuwatch.model.xids import Xid
+from gpuwatch.core.formatting import openmetrics as names
+from gpuwatch.core.model.metrics import BY_ID
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.share.exporter.dcgm import METRICS
+from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.series import Content
 from tests.exporter.machines import OPTIONS, device, every_reading, found, mig_device, names_of, one, process, snapshot
 from tests.exporter.test_series import promtool, with_gpm
 

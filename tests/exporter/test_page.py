@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from gpuwatch.exporter import page as page_module
-from gpuwatch.exporter.page import Form, Page
-from gpuwatch.exporter.series import Content, series
+from gpuwatch.share.exporter import page as page_module
+from gpuwatch.share.exporter.page import Form, Page
+from gpuwatch.share.exporter.series import Content, series
 from tests.exporter.machines import OPTIONS, device, snapshot
 
 CONTENT = Content(snapshot(device()), answering=True)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.exporter.page import Page
-from gpuwatch.exporter.series import Content
-from gpuwatch.exporter.server import Address, MetricsServer
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.fleet.prometheus_api import Prometheus as PrometheusServer
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.fleet.summary import summary
-from gpuwatch.model.findings import Finding
+from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.series import Content
+from gpuwatch.share.exporter.server import Address, MetricsServer
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.exporter.machines import OPTIONS, device, every_reading, process, snapshot

@@ -13,14 +13,14 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpuwatch.exporter.page import Page
-from gpuwatch.exporter.series import ALL, CORE, OWNERS_LISTED, Content, Options, series
-from gpuwatch.exporter.xid_counts import XidCounts
-from gpuwatch.formatting import openmetrics as names
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.metrics import BY_ID
-from gpuwatch.model.snapshot import MIG_READINGS, UNLISTED, Snapshot
-from gpuwatch.model.xids import Xid
+from gpuwatch.core.formatting import openmetrics as names
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.metrics import BY_ID
+from gpuwatch.core.model.snapshot import MIG_READINGS, UNLISTED, Snapshot
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.series import ALL, CORE, OWNERS_LISTED, Content, Options, series
+from gpuwatch.share.exporter.xid_counts import XidCounts
 from tests.exporter.machines import (
     GIB,
     OPTIONS,

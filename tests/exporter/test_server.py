@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.exporter import server as server_module
-from gpuwatch.exporter.page import Page
-from gpuwatch.exporter.series import Content
-from gpuwatch.exporter.server import Address, MetricsServer
-from gpuwatch.exporter.web_config import WebConfig
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.share.exporter import server as server_module
+from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.series import Content
+from gpuwatch.share.exporter.server import Address, MetricsServer
+from gpuwatch.share.exporter.web_config import WebConfig
 from tests.exporter.certificates import Authority
 from tests.exporter.machines import OPTIONS, device, snapshot
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.errors import UsageError
-from gpuwatch.exporter.web_config import WebConfig
+from gpuwatch.core.errors import UsageError
+from gpuwatch.share.exporter.web_config import WebConfig
 from tests.exporter.certificates import Authority
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
@@ -127,7 +127,7 @@ def test_a_password_is_compared_once(folder: Path, monkeypatch: pytest.MonkeyPat
     assert [config.allows(right) for _ in range(3)] == [True] * 3
     assert [config.allows(wrong) for _ in range(3)] == [False] * 3
     assert compared == [b"secret", b"wrong"]
-    monkeypatch.setattr("gpuwatch.exporter.web_config._NOBODY", hashed)
+    monkeypatch.setattr("gpuwatch.share.exporter.web_config._NOBODY", hashed)
     assert not config.allows("Basic Ym9iOnNlY3JldA==")  # bob, with the password of nobody
     assert len(compared) == 3
 

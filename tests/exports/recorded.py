@@ -8,12 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording.writer import Clock, RecordingWriter
-from tests.recording.days import NOON, day
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.writer import Clock, RecordingWriter
+from tests.past.days import NOON, day
 
 SECRET = "hf_" + "QmVqZzTxWnLkRsYpBdGhJcKfAeDuMiNoPt"
 START = NOON.timestamp()

@@ -9,10 +9,10 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.exports import csv_table, json_lines, openmetrics_text, perfetto_trace, table_rows
-from gpuwatch.exports.stretch import stretch_of
-from gpuwatch.recording.reader import open_recording
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.machine.past.reader import open_recording
+from gpuwatch.share.exports import csv_table, json_lines, openmetrics_text, perfetto_trace, table_rows
+from gpuwatch.share.exports.stretch import stretch_of
 from tests.exports.recorded import record
 from tests.exports.trace_reader import Trace
 

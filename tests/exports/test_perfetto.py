@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpuwatch.exports import perfetto_trace, protobuf
-from gpuwatch.exports.stretch import NUMBERS, stretch_of
-from gpuwatch.model.run import Phases, Run, Throughput, TimedStep
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording.reader import Recording
-from gpuwatch.traces import wire
+from gpuwatch.core.model.run import Phases, Run, Throughput, TimedStep
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.traces import wire
+from gpuwatch.machine.past.reader import Recording
+from gpuwatch.share.exports import perfetto_trace, protobuf
+from gpuwatch.share.exports.stretch import NUMBERS, stretch_of
 from tests.exports.recorded import SECRET, START, moment
 from tests.exports.trace_reader import Trace, Track
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.exports.format_registry import FORMATS
-from gpuwatch.exports.table_rows import NAMES
-from gpuwatch.model.codec import to_json
-from gpuwatch.recording.reader import Recording
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.machine.past.reader import Recording
+from gpuwatch.share.exports.format_registry import FORMATS
+from gpuwatch.share.exports.table_rows import NAMES
 from tests.conftest import gpuwatch
 from tests.exports.recorded import SECRET
 from tests.exports.test_perfetto import RUN

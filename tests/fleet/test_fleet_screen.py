@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.cli.fleet import asked_list
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet.prometheus_api import Prometheus
 from gpuwatch.fleet.prometheus_feed import PrometheusFeed
 from gpuwatch.fleet.prometheus_source import PrometheusSource

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.fleet import HostView
+from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet import remote_streams
 from gpuwatch.fleet.hosts_source import HostFeed, HostsSource
 from gpuwatch.fleet.summary import summary
 from gpuwatch.fleet.watch import FleetWatch
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.fleet import HostView
-from gpuwatch.model.snapshot import Problem
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.test_fleet_screen import text_of, wait_for
 from tests.ui import machines

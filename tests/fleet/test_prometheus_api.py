@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet import prometheus_api
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus
 from tests.fleet.prometheus_server import FakePrometheus, served

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpuwatch.core.model.fleet import Fleet, HostView
+from gpuwatch.core.model.reading import Missing
 from gpuwatch.fleet.exporter_names import REPORTED, names, value
 from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.fleet.summary import HostSummary, Summaries, summary
-from gpuwatch.model.fleet import Fleet, HostView
-from gpuwatch.model.reading import Missing
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.panes.fleet_lines import host_line
 from gpuwatch.ui.tables.fleet_columns import in_order, place

@@ -18,9 +18,9 @@ import msgspec
 import pynvml
 import pytest
 
-from gpuwatch.model.metrics import METRICS, Lane
-from gpuwatch.model.snapshot import MigInstance
-from gpuwatch.sources.nvidia.source import NvmlSource
+from gpuwatch.core.model.metrics import METRICS, Lane
+from gpuwatch.core.model.snapshot import MigInstance
+from gpuwatch.machine.sources.nvidia.source import NvmlSource
 from tests.conftest import gpuwatch
 
 pytestmark = pytest.mark.gpu

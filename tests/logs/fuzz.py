@@ -16,12 +16,12 @@ import time
 import traceback
 from collections.abc import Callable
 
-from gpuwatch.diagnosis.explain import explanation
-from gpuwatch.logs.facts import LINES_PER_TOPIC
-from gpuwatch.logs.log_parser import LogParser
-from gpuwatch.logs.unfold import unfolded
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.findings import CAUSES
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.explain.diagnosis.explain import explanation
+from gpuwatch.explain.logs.facts import LINES_PER_TOPIC
+from gpuwatch.explain.logs.log_parser import LogParser
+from gpuwatch.explain.logs.unfold import unfolded
 from tests.logs.logs import NAMES, text
 
 _PIECES = tuple(line for name in NAMES for line in text(name).splitlines())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.log_parser import parse
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.log_parser import parse
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NAMES = tuple(sorted(path.stem for path in FIXTURES.glob("*.txt")))

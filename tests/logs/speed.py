@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from gpuwatch.logs.log_parser import LogParser
+from gpuwatch.explain.logs.log_parser import LogParser
 
 LINES = 50_000
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.logs.facts import LINES_PER_TOPIC, LogFacts
-from gpuwatch.logs.log_parser import MAX_LIST, LogParser, parse
-from gpuwatch.logs.tensorflow_oom import MAX_OOMS
+from gpuwatch.explain.logs.facts import LINES_PER_TOPIC, LogFacts
+from gpuwatch.explain.logs.log_parser import MAX_LIST, LogParser, parse
+from gpuwatch.explain.logs.tensorflow_oom import MAX_OOMS
 from tests.logs.logs import NAMES, text
 
 SCRAPS = st.sampled_from(

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gpuwatch.logs.log_parser import LogParser
+from gpuwatch.explain.logs.log_parser import LogParser
 from tests.logs.fuzz import check, made, run
 
 

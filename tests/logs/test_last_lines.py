@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.logs import last_lines
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.logs import last_lines
 
 _NOISE = [
     "2026-05-04 10:11:12.1: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:467] Unable to register cuFFT"

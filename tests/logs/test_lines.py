@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
-from gpuwatch.logs import clean
-from gpuwatch.logs.log_parser import LogParser, parse
-from gpuwatch.logs.placement import op_name
-from gpuwatch.logs.topics import TOPICS
+from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.logs import clean
+from gpuwatch.explain.logs.log_parser import LogParser, parse
+from gpuwatch.explain.logs.placement import op_name
+from gpuwatch.explain.logs.topics import TOPICS
 from tests.logs.logs import MIB, NAMES, text
 
 PREFIXES = (

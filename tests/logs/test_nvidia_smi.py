@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.logs.nvidia_smi import MOST_LINES
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.explain.logs.nvidia_smi import MOST_LINES
 from tests.logs.logs import MIB, text
 
 OLD = """\

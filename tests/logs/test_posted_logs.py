@@ -26,9 +26,9 @@ from typing import NamedTuple
 import pytest
 
 from gpuwatch.cli.explain import lines_of
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.logs.unfold import unfolded
-from gpuwatch.model.explanation import Explanation
+from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.logs.unfold import unfolded
 
 FOLDER = Path(__file__).parent / "posted"
 RIGHT_AT_LEAST = 283

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.logs.reported_ends import (
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.logs.reported_ends import (
     CANCELLED,
     CRASH,
     FAILED,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.logs.unfold import unfolded
-from gpuwatch.model.findings import CAUSES
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.logs.unfold import unfolded
 from tests.logs.small_logs import ALL, Small
 
 MIB = 1 << 20

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.logs.tracebacks import Frame, FrameFinder
+from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.explain.logs.tracebacks import Frame, FrameFinder
 
 
 def of(*lines: str) -> Frame | None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.logs.unfold import SAMPLE, folded_at, unfolded
-from gpuwatch.model.explanation import Explanation
+from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.logs.unfold import SAMPLE, folded_at, unfolded
 from tests.logs.logs import NAMES, text
 
 Fold = Callable[[str], list[str]]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.model.findings import CAUSES
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.explain.diagnosis.explain import explain
 from tests.logs.wordings import ALL, HEALTHY, Wording
 from tests.logs.wordings_programs import OTHERS
 

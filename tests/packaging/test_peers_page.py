@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.main import cli
-from gpuwatch.model.metrics import METRICS
+from gpuwatch.core.model.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "gpuwatch" / "docs" / "peers.md").read_text(encoding="utf-8")

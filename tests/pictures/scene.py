@@ -14,7 +14,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-import gpuwatch.probing.watch
+import gpuwatch.experiment.probing.watch
 from tests.conftest import has_cuda_wheel
 
 pytestmark = pytest.mark.tensorflow
 
 _SCRIPT = Path(__file__).with_name("run_programs.py")
-_WATCHER = Path(gpuwatch.probing.watch.__file__).parents[2] / "probes/_gpuwatch_watch"
+_WATCHER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/_gpuwatch_watch"
 _NO_TRAINING = frozenset({"keras_fit", "keras_fit_under_gpu", "keras_functional"})
 """On the driver tier Keras has no kernels for its training."""
 

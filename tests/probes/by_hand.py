@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from gpuwatch.probing.probe_scripts import probe_folder
+from gpuwatch.experiment.probing.probe_scripts import probe_folder
 
 _MATMUL = """
 import sys, time

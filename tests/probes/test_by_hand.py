@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuwatch.probing.probe_scripts import find_probes
+from gpuwatch.experiment.probing.probe_scripts import find_probes
 from tests.conftest import has_driver
 from tests.forked import Forked, forked
 from tests.probes.by_hand import compare

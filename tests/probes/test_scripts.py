@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.probing.probe_scripts import find_probes, probe_folder
+from gpuwatch.experiment.probing.probe_scripts import find_probes, probe_folder
 
 CATALOGUE = {
     "memory": "default growth growth-env limit fraction session-growth async-allocator late-config mixed-growth"

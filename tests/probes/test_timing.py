@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.probing.probe_scripts import probe_folder
+from gpuwatch.experiment.probing.probe_scripts import probe_folder
 
 timing = runpy.run_path(str(probe_folder() / "_gpuwatch_timing.py"))
 

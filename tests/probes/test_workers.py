@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.probing.probe_scripts import probe_folder
+from gpuwatch.experiment.probing.probe_scripts import probe_folder
 from tests.terminal import wait_until_ended
 
 _COORDINATOR = """

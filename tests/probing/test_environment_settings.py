@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuwatch.model.run import Framework, Run, Setting
-from gpuwatch.probing.environment_settings import ENVIRONMENT, PROGRAM, environment_settings
-from gpuwatch.reports.differences import differences
-from gpuwatch.reports.run_content import OWN, asked
+from gpuwatch.core.model.run import Framework, Run, Setting
+from gpuwatch.experiment.probing.environment_settings import ENVIRONMENT, PROGRAM, environment_settings
+from gpuwatch.share.reports.differences import differences
+from gpuwatch.share.reports.run_content import OWN, asked
 from tests.reports.documents import bare_run
 
 TENSORFLOW, TORCH = Framework(name="tensorflow"), Framework(name="torch")

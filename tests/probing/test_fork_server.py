@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.model.run import Outcome
-from gpuwatch.probing.fork_server import ForkServer, ForkServerLost
-from gpuwatch.probing.process import ProbeProcess
+from gpuwatch.core.model.run import Outcome
+from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
+from gpuwatch.experiment.probing.process import ProbeProcess
 from tests.terminal import wait_until_ended
 
 

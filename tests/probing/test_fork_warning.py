@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.probing.probe_scripts import probe_folder
+from gpuwatch.experiment.probing.probe_scripts import probe_folder
 
 _FORKS = """
 import os, sys, threading, time

@@ -4,18 +4,18 @@ import os
 import subprocess
 import sys
 
-from gpuwatch.probing.guard import descendants
-from gpuwatch.probing.guarded_program import GuardedProgram, Options
+from gpuwatch.experiment.probing.guard import descendants
+from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 from tests.terminal import wait_until_ended
 
 _LATER = (
-    "gpuwatch.diagnosis",
-    "gpuwatch.history.runs",
-    "gpuwatch.logs",
-    "gpuwatch.model.run",
-    "gpuwatch.probing.run_builder",
-    "gpuwatch.probing.watch",
-    "gpuwatch.reports.formats",
+    "gpuwatch.explain.diagnosis",
+    "gpuwatch.machine.past.runs",
+    "gpuwatch.explain.logs",
+    "gpuwatch.core.model.run",
+    "gpuwatch.experiment.probing.run_builder",
+    "gpuwatch.experiment.probing.watch",
+    "gpuwatch.share.reports.formats",
     "gpuwatch.sim.machine",
     "importlib.metadata",
     "jinja2",
@@ -27,7 +27,7 @@ _LATER = (
 
 def test_what_the_program_need_not_wait_for_is_not_imported_before_it() -> None:
     code = (
-        "import sys, gpuwatch.cli.run, gpuwatch.probing.guarded_program\n"
+        "import sys, gpuwatch.cli.run, gpuwatch.experiment.probing.guarded_program\n"
         f"print([name for name in sys.modules if name.startswith({_LATER!r})])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

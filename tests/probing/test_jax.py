@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.experiment.programs import document
 from tests.probing.test_watcher import load
+from tests.trials.programs import document
 
 GIB = 1 << 30
 

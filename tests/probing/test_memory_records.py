@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.probing.memory_records import MemoryRecords
-from gpuwatch.probing.recordings_folder import recordings_folder
+from gpuwatch.experiment.probing.memory_records import MemoryRecords
+from gpuwatch.experiment.probing.recordings_folder import recordings_folder
 from tests.traces.hostile import PROFILE, SNAPSHOT
 
 

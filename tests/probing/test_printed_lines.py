@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.logs.log_parser import parse
-from gpuwatch.probing.printed_lines import Account, is_older, without_printed
+from gpuwatch.experiment.probing.printed_lines import Account, is_older, without_printed
+from gpuwatch.explain.logs.log_parser import parse
 from tests.forked import gpuwatch_forked
 from tests.probing.watched import read, with_torch
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.experiment.settings import named
-from gpuwatch.probing.event_state import Applied
-from gpuwatch.probing.tiers import Tier
+from gpuwatch.experiment.probing.event_state import Applied
+from gpuwatch.experiment.probing.tiers import Tier
+from gpuwatch.experiment.trials.settings import named
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.forked import gpuwatch_forked

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.probing.event_state import EventState
+from gpuwatch.experiment.probing.event_state import EventState
 from tests.probing.test_watcher import load
 
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"

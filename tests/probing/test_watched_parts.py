@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.run import Outcome
-from gpuwatch.probing import termination, watch
-from gpuwatch.probing.backlog import MOST, Backlog
-from gpuwatch.probing.memory_timeline import MOST as POINTS
-from gpuwatch.probing.memory_timeline import Timeline
-from gpuwatch.probing.run_builder import RunBuilder
-from gpuwatch.probing.streams import Lines, Streams
-from gpuwatch.probing.watch import Watch
-from gpuwatch.probing.watched_processes import WatchedProcesses
-from gpuwatch.reports import run_content
-from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
-from gpuwatch.sources.process_tree import descends, leader_of
+from gpuwatch.core.model.run import Outcome
+from gpuwatch.experiment.probing import termination, watch
+from gpuwatch.experiment.probing.backlog import MOST, Backlog
+from gpuwatch.experiment.probing.memory_timeline import MOST as POINTS
+from gpuwatch.experiment.probing.memory_timeline import Timeline
+from gpuwatch.experiment.probing.run_builder import RunBuilder
+from gpuwatch.experiment.probing.streams import Lines, Streams
+from gpuwatch.experiment.probing.watch import Watch
+from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
+from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
+from gpuwatch.machine.sources.process_tree import descends, leader_of
+from gpuwatch.share.reports import run_content
 from tests.probing.test_watcher import load
 from tests.reports.documents import STARTED, bare_run
 from tests.ui import machines

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-import gpuwatch.probing.watch
-from gpuwatch.probing.event_state import EventState
+import gpuwatch.experiment.probing.watch
+from gpuwatch.experiment.probing.event_state import EventState
 
-_FOLDER = Path(gpuwatch.probing.watch.__file__).parents[2] / "probes/_gpuwatch_watch"
+_FOLDER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/_gpuwatch_watch"
 _MODULES = ("tensorflow.python.distribute.distribute_lib", "tensorflow.python.distribute.mirrored_strategy")
 
 

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gpuwatch.probing.event_state import EventState
-from gpuwatch.probing.probe_scripts import hooked
+from gpuwatch.experiment.probing.event_state import EventState
+from gpuwatch.experiment.probing.probe_scripts import hooked
 from tests.forked import python_forked
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.diagnosis.diagnostic import Looks, diagnostic
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.model.diagnostic import Diagnostic, Gap
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Device, Snapshot
-from gpuwatch.reports.compare import compare
+from gpuwatch.core.model.diagnostic import Diagnostic, Gap
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.share.reports.compare import compare
 from tests.doctor import machines
 from tests.reports.documents import GIB, STARTED, bare_run, bare_snapshot, full_run, full_snapshot, hostile_run
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import math
 
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.memory_profile import MemoryHolderOp, MemoryProfile
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.run import (
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.run import (
     DeviceMapping,
     DeviceMemory,
     Devices,
@@ -27,9 +27,9 @@ from gpuwatch.model.run import (
     Throughput,
     Worker,
 )
-from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
-from gpuwatch.model.trials import Answer, Experiment, Fit, Recovery, StepTime, Trial
-from gpuwatch.model.usage import Usage, UsageDevice, UsageGap, UsageGroup
+from gpuwatch.core.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
+from gpuwatch.core.model.trials import Answer, Experiment, Fit, Recovery, StepTime, Trial
+from gpuwatch.core.model.usage import Usage, UsageDevice, UsageGap, UsageGroup
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -20,17 +20,17 @@ from typing import Any
 
 from msgspec import inspect
 
-from gpuwatch.model.codec import DOCUMENTS, Document, NotADocument, from_json
-from gpuwatch.model.comparison import Comparison
-from gpuwatch.model.contrast import Contrast
-from gpuwatch.model.diagnostic import Diagnostic
-from gpuwatch.model.doctor import Doctor
-from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.run import Run
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.contrast import contrast
-from gpuwatch.reports.format_registry import FORMATS, render
+from gpuwatch.core.model.codec import DOCUMENTS, Document, NotADocument, from_json
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.contrast import Contrast
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.run import Run
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.contrast import contrast
+from gpuwatch.share.reports.format_registry import FORMATS, render
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"

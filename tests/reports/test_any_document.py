@@ -8,11 +8,11 @@ import io
 import msgspec
 import pytest
 
-from gpuwatch.model.codec import MOST_BYTES, MOST_VALUES, NotADocument, from_json, read, to_json
-from gpuwatch.model.contrast import Contrast, Row
-from gpuwatch.model.run import Setting
-from gpuwatch.model.validation import MOST_DEPTH, MOST_TEXT
-from gpuwatch.reports.format_registry import FORMATS, render
+from gpuwatch.core.model.codec import MOST_BYTES, MOST_VALUES, NotADocument, from_json, read, to_json
+from gpuwatch.core.model.contrast import Contrast, Row
+from gpuwatch.core.model.run import Setting
+from gpuwatch.core.model.validation import MOST_DEPTH, MOST_TEXT
+from gpuwatch.share.reports.format_registry import FORMATS, render
 from tests.reports.documents import bare_run
 from tests.reports.fuzz import EVIL, HIDDEN, examined, made_up
 

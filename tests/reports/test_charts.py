@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.model.run import DeviceMemory, Holding, Memory, Phases, Run, Worker
-from gpuwatch.model.trials import Largest, Trial
-from gpuwatch.reports.chart_data import Bars
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.comparison_content import comparison_table
-from gpuwatch.reports.format_registry import render
-from gpuwatch.reports.ledger import memory_bars
-from gpuwatch.reports.trials_content import trials_content
+from gpuwatch.core.model.run import DeviceMemory, Holding, Memory, Phases, Run, Worker
+from gpuwatch.core.model.trials import Largest, Trial
+from gpuwatch.share.reports.chart_data import Bars
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.comparison_content import comparison_table
+from gpuwatch.share.reports.format_registry import render
+from gpuwatch.share.reports.ledger import memory_bars
+from gpuwatch.share.reports.trials_content import trials_content
 from tests.reports import diagnostics
 from tests.reports.documents import GIB, MIB, UUID, bare_run, experiment, full_run, tried
 from tests.reports.test_comparison import timed

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Framework, Oom
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.conclusion import conclusion
-from gpuwatch.reports.format_registry import render
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Framework, Oom
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.conclusion import conclusion
+from gpuwatch.share.reports.format_registry import render
 from tests.reports.documents import GIB, MIB, speed
 from tests.reports.test_comparison import SPEEDS, timed
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.diagnostic import diagnostic
-from gpuwatch.formatting.masking import masked
-from gpuwatch.model.codec import from_json, to_json
-from gpuwatch.model.contrast import Contrast, Row
-from gpuwatch.reports.contrast import contrast
-from gpuwatch.reports.format_registry import BY_NAME, render
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.contrast import Contrast, Row
+from gpuwatch.explain.diagnosis.diagnostic import diagnostic
+from gpuwatch.share.reports.contrast import contrast
+from gpuwatch.share.reports.format_registry import BY_NAME, render
 from tests.conftest import gpuwatch
 from tests.doctor import machines
 from tests.reports.diagnostics import died, healthy, looks, without_driver

@@ -9,14 +9,22 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.diagnostic import DOCTOR, MACHINE, RECENT, diagnostic, newest, of_this_machine, source_of
-from gpuwatch.model.codec import from_json
-from gpuwatch.model.diagnostic import Diagnostic, Excerpt
-from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.diagnostic_content import diagnostic_content
-from gpuwatch.reports.format_registry import BY_NAME, render
-from gpuwatch.reports.formats import markdown
+from gpuwatch.core.model.codec import from_json
+from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.explain.diagnosis.diagnostic import (
+    DOCTOR,
+    MACHINE,
+    RECENT,
+    diagnostic,
+    newest,
+    of_this_machine,
+    source_of,
+)
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.diagnostic_content import diagnostic_content
+from gpuwatch.share.reports.format_registry import BY_NAME, render
+from gpuwatch.share.reports.formats import markdown
 from tests.doctor import machines
 from tests.reports.diagnostics import (
     NOW,

@@ -7,21 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.diagnostic import diagnostic
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.memory_holders import make_room
-from gpuwatch.model.diagnostic import Diagnostic
-from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import DeviceMapping, DeviceMemory, Placement, Run, Setting
-from gpuwatch.model.snapshot import Problem, Process, Reading
-from gpuwatch.reports.commands import parts
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.comparison_content import comparison_table
-from gpuwatch.reports.content import Table, variable_value
-from gpuwatch.reports.diagnostic_content import diagnostic_content
-from gpuwatch.reports.format_registry import BY_NAME
-from gpuwatch.reports.run_content import fell_back, run_content
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Placement, Run, Setting
+from gpuwatch.core.model.snapshot import Problem, Process, Reading
+from gpuwatch.explain.diagnosis.diagnostic import diagnostic
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.memory_holders import make_room
+from gpuwatch.share.reports.commands import parts
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.comparison_content import comparison_table
+from gpuwatch.share.reports.content import Table, variable_value
+from gpuwatch.share.reports.diagnostic_content import diagnostic_content
+from gpuwatch.share.reports.format_registry import BY_NAME
+from gpuwatch.share.reports.run_content import fell_back, run_content
 from tests.doctor import machines
 from tests.reports.diagnostics import died, looks, probe, program
 from tests.reports.documents import GIB, bare_snapshot, full_run

@@ -11,22 +11,22 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from gpuwatch.diagnosis.diagnostic import diagnostic
-from gpuwatch.formatting.secrets import MASK
-from gpuwatch.model.codec import EMBED_BEGIN
-from gpuwatch.model.diagnostic import Diagnostic
-from gpuwatch.model.doctor import Check
-from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
-from gpuwatch.reports.charts import in_words
-from gpuwatch.reports.commands import command, parts
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.content import Table, sentence_case
-from gpuwatch.reports.diagnostic_content import diagnostic_content
-from gpuwatch.reports.diagnostic_story import age, meaning
-from gpuwatch.reports.format_registry import BY_NAME
-from gpuwatch.reports.formats.grid import natural_width, table_lines
-from gpuwatch.reports.raw_lines import readable
+from gpuwatch.core.formatting.secrets import MASK
+from gpuwatch.core.model.codec import EMBED_BEGIN
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.doctor import Check
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
+from gpuwatch.explain.diagnosis.diagnostic import diagnostic
+from gpuwatch.share.reports.charts import in_words
+from gpuwatch.share.reports.commands import command, parts
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.content import Table, sentence_case
+from gpuwatch.share.reports.diagnostic_content import diagnostic_content
+from gpuwatch.share.reports.diagnostic_story import age, meaning
+from gpuwatch.share.reports.format_registry import BY_NAME
+from gpuwatch.share.reports.formats.grid import natural_width, table_lines
+from gpuwatch.share.reports.raw_lines import readable
 from tests.doctor import machines
 from tests.reports.diagnostics import NOW, died, healthy, looks, nothing, probe, program, without_driver
 from tests.reports.documents import GIB, full_run

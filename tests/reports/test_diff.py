@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.model.codec import from_json, to_json
-from gpuwatch.model.diagnostic import MACHINE, Diagnostic, SourcedFinding
-from gpuwatch.model.diff import Diff, NumberChange, Spread
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.recording.writer import Clock, RecordingWriter
-from gpuwatch.reports.diff import diff, diff_content
-from gpuwatch.reports.diff_sides import Comparable, of_document
-from gpuwatch.reports.format_registry import BY_NAME, render
+from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.diagnostic import MACHINE, Diagnostic, SourcedFinding
+from gpuwatch.core.model.diff import Diff, NumberChange, Spread
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
+from gpuwatch.machine.past.writer import Clock, RecordingWriter
+from gpuwatch.share.reports.diff import diff, diff_content
+from gpuwatch.share.reports.diff_sides import Comparable, of_document
+from gpuwatch.share.reports.format_registry import BY_NAME, render
 from tests.conftest import gpuwatch
-from tests.recording.days import NOON, day
+from tests.past.days import NOON, day
 from tests.reports.documents import full_run, speed
 from tests.ui import machines
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.report import read_document
-from gpuwatch.formatting.redaction import sendable
-from gpuwatch.model.codec import EMBED_BEGIN, EMBED_END, MOST_BYTES, Document, NotADocument, from_json, read
-from gpuwatch.model.run import RunError
-from gpuwatch.reports.format_registry import render, write
+from gpuwatch.core.formatting.redaction import sendable
+from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END, MOST_BYTES, Document, NotADocument, from_json, read
+from gpuwatch.core.model.run import RunError
+from gpuwatch.share.reports.format_registry import render, write
 from tests.conftest import gpuwatch
 from tests.reports.documents import full_experiment, full_run, full_snapshot, full_usage, hostile_run
 

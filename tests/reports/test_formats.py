@@ -14,17 +14,17 @@ import re
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.model.codec import Document, from_json
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.run import DeviceMemory, Memory, Run
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.document import content_of
-from gpuwatch.reports.explanation_content import explanation_content
-from gpuwatch.reports.format_registry import FORMATS, render
-from gpuwatch.reports.formats import text as text_format
+from gpuwatch.core.model.codec import Document, from_json
+from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.run import DeviceMemory, Memory, Run
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.document import content_of
+from gpuwatch.share.reports.explanation_content import explanation_content
+from gpuwatch.share.reports.format_registry import FORMATS, render
+from gpuwatch.share.reports.formats import text as text_format
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.model.memory_profile import MemoryProfile
-from gpuwatch.model.run import Memory
-from gpuwatch.reports.format_registry import FORMATS
-from gpuwatch.reports.ledger import (
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.core.model.run import Memory
+from gpuwatch.share.reports.format_registry import FORMATS
+from gpuwatch.share.reports.ledger import (
     expectation,
     expected,
     memory_table,

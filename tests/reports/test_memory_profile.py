@@ -7,15 +7,15 @@ import re
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.explain_recording import explain_recording
-from gpuwatch.formatting.redaction import sendable
-from gpuwatch.model.memory_profile import MemoryProfile
-from gpuwatch.model.run import Run
-from gpuwatch.reports.chart_data import Areas
-from gpuwatch.reports.format_registry import render
-from gpuwatch.reports.formats.areas import memory_areas
-from gpuwatch.traces.memory_profiles import of_tensorflow
-from gpuwatch.traces.tensorflow_names import Names, Variable
+from gpuwatch.core.formatting.redaction import sendable
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.core.model.run import Run
+from gpuwatch.explain.diagnosis.explain_recording import explain_recording
+from gpuwatch.explain.traces.memory_profiles import of_tensorflow
+from gpuwatch.explain.traces.tensorflow_names import Names, Variable
+from gpuwatch.share.reports.chart_data import Areas
+from gpuwatch.share.reports.format_registry import render
+from gpuwatch.share.reports.formats.areas import memory_areas
 from tests.reports.documents import bare_run
 from tests.traces.hostile import SNAPSHOT
 from tests.traces.profiles import Profile

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.model.codec import Document
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.content import Table
-from gpuwatch.reports.document import content_of
-from gpuwatch.reports.format_registry import render
-from gpuwatch.reports.formats.folding import fold, paragraph, short_ids
-from gpuwatch.reports.formats.grid import table_lines
+from gpuwatch.core.model.codec import Document
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.content import Table
+from gpuwatch.share.reports.document import content_of
+from gpuwatch.share.reports.format_registry import render
+from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
+from gpuwatch.share.reports.formats.grid import table_lines
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.formatting.redaction import Redactor, redacted, sendable
-from gpuwatch.model.explanation import Explanation
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.format_registry import BY_NAME, render
+from gpuwatch.core.formatting.redaction import Redactor, redacted, sendable
+from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.share.reports.format_registry import BY_NAME, render
 from tests.reports.diagnostics import died, program
 from tests.reports.documents import UUID, full_run, full_snapshot
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.formatting.masking import masked
-from gpuwatch.formatting.secrets import MASK, mask_text
-from gpuwatch.model.run import Throughput
-from gpuwatch.reports.compare import COLUMNS, cells, compare
-from gpuwatch.reports.format_registry import FORMATS, format_for, render, write
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.formatting.secrets import MASK, mask_text
+from gpuwatch.core.model.run import Throughput
+from gpuwatch.share.reports.compare import COLUMNS, cells, compare
+from gpuwatch.share.reports.format_registry import FORMATS, format_for, render, write
 from tests.reports.documents import GIB, bare_run, full_run, full_snapshot
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.formatting.masking import masked
-from gpuwatch.formatting.secrets import MASK, mask_keys, mask_text, secret_name
-from gpuwatch.model.diagnostic import Variable
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.formatting.secrets import MASK, mask_keys, mask_text, secret_name
+from gpuwatch.core.model.diagnostic import Variable
 from tests.reports.diagnostics import healthy
 from tests.reports.documents import full_run
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.formatting.units import energy
-from gpuwatch.model.snapshot import Device
-from gpuwatch.reports.snapshot_content import snapshot_content
+from gpuwatch.core.formatting.units import energy
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.share.reports.snapshot_content import snapshot_content
 from tests.ui import machines
 
 

@@ -23,21 +23,21 @@ from typing import Any, cast
 import msgspec
 import pynvml
 
-from gpuwatch.diagnosis.condition_engine import Conditions
-from gpuwatch.exporter.page import Page
-from gpuwatch.exporter.series import Content, Options
-from gpuwatch.history.frames import HEAD_BYTES, FrameEncoder, head
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.metrics import BY_ID, METRICS, Lane
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.collector import Collector
-from gpuwatch.monitor.wire import Receiver
-from gpuwatch.recording.reader import Recording
-from gpuwatch.recording.writer import RecordingWriter
-from gpuwatch.reports.formats import text
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.collector.collector import Collector
+from gpuwatch.machine.collector.wire import Receiver
+from gpuwatch.machine.past.frames import HEAD_BYTES, FrameEncoder, head
+from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.past.writer import RecordingWriter
+from gpuwatch.machine.sources.nvidia import source as nvml_source
 from gpuwatch.session.single_snapshot import findings
+from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.series import Content, Options
+from gpuwatch.share.reports.formats import text
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.nvidia import source as nvml_source
 
 Call = Callable[..., Any]
 SESSION = ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlShutdown")

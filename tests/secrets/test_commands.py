@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.formatting.secrets import MASK, mask_command, mask_text
+from gpuwatch.core.formatting.secrets import MASK, mask_command, mask_text
 
 S = "Tr0ub4dor3x"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

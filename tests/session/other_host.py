@@ -17,11 +17,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpuwatch.history.timeline import Timeline
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.host_access import HostAccess, LocalHost
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.host_access import HostAccess, LocalHost
+from gpuwatch.machine.past.timeline import Timeline
+from gpuwatch.machine.sources.host import ProcessTable
 from gpuwatch.session.session import Session
-from gpuwatch.sources.host import ProcessTable
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Connection, Snapshot, Topology
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Connection, Snapshot, Topology
 from gpuwatch.session.best_connected import best_connected, rank
 from gpuwatch.session.free_gpus import Conditions, pick
 from tests.session.test_free_gpus import chosen, gpu, machine

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.errors import UsageError
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.pick import Pick
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, MigInstance, Snapshot
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.pick import Pick
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.session.free_gpus import Conditions, impossible, pick, reasons
 from tests.ui import machines
 from tests.ui.machines import GIB, uuid

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gpuwatch.cli.probe import _idle
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing.probe_scripts import find_probe
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.probe_scripts import find_probe
 from tests.ui import machines
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.model.events import Event
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter
-from gpuwatch.probing.probe_scripts import find_probes
-from gpuwatch.probing.runner import ProbeOptions, SnapshotSource
+from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
+from gpuwatch.experiment.probing.probe_scripts import find_probes
+from gpuwatch.experiment.probing.runner import ProbeOptions, SnapshotSource
 from gpuwatch.session.probe_batch import ProbeBatch, interpreters_for
 from tests.ui import machines
 from tests.ui.probe_bench import TENSORFLOW, Bench, FakeCollector, FakeRunner

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuwatch.model.events import Event
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_runs import Live, _Progress
 from tests.ui import machines
 from tests.ui.probe_bench import Bench

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gpuwatch.diagnosis.condition_engine import Conditions
-from gpuwatch.history.timeline import Timeline
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.monitor.host_access import HostAccess
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.past.timeline import Timeline
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session
 from tests.ui import machines

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.model.snapshot import Device
-from gpuwatch.model.visibility import read_visible, visible_devices
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.model.visibility import read_visible, visible_devices
 from gpuwatch.sim.machine import SimMachine
 
 GIB, MIB = 2**30, 2**20

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import build, libraries
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.machine import SimMachine

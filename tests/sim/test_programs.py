@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.probing.probe_scripts import find_probes
-from gpuwatch.probing.recipe import recipe
+from gpuwatch.experiment.probing.probe_scripts import find_probes
+from gpuwatch.experiment.probing.recipe import recipe
 from tests.conftest import Result, gpuwatch
 from tests.sim.test_plugin import PYTHON, tensorflow
 from tests.sim.test_settings import Open, answers

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.mig import layout_text, parse_layout
 from gpuwatch.sim.shape import parse_size

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.probing.probe_scripts import hooked
+from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.sim.limits import NOT_CARRIED
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch

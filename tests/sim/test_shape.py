@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.sim.shape import MAX_DEVICES, MIN_MEMORY_BYTES, SimShape
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import build, shipped
 from gpuwatch.sim.libraries import ALIASES, PLUGIN_LIBRARY, PLUGIN_SHARES
 

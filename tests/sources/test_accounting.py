@@ -9,14 +9,14 @@ import pynvml
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.history.process_events import ProcessEvents
-from gpuwatch.model.accounting import AccountedProcess
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording.gpu_time import GpuTimeMeter
-from gpuwatch.recording.process_lives import ProcessLives
-from gpuwatch.sources.base import GpuProcess
-from gpuwatch.sources.nvidia.accounting import Accounting
-from gpuwatch.sources.nvidia.device import NvmlDevice
+from gpuwatch.core.model.accounting import AccountedProcess
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.past.gpu_time import GpuTimeMeter
+from gpuwatch.machine.past.process_events import ProcessEvents
+from gpuwatch.machine.past.process_lives import ProcessLives
+from gpuwatch.machine.sources.base import GpuProcess
+from gpuwatch.machine.sources.nvidia.accounting import Accounting
+from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from tests.ui import machines
 from tests.ui.machines import GIB, NOON
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.model.accounting import AccountedProcess
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.live_feed import LiveFeed
-from gpuwatch.recording.gpu_time import GpuTimeMeter
+from gpuwatch.core.model.accounting import AccountedProcess
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.past.gpu_time import GpuTimeMeter
 from gpuwatch.sim.machine import SimMachine
 
 GIB = 1 << 30

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from gpuwatch.sources import system_facts
-from gpuwatch.sources.host import HostReader
+from gpuwatch.machine.sources import system_facts
+from gpuwatch.machine.sources.host import HostReader
 
 
 class Name:

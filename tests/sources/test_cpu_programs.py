@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.monitor.bystanders import Bystanders
-from gpuwatch.sources import cpu_programs
-from gpuwatch.sources.cpu_programs import CpuPrograms
-from gpuwatch.sources.host import ProcessTable
+from gpuwatch.machine.collector.bystanders import Bystanders
+from gpuwatch.machine.sources import cpu_programs
+from gpuwatch.machine.sources.cpu_programs import CpuPrograms
+from gpuwatch.machine.sources.host import ProcessTable
 
 _PROGRAM = """
 import mmap, os, sys

@@ -14,12 +14,12 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpuwatch.model.metrics import METRICS, Lane
-from gpuwatch.model.reading import Missing
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.core.model.metrics import METRICS, Lane
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.sources.nvidia.errors import PERMANENT
+from gpuwatch.machine.sources.nvidia.gpm import Activity
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.nvidia.errors import PERMANENT
-from gpuwatch.sources.nvidia.gpm import Activity
 from tests.conftest import gpuwatch
 from tests.sources.test_nvml_faults import CODES
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sources import procfs
-from gpuwatch.sources.host import HostReader, ProcessTable
-from gpuwatch.sources.process_details import details
+from gpuwatch.machine.sources import procfs
+from gpuwatch.machine.sources.host import HostReader, ProcessTable
+from gpuwatch.machine.sources.process_details import details
 
 CONTAINER = "4f1d" * 16
 

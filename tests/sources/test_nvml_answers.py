@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from gpuwatch.model.metrics import BY_ID, METRICS, Lane
-from gpuwatch.model.reading import Missing, Value
-from gpuwatch.sources.nvidia import errors
-from gpuwatch.sources.nvidia.decode import number_or_name, pick
-from gpuwatch.sources.nvidia.device import NvmlDevice
-from gpuwatch.sources.nvidia.mig import profile
-from gpuwatch.sources.nvidia.process_lists import ProcessLists, RunningProcesses
-from gpuwatch.sources.nvidia.source import NvmlSource
+from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
+from gpuwatch.core.model.reading import Missing, Value
+from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.decode import number_or_name, pick
+from gpuwatch.machine.sources.nvidia.device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.mig import profile
+from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists, RunningProcesses
+from gpuwatch.machine.sources.nvidia.source import NvmlSource
 from tests.sources.test_nvml_faults import CODES
 
 SLOW = [spec for spec in METRICS if spec.lane is Lane.SLOW]

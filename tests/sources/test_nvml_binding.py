@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from gpuwatch.model.snapshot import FAILED_ITSELF
-from gpuwatch.sources.nvidia import nvml_binding
+from gpuwatch.core.model.snapshot import FAILED_ITSELF
+from gpuwatch.machine.sources.nvidia import nvml_binding
 from gpuwatch.ui.panes.headline import no_gpus
 from tests.conftest import gpuwatch
 from tests.ui import machines

@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 import pynvml
 
-from gpuwatch.model.metrics import METRICS
+from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.sim.machine import SimMachine
 
 # Runs where the simulated NVML can be loaded: LD_LIBRARY_PATH counts at the start of a process.
 _EVERY_CALL_EVERY_CODE = """
 import json, os, sys
-from gpuwatch.model.metrics import METRICS, Lane
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.metrics import METRICS, Lane
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.nvidia.source import NvmlSource
+from gpuwatch.machine.sources.nvidia.source import NvmlSource
 
 machine = SimMachine.from_environment(os.environ)
 codes = json.loads(sys.argv[1])

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from gpuwatch.sources.host import ProcessTable
-from gpuwatch.sources.process_tree import EVERY, ProcessTree
+from gpuwatch.machine.sources.host import ProcessTable
+from gpuwatch.machine.sources.process_tree import EVERY, ProcessTree
 
 
 def put(proc: Path, pid: int, parent: int, command: str = "python") -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sources import gpu_reservations, unix_sockets
+from gpuwatch.machine.sources import gpu_reservations, unix_sockets
 
 # Another user binds names as gpuwatch does, with pid 1, which is root's.
 _FORGER = """

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.sources.runtime_pm import RuntimePm
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.runtime_pm import RuntimePm
 
 Open = Callable[[str], SimMachine]
 

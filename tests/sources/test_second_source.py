@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from gpuwatch.model.metrics import METRICS, Lane
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Connection, Driver, Place, Problem, Topology
-from gpuwatch.monitor import collector as module
-from gpuwatch.monitor.collector import Collector
-from gpuwatch.sources.base import (
+from gpuwatch.core.model.metrics import METRICS, Lane
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Connection, Driver, Place, Problem, Topology
+from gpuwatch.machine.collector import collector as module
+from gpuwatch.machine.collector.collector import Collector
+from gpuwatch.machine.sources.base import (
     DeviceSource,
     GpuProcess,
     MissingReadings,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuwatch.sources import process_signals
-from gpuwatch.sources.host import ProcessTable
+from gpuwatch.machine.sources import process_signals
+from gpuwatch.machine.sources.host import ProcessTable
 
 
 @pytest.fixture

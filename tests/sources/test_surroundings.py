@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sources import tool_output
-from gpuwatch.sources.job_environment import surroundings
+from gpuwatch.machine.sources import tool_output
+from gpuwatch.machine.sources.job_environment import surroundings
 
 KERNEL = """\
 2026-11-22T04:00:00,000000+0000 usb 1-1: new device

@@ -11,10 +11,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpuwatch.model.snapshot import Device, Host, Snapshot, Topology
-from gpuwatch.reports.topology_content import topology_content, topology_table
+from gpuwatch.core.model.snapshot import Device, Host, Snapshot, Topology
+from gpuwatch.machine.sources.nvidia.topology import Member, topology
+from gpuwatch.share.reports.topology_content import topology_content, topology_table
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.nvidia.topology import Member, topology
 from tests.conftest import gpuwatch
 from tests.sources.test_nvml_faults import CODES
 

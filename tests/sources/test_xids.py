@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
-from gpuwatch.diagnosis.condition_engine import Conditions
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.model.xids import Xid
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.xids import Xids
 from gpuwatch.session.single_snapshot import findings
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.nvidia import errors
-from gpuwatch.sources.nvidia.device import NvmlDevice
-from gpuwatch.sources.nvidia.xids import Xids
 from tests.conftest import gpuwatch
 
 Watch = Callable[[SimMachine], LiveFeed]

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.traces.memory_profiles import of_tensorflow, of_torch
-from gpuwatch.traces.plain_pickle import BrokenPickle, load
-from gpuwatch.traces.wire import BrokenMessage
+from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
+from gpuwatch.explain.traces.plain_pickle import BrokenPickle, load
+from gpuwatch.explain.traces.wire import BrokenMessage
 from tests.traces.profiles import encoded, varint
 
 SNAPSHOT = (Path(__file__).parent / "fixtures/torch-2.15.pickle").read_bytes()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.explain_recording import explain_recording, kind_of
-from gpuwatch.traces.dcgm import BrokenDiagnostic, is_diagnostic, read
+from gpuwatch.explain.diagnosis.explain_recording import explain_recording, kind_of
+from gpuwatch.explain.traces.dcgm import BrokenDiagnostic, is_diagnostic, read
 
 
 def _category(name: str, **tests: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from gpuwatch.traces.memory_profiles import of_torch
-from gpuwatch.traces.plain_pickle import BrokenPickle, is_pickle, load
+from gpuwatch.explain.traces.memory_profiles import of_torch
+from gpuwatch.explain.traces.plain_pickle import BrokenPickle, is_pickle, load
 from tests.traces.hostile import SNAPSHOT, Watched, handmade, inputs, problem
 
 WATCHED = Watched()

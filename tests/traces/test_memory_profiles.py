@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.model.memory_profile import MemoryProfile
-from gpuwatch.traces import xplane
-from gpuwatch.traces.held_most import held_most
-from gpuwatch.traces.memory_profiles import of_tensorflow
-from gpuwatch.traces.tensorflow_names import Input, Names, Variable, inside, layer
-from gpuwatch.traces.wire import BrokenMessage
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.explain.traces import xplane
+from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.memory_profiles import of_tensorflow
+from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable, inside, layer
+from gpuwatch.explain.traces.wire import BrokenMessage
 from tests.traces.profiles import Profile, encoded, field
 
 KIB = 1024

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.traces import pprof, torch_timeline
-from gpuwatch.traces.held_most import held_most
-from gpuwatch.traces.wire import BrokenMessage
+from gpuwatch.explain.traces import pprof, torch_timeline
+from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.wire import BrokenMessage
 from tests.conftest import gpuwatch
 from tests.traces.profiles import field, varint
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli import decompress
-from gpuwatch.diagnosis.explain import explain
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.traces.smi_query import SmiQueryReader
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.explain import explain
+from gpuwatch.explain.traces.smi_query import SmiQueryReader
 from tests.conftest import gpuwatch
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures"

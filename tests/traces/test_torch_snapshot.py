@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.model.memory_profile import MemoryProfile
-from gpuwatch.traces.held_most import held_most
-from gpuwatch.traces.memory_profiles import of_torch
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.memory_profiles import of_torch
 from tests.traces.hostile import SNAPSHOT
 
 MIB = 1 << 20

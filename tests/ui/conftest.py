@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import rich.cells  # noqa: F401  (imported first, so that the version check below names what is used)
 
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
-from gpuwatch.sources.process_details import Details
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import idle, machines
 from tests.ui.feed import FakeFeed, FakeHost

@@ -7,7 +7,7 @@ import datetime
 import sys
 import time
 
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.session import Session
 from tests.ui import machines
 from tests.ui.feed import MovingFeed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.monitor.host_access import HostAccess, LocalHost
-from gpuwatch.sources.process_details import Details
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.host_access import HostAccess, LocalHost
+from gpuwatch.machine.sources.process_details import Details
 
 
 class FakeHost(LocalHost):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.diagnosis.condition_engine import Conditions
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
 
 
 class FixedFindings(Conditions):

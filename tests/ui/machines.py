@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import structs
 
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
 
 GIB = 1024**3
 _TOTAL = 139.8 * GIB

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.process_history import Identity
-from gpuwatch.sources.process_details import Details, Relative
 
 ENVIRONMENT = {
     "PATH": "/opt/venv/bin:/usr/bin",

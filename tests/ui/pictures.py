@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from textual.pilot import Pilot
 
-from gpuwatch.model.events import Event
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_runs import Live, ProbeRuns
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp

@@ -9,11 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gpuwatch.history.runs import RunStore
-from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.events import Event
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import (
+from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import (
     DeviceMapping,
     Devices,
     Fallback,
@@ -24,11 +22,13 @@ from gpuwatch.model.run import (
     Setting,
     Throughput,
 )
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing.interpreter import Interpreter
-from gpuwatch.probing.probe_scripts import ProbeScript
-from gpuwatch.probing.run_builder import RunDraft
-from gpuwatch.probing.runner import ProbeOptions, SnapshotSource
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.run_builder import RunDraft
+from gpuwatch.experiment.probing.runner import ProbeOptions, SnapshotSource
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.machine.past.runs import RunStore
 from gpuwatch.session.probe_runs import ProbeRuns
 from tests.ui import machines
 

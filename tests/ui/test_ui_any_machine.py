@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import PROCESS_READINGS, Device, Host, Process, Snapshot
+from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import PROCESS_READINGS, Device, Host, Process, Snapshot
 from gpuwatch.ui.drawing.cells import width_of
 from tests.ui import machines
 from tests.ui.conftest import Stage

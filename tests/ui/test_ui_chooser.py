@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.reading import Missing
+from gpuwatch.core.model.reading import Missing
 from gpuwatch.ui.panes.gpu_line import columns_for
 from gpuwatch.ui.screens.chooser import ChoiceList, Chooser
 from gpuwatch.ui.screens.settings_sheet import BrokenFile

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.formatting.terminal import cannot_draw, has_few_colors
+from gpuwatch.core.formatting.terminal import cannot_draw, has_few_colors
 from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp

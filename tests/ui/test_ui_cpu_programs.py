@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.process_history import Identity
-from gpuwatch.sources.process_details import Details
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.tables.columns import BY_ID as COLUMN
 from gpuwatch.ui.tables.columns import unavailable

@@ -9,10 +9,10 @@ from msgspec import structs
 from textual import events
 from textual.pilot import Pilot
 
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
-from gpuwatch.model.snapshot import Process
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.no_driver import SIMULATE, missing_driver_action
+from gpuwatch.core.model.snapshot import Process
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.details.key_help import Group, groups, help_lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, of_tab

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.events import EventsScreen
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings.tabs import labels, number_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuwatch.model.snapshot import Mapped, Process
+from gpuwatch.core.model.snapshot import Mapped, Process
 from gpuwatch.ui.details.key_help import _FILTER
 from gpuwatch.ui.tables.columns import COLUMNS, Column
 from gpuwatch.ui.tables.filter import FIELDS, SIGNS, FilterError, parse

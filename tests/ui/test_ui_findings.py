@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.diagnosis.cause_pages import page
-from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.explain.diagnosis.cause_pages import page
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.cause_sheet import CauseSheet, page_lines
 from gpuwatch.ui.screens.evidence import EvidenceModal
 from gpuwatch.ui.screens.findings import FindingsScreen

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 
-from gpuwatch.history.metric_series import History
-from gpuwatch.model.snapshot import Process, Snapshot
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.past.metric_series import History
 from gpuwatch.session.view import View
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.drawing import inks

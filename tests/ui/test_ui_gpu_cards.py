@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gpuwatch.history.metric_series import History
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.past.metric_series import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.layout import LAYOUTS, MANY, plan

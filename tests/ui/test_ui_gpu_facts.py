@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.diagnosis.condition_engine import Conditions
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Connection, Device, MigInstance, Place, Snapshot, Topology
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Connection, Device, MigInstance, Place, Snapshot, Topology
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.gpu import GpuScreen

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.settings.settings_file import load
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from tests.ui import machines

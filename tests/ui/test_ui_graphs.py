@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.metrics import BY_ID
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.metrics import BY_ID
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.process_history import ProcessHistory
 from gpuwatch.ui.drawing.trend import axis_of
 from gpuwatch.ui.screens.gpu import GpuScreen

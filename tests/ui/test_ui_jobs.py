@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.tables.columns import short_job
 from gpuwatch.ui.tables.filter import parse

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.bars import meter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Snapshot
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

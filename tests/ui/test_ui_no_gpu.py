@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from gpuwatch.model.doctor import DeviceFile, PciCard, System
-from gpuwatch.model.no_driver import missing_driver_action
-from gpuwatch.sources import system_facts
-from gpuwatch.sources.nvidia import errors
+from gpuwatch.core.model.doctor import DeviceFile, PciCard, System
+from gpuwatch.core.model.no_driver import missing_driver_action
+from gpuwatch.machine.sources import system_facts
+from gpuwatch.machine.sources.nvidia import errors
 from tests.terminal import Terminal
 
 CARD = (PciCard(bus_id="0000:01:00.0", driver=None),)

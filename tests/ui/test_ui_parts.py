@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.reading import Missing
+from gpuwatch.core.model.reading import Missing
 from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.glyphs import to_ascii

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.ui.drawing.layout import LAYOUTS
 from gpuwatch.ui.drawing.theme import PALETTES
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE

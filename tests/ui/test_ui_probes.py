@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter
-from gpuwatch.probing.probe_scripts import ProbeScript
-from gpuwatch.probing.runner import Runner
-from gpuwatch.reports.compare import compare
+from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.runner import Runner
 from gpuwatch.session.probe_runs import ProbeRuns
+from gpuwatch.share.reports.compare import compare
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.probe_options import ParametersModal

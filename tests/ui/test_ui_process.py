@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.history.timeline import Timeline
-from gpuwatch.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.machine.past.timeline import Timeline
+from gpuwatch.machine.sources.process_details import Details, details
 from gpuwatch.session.process_history import Identity, ProcessHistories, identity
-from gpuwatch.sources.process_details import Details, details
 from gpuwatch.ui.details.exact_device_map import known_map
 from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.screens.process import ProcessScreen
@@ -204,7 +204,7 @@ async def test_a_reader_error_is_shown(make_stage: MakeStage) -> None:
 async def test_a_real_process_is_read(make_stage: MakeStage) -> None:
     import time
 
-    from gpuwatch.sources.host import ProcessTable
+    from gpuwatch.machine.sources.host import ProcessTable
 
     mine = ProcessTable().look(os.getpid(), time.monotonic())
     assert mine is not None

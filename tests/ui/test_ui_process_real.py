@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp

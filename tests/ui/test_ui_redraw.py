@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from gpuwatch.formatting.units import duration
-from gpuwatch.model.snapshot import MigInstance, Process, Snapshot
+from gpuwatch.core.formatting.units import duration
+from gpuwatch.core.model.snapshot import MigInstance, Process, Snapshot
 from gpuwatch.ui.tables.filter import parse
 from gpuwatch.ui.widgets.paint import Painted
 from tests.ui import machines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.model.snapshot import MigInstance, Reservation, Snapshot
+from gpuwatch.core.model.snapshot import MigInstance, Reservation, Snapshot
 from gpuwatch.ui.tables.device_facts import attention, reserved_note
 from tests.ui import machines
 from tests.ui.conftest import Stage

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Process, Snapshot
-from gpuwatch.sources.host import ProcessTable
+from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.machine.sources.host import ProcessTable
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.tables.columns import COLUMNS

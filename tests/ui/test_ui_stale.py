@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.color import Color
 
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.drawing.theme import known_themes
 from gpuwatch.ui.widgets.paint import READABLE, contrast
 from tests.ui import machines

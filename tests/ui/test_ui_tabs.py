@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.reading import Missing
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.lines_modal import LinesModal
@@ -124,8 +124,8 @@ def test_tabs_are_imported_when_they_are_looked_at() -> None:
         "gpuwatch.ui.screens.gpu",
         "gpuwatch.ui.screens.probes",
         "gpuwatch.session.probe_runs",
-        "gpuwatch.probing",
-        "gpuwatch.reports",
+        "gpuwatch.experiment.probing",
+        "gpuwatch.share.reports",
     ):
         assert unwanted not in loaded
 

@@ -32,7 +32,7 @@ CRASH = """
 import sys
 from tests.ui import machines
 from tests.ui.feed import MovingFeed
-from gpuwatch.diagnosis.condition_engine import Conditions
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import run_dashboard
 

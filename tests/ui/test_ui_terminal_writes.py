@@ -23,8 +23,8 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
 import gpuwatch.ui
-from gpuwatch.formatting.terminal import SYNC_START
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.formatting.terminal import SYNC_START
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.widgets import terminal_writes, textual_internals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.panes.tiny import tiny_lines
 from gpuwatch.ui.screens.lines_modal import Sheet
 from gpuwatch.ui.widgets.footer import KeyLine

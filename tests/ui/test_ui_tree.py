@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Ancestor, Process, Snapshot
+from gpuwatch.core.model.snapshot import Ancestor, Process, Snapshot
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.tables.columns import BY_ID, in_order, matching, rows_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.history.metric_series import History
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Problem, Snapshot
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Problem, Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.past.metric_series import History
 from gpuwatch.session.view import View, ranked
 from gpuwatch.ui.panes.headline import verdict
 from tests.ui import machines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.ui.tables.totals import totals
 from gpuwatch.ui.widgets.user_table import UserTable
 from tests.ui import machines

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

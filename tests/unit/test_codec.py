@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.model.codec import NotADocument, from_json, to_json
-from gpuwatch.model.comparison import Comparison
-from gpuwatch.model.diagnostic import Diagnostic
-from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Process
+from gpuwatch.core.model.codec import NotADocument, from_json, to_json
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Process
 from tests.ui import machines
 
 

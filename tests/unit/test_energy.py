@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.history.energy import EnergyMeter
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.past.energy import EnergyMeter
 from tests.ui import machines
 
 NONE = Missing("not_supported")

@@ -10,8 +10,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.events import KINDS, PROTOCOL_VERSION, BrokenEvent, Event, decode_event
-from gpuwatch.probing.probe_scripts import probe_folder
+from gpuwatch.core.model.events import KINDS, PROTOCOL_VERSION, BrokenEvent, Event, decode_event
+from gpuwatch.experiment.probing.probe_scripts import probe_folder
 
 _SAY = """
 import sys

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuwatch.model.codec import from_json, to_json
-from gpuwatch.model.metrics import METRICS, Lane
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.codec import from_json, to_json
+from gpuwatch.core.model.metrics import METRICS, Lane
+from gpuwatch.core.model.snapshot import Snapshot
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "snapshot.json"
 

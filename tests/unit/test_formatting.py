@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.formatting.brief import program_of, without_folder
-from gpuwatch.formatting.text import printable, shorten
-from gpuwatch.formatting.units import duration, gib, memory, rate, seconds, short_size, shown_memory, size
+from gpuwatch.core.formatting.brief import program_of, without_folder
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.units import duration, gib, memory, rate, seconds, short_size, shown_memory, size
 
 
 def test_escape_sequences_become_visible() -> None:

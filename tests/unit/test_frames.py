@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpuwatch.history.frames import (
+from gpuwatch.core.model.snapshot import MigInstance, Process, Snapshot
+from gpuwatch.machine.past.frames import (
     DELTA,
     KEY,
     PACKED,
@@ -22,7 +23,6 @@ from gpuwatch.history.frames import (
     packed,
     split,
 )
-from gpuwatch.model.snapshot import MigInstance, Process, Snapshot
 from tests.ui import machines
 
 PARTS = tuple(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.history.metric_series import History
-from gpuwatch.model.reading import Value
-from gpuwatch.model.snapshot import Device, Host, Snapshot
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import Device, Host, Snapshot
+from gpuwatch.machine.past.metric_series import History
 
 
 def taken(*devices: tuple[str, dict[str, Value]]) -> Snapshot:

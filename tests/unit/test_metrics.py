@@ -3,10 +3,10 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from gpuwatch.formatting.units import reading
-from gpuwatch.model.metrics import BY_ID, METRICS, Axis, Lane, MetricSpec
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting.units import reading
+from gpuwatch.core.model.metrics import BY_ID, METRICS, Axis, Lane, MetricSpec
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device
 
 
 def test_ids_are_unique() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from gpuwatch.diagnosis.doctor.examine import examine
-from gpuwatch.diagnosis.doctor.facts import Facts
-from gpuwatch.diagnosis.engine import diagnose
-from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.model.doctor import PciCard, System
-from gpuwatch.model.no_driver import missing_driver_action
-from gpuwatch.sources.nvidia import errors
+from gpuwatch.core.model.doctor import PciCard, System
+from gpuwatch.core.model.no_driver import missing_driver_action
+from gpuwatch.explain.diagnosis.doctor.examine import examine
+from gpuwatch.explain.diagnosis.doctor.facts import Facts
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.machine.sources.nvidia import errors
 from tests.diagnosis.cases import NOW, machine
 
 CARD = (PciCard(bus_id="0000:01:00.0", driver=None),)

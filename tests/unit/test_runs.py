@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.history import runs
-from gpuwatch.history.runs import RunStore
-from gpuwatch.model.codec import to_json
-from gpuwatch.model.comparison import Comparison
-from gpuwatch.model.run import Run
-from gpuwatch.model.trials import Answer, Experiment, Trial
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.trials import Answer, Experiment, Trial
+from gpuwatch.machine.past import runs
+from gpuwatch.machine.past.runs import RunStore
 
 NOON = datetime.datetime(2026, 5, 11, 12, 0, tzinfo=datetime.UTC)
 

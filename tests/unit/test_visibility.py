@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.model.snapshot import Device
-from gpuwatch.model.visibility import visible_devices
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.model.visibility import visible_devices
 
 
 def machine(*names: str) -> list[Device]:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis.condition_engine import AGAIN, Conditions
-from gpuwatch.formatting.units import ago, lasted, span
-from gpuwatch.history.machine_event import MachineEvent, gpus
-from gpuwatch.history.process_events import ProcessEvents
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, Mapped, MigInstance, Process
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.formatting.units import ago, lasted, span
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
+from gpuwatch.explain.diagnosis.condition_engine import AGAIN, Conditions
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.past.machine_event import MachineEvent, gpus
+from gpuwatch.machine.past.process_events import ProcessEvents
 from tests.ui import machines
 
 GIB = machines.GIB

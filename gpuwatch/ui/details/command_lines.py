@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.ui.settings.preferences import Preferences
 

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from gpuwatch.diagnosis.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
-from gpuwatch.formatting.secrets import mask_text
-from gpuwatch.formatting.text import printable
-from gpuwatch.model.snapshot import Process
+from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.snapshot import Process
+from gpuwatch.explain.diagnosis.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
+from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.view import View
-from gpuwatch.sources.process_details import Details
 from gpuwatch.ui.details.finding_lines import page_link
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import command_text

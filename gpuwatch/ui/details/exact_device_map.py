@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpuwatch.model.snapshot import Mapped, Process, Snapshot
-from gpuwatch.monitor.host_access import DeviceNumbers
+from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.machine.collector.host_access import DeviceNumbers
 
 
 class Known(NamedTuple):

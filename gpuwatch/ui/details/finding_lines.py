@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuwatch.formatting.links import file_url
-from gpuwatch.formatting.text import printable
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Problem, Snapshot
+from gpuwatch.core.formatting.links import file_url
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.lines import Span
@@ -77,7 +77,7 @@ def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
 
 def page_link(cause: str) -> str:
     """The ink of a cause id: a link to its page."""
-    from gpuwatch.diagnosis.cause_pages import page_path
+    from gpuwatch.explain.diagnosis.cause_pages import page_path
 
     page = page_path(cause)
     return link_ink(file_url(page), "dim") if page is not None else "dim"

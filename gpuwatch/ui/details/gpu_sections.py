@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, ago, span
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.model.clock_reasons import BRAKE, NAMES, THERMAL
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Connection, Device, Process, Snapshot
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, ago, span
+from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
+from gpuwatch.machine.past.machine_event import MachineEvent
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
@@ -18,7 +18,7 @@ from gpuwatch.ui.panes.mig_line import by_instance, part_spans, who
 from gpuwatch.ui.settings.tabs import number_of
 
 if TYPE_CHECKING:
-    from gpuwatch.diagnosis.conditions.throttling import Episode
+    from gpuwatch.explain.diagnosis.conditions.throttling import Episode
 
 _HOUR = 3600.0
 _COUNTERS = (

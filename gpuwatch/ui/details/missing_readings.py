@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import ago, memory, reading
-from gpuwatch.model.metrics import BY_ID, METRICS, Lane
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import PROCESS_READINGS, RUN_SECONDS, Device
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import ago, memory, reading
+from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import PROCESS_READINGS, RUN_SECONDS, Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, gib, memory
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.sample_store import Kept
-from gpuwatch.model.snapshot import Device, Process
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, gib, memory
+from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.sample_store import Kept
 from gpuwatch.ui.drawing.cells import left
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import short_command

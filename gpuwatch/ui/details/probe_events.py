@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, seconds, size
-from gpuwatch.model.events import Event
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, seconds, size
+from gpuwatch.core.model.events import Event
 
 if TYPE_CHECKING:
     from gpuwatch.session.probe_runs import Live

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpuwatch.formatting.brief import without_folder
-from gpuwatch.formatting.secrets import MASK, mask_text, mask_value
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, duration, memory
-from gpuwatch.history.machine_event import gpus
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Process
-from gpuwatch.monitor.host_access import DeviceNumbers
+from gpuwatch.core.formatting.brief import without_folder
+from gpuwatch.core.formatting.secrets import MASK, mask_text, mask_value
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, duration, memory
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Process
+from gpuwatch.machine.collector.host_access import DeviceNumbers
+from gpuwatch.machine.past.machine_event import gpus
+from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View
-from gpuwatch.sources.process_details import Details, Relative
 from gpuwatch.ui.details.exact_device_map import known_map
 from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.details.process_settings import settings_of

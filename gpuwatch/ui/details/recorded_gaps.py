@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwatch.formatting.units import lasted
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.monitor.recorded_feed import Skipped
+from gpuwatch.core.formatting.units import lasted
+from gpuwatch.machine.collector.recorded_feed import Skipped
+from gpuwatch.machine.past.machine_event import MachineEvent
 from gpuwatch.ui.drawing.clock import clock
 
 _WHY = (

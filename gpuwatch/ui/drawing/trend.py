@@ -15,10 +15,10 @@ from itertools import islice
 from operator import sub
 from typing import TYPE_CHECKING
 
-from gpuwatch.formatting.units import gib
-from gpuwatch.history.metric_series import History
-from gpuwatch.model.metrics import MetricSpec, Unit
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting.units import gib
+from gpuwatch.core.model.metrics import MetricSpec, Unit
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.past.metric_series import History
 
 if TYPE_CHECKING:
     from gpuwatch.session.view import View

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, short_size
+from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.summary import FleetSummary, GpuUse, HostSummary
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, short_size
-from gpuwatch.model.fleet import Fleet
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.lines import Line, Span

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.formatting import units
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.metrics import BY_ID, Unit
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting import units
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.metrics import BY_ID, Unit
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.layout import BESIDE_WIDTH, NUMBERS_WIDTH, Plan, field_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuwatch.model.findings import Finding
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import Plan
 from gpuwatch.ui.drawing.lines import Line, Span

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import gib
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import gib
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import left, width_of

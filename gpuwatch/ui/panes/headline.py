@@ -6,11 +6,11 @@ import datetime
 import itertools
 from collections.abc import Sequence
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import ago, gib
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.model.clock_reasons import BRAKE, THERMAL, clock_reasons
-from gpuwatch.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import ago, gib
+from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
+from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
+from gpuwatch.machine.past.machine_event import MachineEvent
 from gpuwatch.session.view import ReplayState, View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.lines import Span

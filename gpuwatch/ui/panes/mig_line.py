@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, gib
-from gpuwatch.model.snapshot import Device, MigInstance, Process
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, gib
+from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import textwrap
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.model.no_driver import SIMULATE as LOOK_AT_SIMULATED
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.no_driver import SIMULATE as LOOK_AT_SIMULATED
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.frame import frame
 from gpuwatch.ui.drawing.lines import Line, Span

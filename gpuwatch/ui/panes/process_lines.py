@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuwatch.formatting.units import UNKNOWN, duration, memory
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.core.formatting.units import UNKNOWN, duration, memory
+from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.frame import frame, part, thumb

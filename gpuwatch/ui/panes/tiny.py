@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, gib
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, gib
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, right, width_of
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH

@@ -10,7 +10,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.drawing.cells import cut, left, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.modal import MOVES, Modal

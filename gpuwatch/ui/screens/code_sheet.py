@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gpuwatch.formatting.text import printable
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.screens.lines_modal import LinesModal
 
 

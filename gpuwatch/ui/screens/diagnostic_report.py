@@ -9,8 +9,8 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gpuwatch.formatting.links import file_url
-from gpuwatch.formatting.text import printable
+from gpuwatch.core.formatting.links import file_url
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.inks import link_ink
 
 _START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.start import main; main()"

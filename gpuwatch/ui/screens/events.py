@@ -10,10 +10,10 @@ from textual import events
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from gpuwatch.formatting.units import ago
-from gpuwatch.history.machine_event import MachineEvent
-from gpuwatch.history.timeline import EVENTS
-from gpuwatch.model.findings import CAUSES
+from gpuwatch.core.formatting.units import ago
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.timeline import EVENTS
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.gpu_sections import MARKS
 from gpuwatch.ui.details.moment_lines import then_lines
@@ -198,7 +198,7 @@ class EventsScreen(FilterableScreen):
         then = self.gpuwatch.session.timeline.at(one.at)
         lines = [fitted(line, room) if line else line for line in then_lines(one, then)]
         if one.cause in CAUSES:
-            from gpuwatch.diagnosis.cause_pages import page
+            from gpuwatch.explain.diagnosis.cause_pages import page
             from gpuwatch.ui.screens.cause_sheet import page_lines
 
             lines += [[], [("Cause page", "title"), (f"  gpuwatch cause {one.cause}", "dim")]]

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gpuwatch.model.findings import Finding
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.cause_sheet import CauseSheet

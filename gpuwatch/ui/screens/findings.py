@@ -9,9 +9,9 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.snapshot import Problem
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of, entry_lines, judged, mark, page_link, when
 from gpuwatch.ui.drawing.cells import cut, width_of
@@ -241,7 +241,7 @@ class FindingsScreen(FilterableScreen):
         if cause not in CAUSES or cause == "healthy":
             return []
         if (cause, room) != self._page_of:
-            from gpuwatch.diagnosis.cause_pages import page
+            from gpuwatch.explain.diagnosis.cause_pages import page
             from gpuwatch.ui.screens.cause_sheet import page_lines
 
             self._page_of = (cause, room)
@@ -265,7 +265,7 @@ class FindingsScreen(FilterableScreen):
             return  # it is long, and only depends on the cause
         self._page_of = (f"{cause} {healthy}", room)
         if cause in CAUSES:
-            from gpuwatch.diagnosis.cause_pages import page
+            from gpuwatch.explain.diagnosis.cause_pages import page
             from gpuwatch.ui.screens.cause_sheet import page_lines
 
             self.page.title = [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")]

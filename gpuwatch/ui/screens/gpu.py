@@ -8,8 +8,8 @@ from textual import events
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.cells import cut, width_of
@@ -30,7 +30,7 @@ from gpuwatch.ui.widgets.readings import Readings, granted_lines
 from gpuwatch.ui.widgets.sections import Sections
 
 if TYPE_CHECKING:
-    from gpuwatch.model.run import Run
+    from gpuwatch.core.model.run import Run
     from gpuwatch.session.probe_runs import ProbeRuns
 
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, memory, size
-from gpuwatch.history.machine_event import gpus
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, memory, size
+from gpuwatch.machine.past.machine_event import gpus
 from gpuwatch.session.preflight import Preflight
 from gpuwatch.ui.drawing.cells import cut, left, right
 from gpuwatch.ui.drawing.lines import Span

@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.ui.screens.modal import Modal

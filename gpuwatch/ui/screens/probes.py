@@ -8,17 +8,17 @@ from typing import ClassVar
 
 from textual import on
 
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.formatting.links import file_url
-from gpuwatch.formatting.text import printable
-from gpuwatch.model.comparison import Comparison
-from gpuwatch.model.run import Run
-from gpuwatch.probing.probe_scripts import ProbeScript
-from gpuwatch.reports.compare import compare
-from gpuwatch.reports.comparison_content import APART, SCATTERED, speed_marks
-from gpuwatch.reports.conclusion import conclusion, failed
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.links import file_url
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.run import Run
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.session.view import View
+from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_marks
+from gpuwatch.share.reports.conclusion import conclusion, failed
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.inks import link_ink
@@ -423,7 +423,7 @@ class ProbesScreen(TabScreen):
         if script is None:
             self.say(f"{printable(config)} is no longer in the catalogue", "warning")
             return
-        from gpuwatch.probing.recipe import recipe
+        from gpuwatch.experiment.probing.recipe import recipe
         from gpuwatch.ui.screens.code_sheet import CodeModal
 
         self.app.push_screen(CodeModal(config, recipe(script, options)))
@@ -444,7 +444,7 @@ class ProbesScreen(TabScreen):
             self.say("no runs to report yet: x runs the selection", "warning")
 
     def _write(self, document: Comparison | Run, name: str) -> None:
-        from gpuwatch.reports.format_registry import write
+        from gpuwatch.share.reports.format_registry import write
 
         moment = datetime.datetime.fromtimestamp(self.gpuwatch.session.clock()).strftime("%Y%m%d-%H%M%S")
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)

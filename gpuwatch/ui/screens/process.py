@@ -11,11 +11,11 @@ from textual import events
 from textual.containers import Horizontal
 from textual.message import Message
 
-from gpuwatch.model.snapshot import Process
-from gpuwatch.monitor.host_access import DeviceNumbers
+from gpuwatch.core.model.snapshot import Process
+from gpuwatch.machine.collector.host_access import DeviceNumbers
+from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.process_history import Identity, entries, identity
 from gpuwatch.session.view import View
-from gpuwatch.sources.process_details import Details
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines

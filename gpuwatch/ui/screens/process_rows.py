@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from textual import on
 
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.process_history import identity
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
-    from gpuwatch.sources.process_signals import Outcome
+    from gpuwatch.machine.sources.process_signals import Outcome
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
 _NOBODY = "no visible process owns this memory"

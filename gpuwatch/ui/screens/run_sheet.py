@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gpuwatch.formatting.masking import masked
-from gpuwatch.model.run import Run
-from gpuwatch.reports.content import GLYPHS, Content, Table
-from gpuwatch.reports.run_content import run_content
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.model.run import Run
+from gpuwatch.share.reports.content import GLYPHS, Content, Table
+from gpuwatch.share.reports.run_content import run_content
 from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines

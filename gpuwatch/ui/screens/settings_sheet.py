@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.formatting.text import printable
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings import settings_file

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from gpuwatch.formatting.text import printable
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.clock import clock
@@ -24,7 +24,7 @@ from gpuwatch.ui.widgets.footer import KeyLine
 from gpuwatch.ui.widgets.strips import TooSmall, TopLine
 
 if TYPE_CHECKING:
-    from gpuwatch.history.machine_event import MachineEvent
+    from gpuwatch.machine.past.machine_event import MachineEvent
     from gpuwatch.session.playhead import Navigation
     from gpuwatch.ui.screens.dashboard import Dashboard
     from gpuwatch.ui.widgets.timeline import TimelineStrip

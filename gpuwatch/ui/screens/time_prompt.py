@@ -10,9 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from gpuwatch.errors import UsageError
-from gpuwatch.formatting.text import printable
-from gpuwatch.recording.time_expressions import moment, shown
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.machine.past.time_expressions import moment, shown
 from gpuwatch.ui.screens.modal import Modal
 from gpuwatch.ui.widgets.paint import Line, Painted
 

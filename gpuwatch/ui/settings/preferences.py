@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gpuwatch.formatting.suggest import did_you_mean
-from gpuwatch.formatting.text import printable
+from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.layout import LAYOUTS, Layout
 from gpuwatch.ui.drawing.theme import DEFAULT, is_known, known_themes
 from gpuwatch.ui.settings.tabs import TABS

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.formatting.suggest import closest
-from gpuwatch.formatting.text import printable
-from gpuwatch.ownership import distrust
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.suggest import closest
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.ownership import distrust
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.settings.default_comments import with_comments
 from gpuwatch.ui.settings.preferences import SETTINGS, Preferences, Wrong

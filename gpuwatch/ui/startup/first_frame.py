@@ -12,10 +12,10 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.formatting.terminal import SYNC_END, SYNC_START, needs_ascii
-from gpuwatch.history.metric_series import History
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START, needs_ascii
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.past.metric_series import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame, part

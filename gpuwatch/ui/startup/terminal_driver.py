@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 
-from gpuwatch.formatting.terminal import SYNC_END, SYNC_START
+from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START
 from gpuwatch.ui.widgets.textual_internals import internal
 
 try:

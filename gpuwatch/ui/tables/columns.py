@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gpuwatch.formatting.brief import short_framework, without_folder
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, memory, short_size
-from gpuwatch.model.snapshot import RUN_SECONDS, Device, Mapped, Process, Snapshot
+from gpuwatch.core.formatting.brief import short_framework, without_folder
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, memory, short_size
+from gpuwatch.core.model.snapshot import RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
 
 Key = tuple[str | None, int, float | None]
@@ -130,7 +130,7 @@ def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int)
 
 @lru_cache(maxsize=4096)
 def _harmless(command: str) -> str:
-    from gpuwatch.formatting.secrets import mask_text  # slow to import, and the first frame does not need it
+    from gpuwatch.core.formatting.secrets import mask_text  # slow to import, and the first frame does not need it
 
     return mask_text(printable(command))
 

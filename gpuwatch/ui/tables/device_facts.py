@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN
-from gpuwatch.model.clock_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
-from gpuwatch.model.findings import Finding
-from gpuwatch.model.metrics import MetricSpec
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import BAD_STATES, Device, Snapshot
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.metrics import MetricSpec
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
 from gpuwatch.ui.drawing.cells import cut, width_of
 
 HOT_CELSIUS = 85

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from gpuwatch.formatting.brief import short_framework
-from gpuwatch.formatting.units import shown_memory
-from gpuwatch.model.snapshot import Process
+from gpuwatch.core.formatting.brief import short_framework
+from gpuwatch.core.formatting.units import shown_memory
+from gpuwatch.core.model.snapshot import Process
 from gpuwatch.ui.tables import filter_language as language
 from gpuwatch.ui.tables.columns import on_cpu
 from gpuwatch.ui.tables.filter_language import Amount, Fields, FilterError, Kind, whole

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, ParamSpec
 
-from gpuwatch.formatting.suggest import closest
-from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.core.formatting.suggest import closest
+from gpuwatch.core.formatting.text import printable, shorten
 
 P = ParamSpec("P")
 """What a test gets: a process and a moment, or a host and one of its GPUs."""

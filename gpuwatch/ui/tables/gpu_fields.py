@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, energy
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, energy
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.tables.device_facts import PERMANENT, gigabytes, link, missing_text, whole_number
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Load, Thresholds, mark, rank

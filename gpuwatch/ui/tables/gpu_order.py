@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 
 GpuOrder = Literal["index", "utilization", "memory", "temperature", "power"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.tables.device_facts import HOT_CELSIUS, fraction
 
 NORMAL, HIGH, FULL = range(3)

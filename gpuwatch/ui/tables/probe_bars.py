@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.model.comparison import Comparison
-from gpuwatch.reports import charts
-from gpuwatch.reports.compare import labels
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.share.reports import charts
+from gpuwatch.share.reports.compare import labels
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.lines import Line
 from gpuwatch.ui.drawing.pen import Pen

@@ -1,7 +1,7 @@
 """Rows and columns of the probe table: configurations by group, their results, earlier runs.
 
 Pure: no widget, no terminal. Columns and cells are those of every comparison
-(:mod:`gpuwatch.reports.compare`).
+(:mod:`gpuwatch.share.reports.compare`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from gpuwatch.formatting.units import ago
-from gpuwatch.model.run import Run
-from gpuwatch.probing.probe_scripts import ProbeScript
-from gpuwatch.reports.compare import COLUMNS, RIGHT
+from gpuwatch.core.formatting.units import ago
+from gpuwatch.core.model.run import Run
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.share.reports.compare import COLUMNS, RIGHT
 from gpuwatch.ui.drawing.cells import cut, width_of
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")

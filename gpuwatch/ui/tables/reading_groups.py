@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from textwrap import wrap
 
-from gpuwatch.formatting import units
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, lasted
-from gpuwatch.history.energy import Energy
-from gpuwatch.model.metrics import METRICS, Lane, MetricSpec
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting import units
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, lasted
+from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.past.energy import Energy
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.tables.device_facts import SHORT_TITLES

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gpuwatch.model.snapshot import Device, Process
+from gpuwatch.core.model.snapshot import Device, Process
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.process_history import ancestor_row
 from gpuwatch.ui.tables.columns import Row
 

@@ -10,7 +10,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import Plan
 from gpuwatch.ui.panes import gpu_card, gpu_line

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gpuwatch.formatting import units
-from gpuwatch.model.metrics import BY_ID
-from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting import units
+from gpuwatch.core.model.metrics import BY_ID
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuwatch.formatting.units import gib
+from gpuwatch.core.formatting.units import gib
 from gpuwatch.ui.details.probe_events import event_lines
 from gpuwatch.ui.drawing.cells import left
 from gpuwatch.ui.drawing.pen import Pen

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN
-from gpuwatch.model.comparison import Comparison
-from gpuwatch.model.run import Run
-from gpuwatch.reports.compare import cells
-from gpuwatch.reports.comparison_content import BEST, speed_marks
-from gpuwatch.reports.content import GLYPHS
-from gpuwatch.reports.run_content import fell_back
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.run import Run
+from gpuwatch.share.reports.compare import cells
+from gpuwatch.share.reports.comparison_content import BEST, speed_marks
+from gpuwatch.share.reports.content import GLYPHS
+from gpuwatch.share.reports.run_content import fell_back
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings

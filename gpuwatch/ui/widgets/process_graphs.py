@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from gpuwatch.formatting.units import UNKNOWN, gib, memory, percent, size
-from gpuwatch.model.snapshot import Process
+from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, percent, size
+from gpuwatch.core.model.snapshot import Process
 from gpuwatch.session.process_history import ProcessHistory, total
 from gpuwatch.session.view import View
 from gpuwatch.ui.widgets.graphs import GraphStack, graph

@@ -15,7 +15,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.process_history import Identity, identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import memory, size
-from gpuwatch.logs.clean import device as device_name
-from gpuwatch.model.run import Run
-from gpuwatch.model.snapshot import Device
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.ui.drawing.cells import left
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen

@@ -8,7 +8,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.formatting.text import printable
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.pen import Pen

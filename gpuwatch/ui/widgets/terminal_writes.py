@@ -19,7 +19,7 @@ from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gpuwatch.formatting.terminal import SYNC_END, SYNC_START
+from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.lines import Line, patches
 from gpuwatch.ui.widgets.preferences_app import AsciiFilter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, memory, short_size
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, memory, short_size
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen

@@ -1,0 +1,1 @@
+"""What all rooms speak of: metrics, samples, runs, findings; how they are written; errors."""

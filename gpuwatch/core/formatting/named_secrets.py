@@ -1,0 +1,508 @@
+"""Finds secrets by their names: options, assignments, JSON members, Python source, headers.
+
+A scan instead of one large expression: it goes from hint to hint (``token``, ``passw``), takes the name around it, and
+examines what follows. Nothing is examined twice, so the time is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import lru_cache
+from typing import Final
+
+from gpuwatch.core.formatting.text import word_set
+
+MASK: Final = "•••"
+
+_LONGEST_NAME: Final = 80
+"""Characters of the longest name; how far a scan goes back."""
+_LONGEST_GROUP: Final = 400
+"""Characters of a call or a list after a name that are searched for literals."""
+
+_HINTS: Final = (
+    *(
+        "token",
+        "key",
+        "secret",
+        "passw",
+        "passphrase",
+        "pass",
+        "pwd",
+        "credential",
+        "creds",
+        "cookie",
+        "private",
+        "signature",
+    ),
+    *("auth", "login", "dsn", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
+)
+_HINT_WORDS: Final = ("sig", "pin", "otp", "pw")
+"""Hints only as whole words: not ``pin`` in ``spinning``."""
+_NAME_END = re.compile(r"[\w.-]*+")
+_NAME_CHARS = frozenset("_.-")
+
+
+class Strength(IntEnum):
+    """How likely a name is that of a secret."""
+
+    NONE = 0
+    WEAK = 1
+    """``key``, ``signature``: a secret only if the value looks like one."""
+    FIRM = 2
+    """``token``: a secret unless the value is a number, a switch or a placeholder."""
+    STRONG = 3
+    """``password``: a secret whatever the value is, unless there is none."""
+
+
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_KEY_OF = word_set("""
+api access secret private account auth encryption signing license licence service storage subscription master ssh
+client consumer app application aes hmac shared deploy webhook wandb tls ssl pre presigned gpg deployment user
+project org server session
+""")
+_PUBLIC_KEY = word_set("""
+sort group monitor embedding primary public foreign partition metric num max min cache dict config index order
+row column label feature image batch input output state random prng rng map lookup join search answer host values
+known trusted host registry reg hot short
+""")
+_VOCABULARY = word_set("""
+eos bos pad unk mask sep cls stop start end special image audio text prompt next new first last max min num per n
+total top input output completion prefix suffix decoder forced begin beginning padding separator additional
+remaining used prompt cached context reserved unexpected valid invalid csrfless by single
+""")
+_ATTRIBUTE = word_set("""
+command cmd program script helper manager provider
+type types id ids len length lens size sizes count counts num number timeout ttl expiry expires expiration prompt
+policy mode index indices format version enabled required stdin def defs name names limit budget rate usage error
+errors value values heads board map embedding embeddings classification logits mask ring rings per s method
+algorithm alg schema style hint field level strategy column columns file path dir folder location url uri
+endpoint host port command cmd program script helper store manager provider
+""")
+_NAMES_FILE = word_set("file path dir folder location")
+_NO_PASS = word_set("bypass compass trespass encompass surpass getpass")
+_SECRET_KEY = re.compile(
+    r"(?:api|access|secret|private|account|auth|encrypt|encryption|signing|license|ssh|master|client)keys?"
+)
+_STRONG_WORD = re.compile(
+    r"passw|passphrase|secret|credential|apikey|accesskey|privatekey|authtoken|accesstoken|webhook|connectionstring"
+    r"|authorization|clientsecret"
+)
+
+
+@lru_cache(4096)
+def strength(name: str) -> Strength:
+    """How likely values of ``name`` are secret, in any spelling: ``HF_TOKEN``, ``apiKey``, ``--db-password``."""
+    if len(name) > _LONGEST_NAME:
+        name = name[-_LONGEST_NAME:]
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    if not parts:
+        return Strength.NONE
+    last, together = parts[-1], "".join(parts)
+    if last in _NAMES_FILE and len(parts) > 1:
+        return Strength.NONE
+    strong = _STRONG_WORD.search(together)
+    if strong and not (last in _ATTRIBUTE and len(parts) > 1 and not together.endswith("accesskeyid")):
+        return Strength.STRONG
+    if "webhook" in together:
+        return Strength.STRONG
+    if last in _ATTRIBUTE and len(parts) > 1:
+        return Strength.NONE
+    return max(_of_part(parts, at) for at in range(len(parts)))
+
+
+def _of_part(parts: list[str], at: int) -> Strength:
+    part, before = parts[at], parts[at - 1] if at else ""
+    is_last = at + 1 == len(parts)
+    if part in ("pwd", "pw", "dsn", "bearer", "passcode", "creds") or (is_last and part in ("otp", "pin")):
+        return Strength.STRONG
+    if part.endswith(("pass", "pwd")) and part not in _NO_PASS:
+        return Strength.STRONG if is_last else Strength.NONE
+    if part == "token" or part.endswith("token"):
+        return Strength.NONE if before in _VOCABULARY else Strength.FIRM
+    if part in ("auth", "authentication"):
+        return Strength.FIRM
+    if part in ("cookie", "cookies", "private"):
+        return Strength.FIRM if is_last else Strength.NONE
+    if part in ("sig", "signature"):
+        return Strength.WEAK
+    if part in ("key", "keys"):
+        if before in _KEY_OF:
+            return Strength.STRONG
+        return Strength.NONE if before in _PUBLIC_KEY else Strength.WEAK
+    return Strength.STRONG if _SECRET_KEY.fullmatch(part) else Strength.NONE
+
+
+_NOTHING = re.compile(
+    r"(?i:none|null|true|false|nil|undefined|empty|unset|missing|invalid|required|yes|no|on|off|auto)"
+)
+_NUMBER = re.compile(r"[-+]?\d{1,9}|\d*\.\d+|\d+\.")
+_STATE = re.compile(
+    r"(?i:incorrect|wrong|expired|denied|rejected|failed|mismatch(?:ed)?|unknown|must|cannot|not|too|please|does)"
+    r"(?=[\s.,;!)]|$)"
+)
+"""What programs print after "password:" that is no password."""
+_HOLDER = re.compile(
+    r"\$?\{[^{}]{0,60}\}|\$[A-Za-z_]\w{0,60}|\$\([^()]{0,60}\)|%\(\w{1,40}\)s|%s|<[\w /|-]{0,40}>"
+    r"|\[\w{1,20}\]|\*+|[xX]{3,}|•+|\.{3}|…"
+)
+_WORD = r"(?:[a-z]{2,24}\d{0,5}(?:[a-z]\d?)?|[a-z]?\d{1,4}|[a-z])"
+_WORDS = re.compile(
+    rf"(?!\d){_WORD}(?:[_./:-]{_WORD}){{0,12}}|[A-Z]{{1,24}}\d{{0,3}}(?:_[A-Z]{{1,24}}\d{{0,3}}){{0,12}}"
+    r"|[A-Z]?[a-z]{1,24}(?:[A-Z][a-z]{1,24}){0,5}\d{0,3}"
+)
+_PATH = re.compile(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
+
+
+def public_key(before: str) -> bool:
+    """Whether a key with this word before it is none of a lock: ``cache key``, ``public key``."""
+    return before.strip(" _-").lower() in _PUBLIC_KEY
+
+
+def looks_secret(value: str) -> bool:
+    """Whether a value looks like a password rather than a word, a number or a path."""
+    if len(value) < 6 or _is_void(value) or _NUMBER.fullmatch(value):
+        return False
+    if len(value) <= _LONGEST_GROUP and (_WORDS.fullmatch(value) or _PATH.fullmatch(value)):
+        return False
+    digits = any(char.isdigit() for char in value)
+    letters = sum(char.isalpha() for char in value)
+    return (digits and letters > 1) or (
+        len(value) >= 8 and any(map(str.isupper, value)) and any(map(str.islower, value))
+    )
+
+
+def _is_path(value: str) -> bool:
+    """Whether a value is a path, not base64 with slashes."""
+    if len(value) > _LONGEST_GROUP or not _PATH.fullmatch(value) or value.count("/") + value.count("\\") < 2:
+        return False
+    return not any(len(part) >= 16 and looks_secret(part) and "." not in part for part in value.split("/"))
+
+
+def _is_void(value: str) -> bool:
+    if not value or _NOTHING.fullmatch(value):
+        return True
+    return len(value) < 80 and bool(_HOLDER.fullmatch(value)) and not (value[0] == "{" and looks_secret(value[1:-1]))
+
+
+def is_secret_value(name: str, value: str) -> bool:
+    """Whether to mask the whole value of a variable because of its name."""
+    return _is_secret(strength(name), name, value)
+
+
+def _is_secret(sure: Strength, name: str, value: str) -> bool:
+    if not sure or _is_void(value):
+        return False
+    if len(value) > _LONGEST_GROUP and not any(map(str.isspace, value)):
+        return True  # masked whole
+    if sure is Strength.WEAK:
+        return looks_secret(value) and " " not in value and not value.startswith("/job:")  # a TensorFlow device
+    if (sure is Strength.FIRM or any(part in name.lower() for part in ("pwd", "credential", "key"))) and _is_path(
+        value
+    ):
+        return False
+    return sure is Strength.STRONG or not _NUMBER.fullmatch(value)
+
+
+_ANSI = r"(?:\x1b\[[\d;]{0,8}m)*+"
+_CLOSING = re.compile(rf"{_ANSI}(\\{{0,8}}[\"'])?\s{{0,3}}\]?")
+_LITERAL_OPENS = r"[rRbBfFuU]{0,2}[\"'](?!\s|$|[,;)\]}])"
+_TYPE_NAME = r"[A-Za-z_][\w.]{0,40}+(?:\[[\w.\[\]| ,]{0,60}\])?"
+# "key: str = x"; base64 ends in "=" too, without a blank before it and with nothing behind it.
+_TYPE = rf":\s{{0,3}}{_TYPE_NAME}(?:[ \t]?\|[ \t]?{_TYPE_NAME}){{0,4}}"
+_SPACED = rf"[ \t]{{1,3}}(?==(?!=)[ \t]{{0,3}}(?:{_LITERAL_OPENS}|[^\s\"']))"
+_CLOSE = rf"(?==(?!=)(?:{_LITERAL_OPENS}|[\w(\[{{$•]))"
+
+
+def _assign(before_sign: str) -> re.Pattern[str]:
+    return re.compile(rf"{_ANSI}\s{{0,3}}(?:{_TYPE}{before_sign})?(?:=>|:?=)(?!=)\s{{0,3}}{_ANSI}")
+
+
+_ASSIGN = _assign(f"(?:{_SPACED}|{_CLOSE})")
+_ASSIGN_HEADER = _assign(_SPACED)
+"""Not ``Cookie: name=x``, whose other values are secret too."""
+_COLON = re.compile(rf"{_ANSI}\s{{0,3}}:{_ANSI}(\s{{0,3}}){_ANSI}(?:[|>][+-]?[ \t]*\n[ \t]*)?")
+_COMMA = re.compile(r",\s{0,3}")
+_TUPLE = re.compile(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
+_BLANK = re.compile(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
+_BLANKS = re.compile(r"[ \t]{1,8}(?=\S)")
+_REST = re.compile(r"[^\r\n]*+")
+_OPTION = re.compile(r"--[\w-]{0,60}(?:[\s=]|$)|-[A-Za-z][A-Za-z-]{0,40}(?:[\s=]|$)")
+_SET_BY_BLANK = re.compile(r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|set[ \t]-[a-zA-Z]{1,4})[ \t]{1,4}$")
+"""Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign."""
+_BEFORE_SET = 24
+_IS = re.compile(r"\s{1,3}is:?\s{1,3}(?!\s)")
+_NEXT_ARGUMENT = re.compile(r"\n(?!-)")
+_FIELD = re.compile(r"\\{0,8}[\"']?,?\s{0,12}\\{0,8}[\"']?values?\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}", re.IGNORECASE)
+_QUOTE = re.compile(r"[rRbBfFuU]{0,2}(\\{0,8})(\"\"\"|'''|[\"'])")
+_QUOTED_REST = {
+    '"': re.compile(r"(?:[^\"\\\n]|\\.)*+"),
+    "'": re.compile(r"(?:[^'\\\n]|\\.)*+"),
+    '"""': re.compile(r"(?:[^\"\\]|\\.|\"(?!\"\"))*+", re.DOTALL),
+    "'''": re.compile(r"(?:[^'\\]|\\.|'(?!''))*+", re.DOTALL),
+}
+_ESCAPED_REST = {'"': re.compile(r"[^\"\\\n]*+"), "'": re.compile(r"[^'\\\n]*+")}
+# Inside a word; a quote followed by a blank ends what began before the name.
+_PIECE = r"\"(?:[^\"\\\s]|\\.)*+\"|'(?:[^'\\\s]|\\.)*+'|\\."
+_BARE = re.compile(
+    rf"(?:{_PIECE}|[^\s\"'\\,;&)\]}}<>{{]|\{{[^{{}}\n]{{0,200}}\}}|\{{|[,;)\]}}](?![\s,;)\]}}'\"]|$|\w{{1,40}}\s?[=:]))++"
+)
+_ARGUMENT = re.compile(rf"(?:{_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
+_LITERAL = re.compile(r"[rRbBfFuU]{0,2}(\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
+_CALL = re.compile(r"[\w.]{0,80}[(\[{]")
+_CHAIN = re.compile(
+    r"(?:self|cls|args|cfg|config|opts|options|params|settings|request|ctx|os|hparams|flags|FLAGS)\.[\w.]{1,80}"
+)
+_SCHEME = re.compile(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.IGNORECASE)
+_LINE = re.compile(r"[^\r\n\"'\\]*+")
+_MORE_WORDS = re.compile(r"(?:[ ]{1,4}(?![-\"'])[^\s=\"']++(?![=\"']))*+")
+_AGAIN = re.compile(r"([\w-]{1,60}+)\s?[:=]\s")
+_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "cookies"})
+
+
+def mask_named(text: str) -> str:
+    """``text`` with the values of secret names masked."""
+    shown: list[str] = []
+    done = at = 0
+    for begins, ends in _hits(text):
+        if begins < at:
+            continue
+        start, end = _name_around(text, begins, ends, at)
+        at = end
+        if text.startswith("(", end) and text.endswith("login", begins, ends):
+            spans, at = _literals(text, end)  # server.login("mia", "x")
+        else:
+            spans, at = _behind(text, start, end)
+        for begin, stop in spans:
+            if begin < stop:
+                shown += (text[done:begin], MASK)
+                done = stop
+        at = max(at, end, done)
+    return "".join((*shown, text[done:])) if shown else text
+
+
+def _hits(text: str) -> list[tuple[int, int]]:
+    """Where the hints are; searching them one by one is much faster than one expression for all."""
+    lowered = text.lower()
+    if len(lowered) != len(text):  # lowering some letters gives two
+        lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
+    found: list[tuple[int, int]] = []
+    for hint in (*_HINTS, *_HINT_WORDS):
+        at = lowered.find(hint)
+        while at >= 0:
+            end = at + len(hint)
+            if hint in _HINTS or not (lowered[at - 1 : at].isalpha() or lowered[end : end + 1].isalpha()):
+                found.append((at, end))
+            at = lowered.find(hint, end)
+    found.sort()
+    return found
+
+
+def _name_around(text: str, begins: int, ends: int, since: int) -> tuple[int, int]:
+    """The name around a hint."""
+    start = begins
+    lowest = max(since, start - _LONGEST_NAME)
+    while start > lowest and (text[start - 1].isalnum() or text[start - 1] in _NAME_CHARS):
+        start -= 1
+    if start > 0 and text[start - 1] == "\x1b":
+        start = begins
+    found = _NAME_END.match(text, ends)
+    return start, found.end() if found else ends
+
+
+_Spans = list[tuple[int, int]]
+
+
+def _behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
+    if text[max(0, start - 3) : start].endswith(("…", "...")):  # the start of the name is cut off
+        match = _ASSIGN.match(text, end)
+        value = _BARE.match(text, match.end()) if match else None
+        if value is not None and _like_password(value[0]):
+            return [value.span()], value.end()
+    name = text[start:end]
+    sure = strength(name.rstrip(".-"))
+    return _values(text, start, end, name, sure) if sure else ([], end)
+
+
+def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
+    """The secret spans after a name, and where the search continues."""
+    is_option = name.startswith("-")
+    if text.startswith(">", end) and text.startswith("<", start - 1):  # <password>x</password>
+        stop = text.find("<", end)
+        value = text[end + 1 : stop] if 0 <= stop <= end + 400 else ""
+        return ([(end + 1, stop)] if _is_secret(sure, name, value) else []), end
+    closing = _CLOSING.match(text, end)
+    quoted = closing is not None and closing[1] is not None
+    after = closing.end() if closing is not None and (quoted or "]" in closing[0]) else end
+    is_header = name.lower() in _HEADERS
+    if match := (_ASSIGN_HEADER if is_header else _ASSIGN).match(text, after):
+        return _one(text, match.end(), name, sure, option=is_option)
+    if match := _COLON.match(text, after):
+        if match[1] and not quoted and _STATE.match(text, match.end()):
+            return [], match.end()
+        if is_header:
+            return _one(text, match.end(), name, sure)
+        if not quoted and sure < Strength.STRONG:
+            sure = Strength.WEAK
+        if not match[1] and not quoted and "passw" not in name.lower() and name.lower() != "pass":
+            sure = Strength.WEAK
+        return _one(text, match.end(), name, sure, member=True)
+    if quoted and (match := _COMMA.match(text, after)):
+        quote = _QUOTE.match(text, match.end())
+        if quote is not None:
+            spans, stop = _one(text, match.end(), name, sure)
+            inner = text[spans[0][0] : spans[0][1]] if spans else ""
+            if not is_option and not looks_secret(inner):
+                return _field(text, name, sure, after)
+            return spans, stop
+    if is_option and (match := _BLANK.match(text, end)):
+        if _OPTION.match(text, match.end()):
+            return [], match.end()
+        return _argument(text, match.end(), name, sure)
+    if is_option and (match := _NEXT_ARGUMENT.match(text, end)):
+        return _one(text, match.end(), name, Strength.WEAK)
+    if text.startswith("(", end) and sure is Strength.STRONG and not quoted:  # set_password("mia", "x")
+        return _literals(text, end)
+    if sure >= Strength.FIRM and (match := _IS.match(text, end)):
+        secret = _BARE.match(text, match.end())
+        if secret is not None and len(secret[0]) >= 5 and (looks_secret(secret[0]) or any(map(str.isdigit, secret[0]))):
+            return [secret.span()], secret.end()
+        return [], match.end()
+    if not quoted and (match := _TUPLE.match(text, end)):
+        return _literals(text, match.end())
+    if sure >= Strength.FIRM and not quoted and _SET_BY_BLANK.search(text, max(0, start - _BEFORE_SET), start):
+        return _set(text, start, end, name, sure)
+    if sure is Strength.STRONG and (match := _BLANK.match(text, end)):
+        # "login mia password x", "setenv LAB_PASSWORD x"
+        quote = _QUOTE.match(text, match.end())
+        if quote is not None and not quote[1]:
+            literal = _QUOTED_REST[quote[2]].match(text, quote.end())
+            if literal is not None and _like_password(literal[0].replace(" ", "")):
+                return [literal.span()], literal.end()
+        word = _BARE.match(text, match.end())
+        if word is not None and _like_password(word[0]):
+            return [word.span()], word.end()
+    return _field(text, name, sure, after)
+
+
+def _set(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
+    """``ENV API_TOKEN x``: the value is the rest of the line; in shells, one argument."""
+    match = _BLANKS.match(text, end)
+    if match is None:
+        return [], end
+    if _QUOTE.match(text, match.end()) or text[max(0, start - 4) : start].strip() != "ENV":
+        return _argument(text, match.end(), name, sure)
+    line = _REST.match(text, match.end())
+    value = line[0].rstrip() if line else ""
+    return ([(match.end(), match.end() + len(value))] if _is_secret(sure, name, value) else []), match.end()
+
+
+def _like_password(value: str) -> bool:
+    return looks_secret(value) and any(map(str.isdigit, value)) and "=" not in value and ":" not in value
+
+
+def _field(text: str, name: str, sure: Strength, after: int) -> tuple[_Spans, int]:
+    """``{"name": "DB_PASSWORD", "value": "x"}``: the name is a value itself."""
+    match = _FIELD.match(text, after) if sure >= Strength.FIRM else None
+    if match is None:
+        return [], after
+    return _one(text, match.end(), name, sure, member=True)
+
+
+def _one(
+    text: str, at: int, name: str, sure: Strength, *, option: bool = False, member: bool = False
+) -> tuple[_Spans, int]:
+    """The value at ``at``: a literal, a call or list with literals, or a bare word."""
+    header = name.lower() in _HEADERS
+    quote = _QUOTE.match(text, at)
+    if quote is not None:
+        begin = quote.end()
+        rest = (_ESCAPED_REST if quote[1] else _QUOTED_REST).get(quote[2]) or _QUOTED_REST[quote[2]]
+        found = rest.match(text, begin)
+        stop = found.end() if found else begin
+        if header and (scheme := _SCHEME.match(text, begin, stop)):
+            begin = scheme.end()
+        value = text[begin:stop]
+        if value[:1] in (")", "]", ",", ";"):  # the quote ends the text around the name: input("Password: ")
+            return [], at
+        if not _is_secret(sure, name, value):
+            return [], begin
+        spans = [(begin, stop)]
+        # 'a'\''b': a shell joins the pieces
+        more = stop + len(quote[1]) + len(quote[2])
+        if text.startswith("\\'", more) or text.startswith("'\"", more):
+            tail = _ARGUMENT.match(text, more)
+            if tail is not None:
+                spans.append((tail.start(), tail.end()))
+        return spans, spans[-1][1]
+    if header:
+        if scheme := _SCHEME.match(text, at):
+            at = scheme.end()
+        if _CALL.match(text, at):
+            return _literals(text, at)
+        line = _LINE.match(text, at)
+        stop = line.end() if line else at
+        return ([(at, stop)] if not _is_void(text[at:stop].strip()) else []), stop
+    call = _CALL.match(text, at)
+    if call is not None and not (call[0] == "{" and name.lower().endswith("pwd")) and not _is_word(text, call):
+        return _literals(text, at)
+    if not option and (chain := _CHAIN.match(text, at)):
+        return [], chain.end()
+    again = _AGAIN.match(text, at)
+    if again is not None and strength(again[1]):
+        return [], at
+    found = (_ARGUMENT if option else _BARE).match(text, at)
+    if found is None:
+        return [], at
+    value, begin, stop = found[0], found.start(), found.end()
+    if member and value.endswith("."):
+        value, stop = value[:-1], stop - 1
+    bare = value.strip("\"'")
+    if not _is_secret(sure, name, bare) or (not option and strength(bare) and re.fullmatch(r"[a-z_.]+", bare)):
+        return [], begin
+    return [(begin, stop)], stop
+
+
+def _is_word(text: str, call: re.Match[str]) -> bool:
+    """Whether what looks like a call is a password with a bracket: nothing closes it on this line."""
+    if call[0][-1] == "[" and looks_secret(call[0][:-1]):
+        return True
+    closing = {"(": ")", "[": "]", "{": "}"}[call[0][-1]]
+    line = text.find("\n", call.end(), call.end() + _LONGEST_GROUP)
+    return text.find(closing, call.end(), line if line >= 0 else call.end() + _LONGEST_GROUP) < 0 and call[0][:-1] != ""
+
+
+def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, int]:
+    """What follows an option on a command line; a passphrase may have unquoted blanks."""
+    quote = _QUOTE.match(text, at)
+    if quote is not None and not quote[1]:
+        return _one(text, at, name, sure)
+    found = _ARGUMENT.match(text, at)
+    if found is None:
+        return [], at
+    stop = found.end()
+    if not _is_secret(sure, name, found[0]):
+        return [], at
+    if "passw" in name.lower() or "passphrase" in name.lower():
+        more = _MORE_WORDS.match(text, stop)
+        stop = more.end() if more else stop
+    return [(at, stop)], stop
+
+
+def _literals(text: str, at: int) -> tuple[_Spans, int]:
+    """Literals that look like secrets in the call, list or right-hand side at ``at``."""
+    limit = min(len(text), at + _LONGEST_GROUP)
+    line = text.find("\n", at, limit)
+    limit = limit if line < 0 else line
+    spans: _Spans = []
+    if text.find('"', at, limit) < 0 and text.find("'", at, limit) < 0:
+        return spans, at
+    for literal in _LITERAL.finditer(text, at, limit):
+        begin, stop = literal.start(1) + 1, literal.end() - 1
+        value = text[begin:stop]
+        is_random = len(value) >= 8 and " " not in value and ":" not in value and looks_secret(value)
+        if is_random or _like_password(value):
+            spans.append((begin, stop))
+    end = spans[-1][1] if spans else at
+    # Names before the last literal are done; others are examined on their own.
+    return spans, max(end, at)

@@ -1,0 +1,383 @@
+"""Replaces users, hosts, paths, addresses and ids in a document, each by the same name everywhere.
+
+``alice`` becomes ``user-1`` in fields, paths, command lines and log lines. System folders, CUDA libraries and the
+folders of frameworks stay. Secrets are masked first (:mod:`gpuwatch.core.formatting.masking`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.formatting.text import word_set
+from gpuwatch.core.model.codec import closed_values
+
+_D = TypeVar("_D", bound=msgspec.Struct)
+
+_UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+_SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*+"
+_GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
+_LONG_ID = re.compile(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_URL = re.compile(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
+_IPV4 = re.compile(r"(\w{1,16}[ =:v]{1,8})?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
+_IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
+_PATH = re.compile(r"(?<![\w.%/~)\]-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
+_DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
+# How TensorFlow names its machine.
+_HOST_IN_TEXT = re.compile(
+    r"\bthis host \(([\w.-]{1,255}+)\)|\bhost(?:name)?: ([\w.-]{1,255}+)|(?<=[\w.-])@([\w.-]{1,255}+):[~/]"
+)
+_PROMPT = re.compile(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
+_USER_IN_TEXT = re.compile(
+    r"\bprocess \d{1,9}(?:, \d{1,9}){0,99} of ([A-Za-z_][\w.-]{0,63}(?:, [A-Za-z_][\w.-]{0,63}){0,99}?)"
+    r"(?=,? (?:held|or)\b|;|$)"
+    r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
+)
+"""How :mod:`gpuwatch.explain.diagnosis.memory_holders` names the owner of a process, which may have exited since."""
+_VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
+
+_PUBLIC = (
+    "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
+    "google.com", "kubernetes.io", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org",
+)  # fmt: skip
+"""Sites that logs and advice link to."""
+_PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
+_PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
+_SYSTEM = tuple(_PLACES.split())
+"""Folders that are the same everywhere: paths in them stay."""
+_TEMPORARY = re.compile(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
+"""Shared folders: users choose the names in them, even plain ones such as ``venv``."""
+_DEVICES = frozenset({"job", "replica", "task", "device", "gpu", "cpu", "physical_device", "xla_cpu", "xla_gpu"})
+"""``/job:localhost`` and ``/GPU:0`` are TensorFlow devices, not paths."""
+_PACKAGES = ("nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy", "xla", "tf_keras", "gpuwatch")
+_COMMON = word_set(
+    """
+usr lib lib64 lib32 bin sbin local opt home Users users root tmp var proc sys dev etc mnt media srv data run boot
+site-packages dist-packages envs env venv .venv virtualenvs .local .cache .config .conda .pyenv versions share include
+src stubs compat targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu sbsa-linux extras CUPTI nvvm wsl kernel
+nvidia cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl nvjitlink nvtx tensorflow torch keras
+cuda conda miniconda3 anaconda3 miniforge3 appdata programdata program files path to kaggle input working content
+mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3 sh bash zsh jupyter-lab
+jupyter-notebook ipython torchrun accelerate . .. ~
+""".lower()
+)
+_SOURCES = re.compile(
+    r"(?:tensorflow|tensorflow_core|xla|tsl|torch|keras)/(?:core|python|compiler|stream_executor|framework|csrc|cuda|nn"
+    r"|src|engine|backend|_inductor|_dynamo)/"
+)
+"""Where a framework's sources begin in a path of its build machine."""
+_LIKE_COMMON = re.compile(
+    r"lib[\w+-]+(?:\.so|\.a)[\d.]*|python\d*(?:\.\d+)*|cuda-?[\d.]*|v?\d+(?:\.\d+)*|[\w-]+\.dist-info|nvidia[\w.-]*"
+)
+_SUFFIXES = "py|sh|ipynb|ya?ml|json|toml|cfg|ini|h5|keras|pt|pth|ckpt|npz|npy|csv|parquet|tfrecord"
+_SCRIPT = re.compile(rf"[\w.-]+\.(?:{_SUFFIXES})")
+_USERS = word_set("user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER JUPYTERHUB_USER")
+"""Fields and variables that name a user."""
+_NOBODY = word_set("""
+root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats messagebus syslog sshd
+systemd-network systemd-resolve systemd-timesync dbus polkitd chrony nvidia-persistenced nvidia-fabricmanager gdm xrdp
+postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu debian centos fedora ec2-user
+azureuser opc vagrant runner
+""")
+"""Accounts of systems and images, not of persons."""
+_HOSTS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
+_ID_VARIABLES = re.compile(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
+_WORDS = word_set("""
+root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default
+data model run node server host machine driver device process memory growth
+""")
+"""Names that are also words: replaced only in their own fields and in paths."""
+_BEGINS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
+"""The start of a word, by which it is looked up."""
+_NAMES_PATHS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
+
+
+def redacted(document: _D) -> _D:
+    """A copy without secrets, users, hosts, paths, addresses and ids."""
+    plain = msgspec.to_builtins(masked(document))
+    redactor = Redactor()
+    redactor.learn(plain)
+    fields: dict[str, Any] = redactor.replaced(plain)
+    if "redacted" in fields:
+        fields["redacted"] = True
+    return msgspec.convert(fields, type(document))
+
+
+def sendable(document: _D, *, redact: bool = False) -> _D:
+    """The document as it may leave this machine: secrets masked; with ``redact`` also :func:`redacted`."""
+    return redacted(document) if redact else masked(document)
+
+
+class Redactor:
+    """The replacements made in one document."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[str, str]] = {}
+        self._taken: dict[str, int] = {}
+        """How many names of each kind were given."""
+        self._of_word: dict[str, str] = {}
+        self._lengths: dict[str, list[int]] = {}
+        """Lengths of the words with the same start, longest first."""
+        self._gpus: dict[str, list[str]] = {}
+        """Known UUIDs of GPUs by their first four characters."""
+
+    # Finding what to replace
+
+    def learn(self, value: Any) -> None:
+        """Finds users, hosts, containers and files by the fields and paths that name them."""
+        for key, text in _texts(value):
+            if key == "uuid":
+                self.text(text)  # numbered in the order of the devices, not of log lines
+        for key, text in _texts(value):
+            self._learn(key, text)
+        lengths: dict[str, set[int]] = {}
+        for word in self._of_word:
+            begins = _BEGINS.match(word)
+            if begins is not None:
+                lengths.setdefault(begins[0], set()).add(len(word))
+        self._lengths = {begins: sorted(found, reverse=True) for begins, found in lengths.items()}
+
+    def _learn(self, key: str, text: str) -> None:
+        if key in _USERS:
+            self._word("user", text)
+        elif key in _HOSTS:
+            self._host(text)
+        elif key == "container":
+            self._word("id", text.rpartition(" ")[2])
+        elif key == "identity.serial":
+            self._word("serial", text)
+        elif _ID_VARIABLES.fullmatch(key) and not text.isdigit():
+            self._word("id", text)
+        for match in _HOST_IN_TEXT.finditer(text):
+            self._host(match[1] or match[2] or match[3])
+        for match in _USER_IN_TEXT.finditer(text):
+            for user in (match[1] or match[2]).split(", "):
+                self._word("user", user)
+        for match in _PROMPT.finditer(text):
+            self._word("user", match[1])
+        for match in _PATH.finditer(text):
+            if not _is_device(match):
+                self._path(match[2], home=match[1] == "~")
+        if key == "command":
+            self._command(text)
+
+    def _host(self, text: str) -> None:
+        if text in ("localhost", "127.0.0.1"):
+            return
+        name = self._word("host", text)
+        short = text.partition(".")[0]
+        if short != text and not short.isdigit():
+            self._names["host"][short] = name
+            self._remember(short, name)
+
+    def _word(self, kind: str, text: str) -> str:
+        name = self.name(kind, text)
+        self._remember(text, name)
+        return name
+
+    def _remember(self, text: str, name: str) -> None:
+        if len(text) > 1 and text.lower() not in _WORDS and not text.isdigit() and text != name:
+            self._of_word.setdefault(text, name)
+
+    def name(self, kind: str, text: str) -> str:
+        """The replacement for ``text``; the same at every call."""
+        known = self._names.setdefault(kind, {})
+        if kind == "user" and text in _NOBODY:
+            return text
+        if text not in known:
+            self._taken[kind] = self._taken.get(kind, 0) + 1
+            known[text] = f"{kind}-{self._taken[kind]}"
+        return known[text]
+
+    # Replacing
+
+    def replaced(self, value: Any, key: str = "") -> Any:
+        """``value`` with everything private replaced."""
+        if isinstance(value, str):
+            return self._field(key, value)
+        if isinstance(value, dict):
+            return {self._name(name): self.replaced(item, _key(value, str(name))) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.replaced(item, key) for item in value]
+        return value
+
+    def _name(self, name: Any) -> Any:
+        """A key of a mapping: amounts are kept by UUID."""
+        return _GPU.sub(self._gpu, name) if isinstance(name, str) and ("GPU-" in name or "MIG-" in name) else name
+
+    def _field(self, key: str, text: str) -> str:
+        if "version" in key or key in ("schema", "id", "severity", "certainty", "kernel", "taken_at", "started_at"):
+            return text
+        if not text or text in closed_values().get(key, ()):
+            return text
+        if key in _USERS:
+            return self.name("user", text)
+        if key in _HOSTS and text != "localhost":
+            return self.name("host", text)
+        if key == "identity.serial":
+            return self.name("serial", text)
+        if key == "container":
+            kind, space, number = text.rpartition(" ")
+            return f"{kind}{space}{self.name('id', number)}"
+        if key in _NAMES_PATHS and text.startswith("/"):
+            return self._path(text)
+        if key == "command":
+            text = self._command(text)
+        return self.text(text)
+
+    def text(self, text: str) -> str:
+        """A text with everything private replaced."""
+        if "@" in text:
+            text = _MAIL.sub(lambda match: self.name("mail", match[0]), text)
+        if "://" in text:
+            text = _URL.sub(self._url, text)
+        if "GPU-" in text or "MIG-" in text:
+            text = _GPU.sub(self._gpu, text)
+        text = _LONG_ID.sub(lambda match: self.name("id", match[0]), text)
+        text = _IPV4.sub(self._ipv4, text)
+        if ":" in text:
+            text = _IPV6.sub(self._ipv6, text)
+        if "/" in text:
+            text = _PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
+        if "\\" in text:
+            text = _DRIVE.sub(lambda match: match[1] + self._path(match[2].replace("\\", "/")).replace("/", "\\"), text)
+        return self._without_words(text) if self._lengths else text
+
+    def _without_words(self, text: str) -> str:
+        """Looks up each word instead of searching for every known one: a document may name many files."""
+        shown: list[str] = []
+        done = at = 0
+        while match := _BEGINS.search(text, at):
+            start, at = match.start(), match.end() if match[0][0].isalnum() else match.start() + 1
+            if start and _is_word(text[start - 1]):
+                continue
+            for length in self._lengths.get(match[0], ()):
+                end = start + length
+                word = text[start:end]
+                if word in self._of_word and not _is_word(text[end : end + 1]):
+                    shown += (text[done:start], self._of_word[word])
+                    done = at = end
+                    break
+        return "".join((*shown, text[done:])) if shown else text
+
+    def _gpu(self, match: re.Match[str]) -> str:
+        kind, number = match[1], match[2].lower()
+        known = self._names.setdefault(kind[:3], {})
+        # CUDA accepts the start of a UUID.
+        alike = self._gpus.setdefault(kind[:3] + number[:4], [])
+        whole = number if number in known else ""
+        whole = whole or next((full for full in alike if full.startswith(number) or number.startswith(full)), number)
+        if whole not in known:
+            known[whole] = str(len(known) + 1)
+            alike.append(whole)
+        return f"{kind}-…-{known[whole]}"
+
+    def _url(self, match: re.Match[str]) -> str:
+        scheme, site, rest = match[1], match[2], match[3]
+        if scheme == "file://":
+            return f"{scheme}{site}{self._path(rest)}"
+        credentials, at, address = site.rpartition("@")
+        host, colon, port = address.partition(":")
+        if any(host == public or host.endswith(f".{public}") for public in _PUBLIC):
+            return match[0]
+        if host in ("github.com", "www.github.com") and rest.lower().startswith(_PUBLIC_REPOSITORIES):
+            return match[0]
+        if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):
+            host = self.name("host", host)
+        return f"{scheme}{credentials}{at}{host}{colon}{port}{'/…' if len(rest) > 1 else rest}"
+
+    def _ipv4(self, match: re.Match[str]) -> str:
+        before, address = match[1] or "", match[2]
+        if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(before):
+            return match[0]
+        if address.startswith("127.") or address == "0.0.0.0":
+            return match[0]
+        return f"{before}{self.name('ip', address)}"
+
+    def _ipv6(self, match: re.Match[str]) -> str:
+        try:
+            address = ipaddress.IPv6Address(match[0])
+        except ValueError:
+            return match[0]
+        return match[0] if address.is_loopback or address.is_unspecified else self.name("ip", match[0].lower())
+
+    def _path(self, path: str, *, home: bool = False) -> str:
+        temporary = _TEMPORARY.match(path)
+        if temporary is None and (path.startswith(tuple(f"{place}/" for place in _SYSTEM)) or path in _SYSTEM):
+            return path
+        chosen = temporary.group().count("/") if temporary is not None else None
+        sources = _SOURCES.search(path)
+        if sources is not None:
+            return self._path(path[: sources.start()].rstrip("/")) + path[max(sources.start() - 1, 0) :]
+        parts = path.split("/")
+        shown: list[str] = []
+        for at, part in enumerate(parts):
+            before = parts[at - 1] if at else ""
+            if before in ("site-packages", "dist-packages") and part.startswith(_PACKAGES):
+                return "/".join([*shown, *parts[at:]])
+            if before.lower() in ("home", "users") and not home and part:
+                shown.append(self._word("user", part))
+            elif at == chosen and at < len(parts) - 1 and part:
+                shown.append(self._names.get("user", {}).get(part) or self.name("dir", part))
+            elif chosen is not None and at < chosen:
+                shown.append(part)
+            else:
+                shown.append(self._component(part, last=at == len(parts) - 1))
+        return "/".join(shown)
+
+    def _component(self, part: str, *, last: bool) -> str:
+        if not part or part.lower() in _COMMON or _LIKE_COMMON.fullmatch(part):
+            return part
+        if part in self._names.get("user", {}):
+            return self._names["user"][part]
+        stem, dot, suffix = part.rpartition(".")
+        if last and dot and stem and suffix.isalnum() and len(suffix) <= 8:
+            name = f"{self.name('file', part)}.{suffix}"
+            self._remember(part, name)
+            return name
+        return self.name("dir", part)
+
+    def _command(self, command: str) -> str:
+        """Replaces the words of a command line that are files."""
+        return "".join(
+            self._argument(word) if word.strip() and not word.startswith("/") else word
+            for word in re.split(r"(\s+)", command)
+        )
+
+    def _argument(self, word: str) -> str:
+        option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        if not value or value.startswith(("/", "~/", "-")) or "://" in value:
+            return word
+        if "/" in value or _SCRIPT.fullmatch(value):
+            value = self._path(value)
+        return f"{option}{equals}{value}"
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and character.isalnum()
+
+
+def _is_device(match: re.Match[str]) -> bool:
+    return match[3] == ":" and match[2].lstrip("/").lower() in _DEVICES
+
+
+def _key(entry: dict[str, Any], name: str) -> str:
+    """The title of a watched program is its command line."""
+    return "command" if name == "title" and entry.get("group") == "run" else name
+
+
+def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(item, _key(value, str(name)))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item, key)

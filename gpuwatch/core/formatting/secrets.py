@@ -1,0 +1,232 @@
+"""Masks secrets in one text: a command line, a variable, a log line.
+
+Masks values of options, assignments, headers and JSON members with a secret's name
+(:mod:`gpuwatch.core.formatting.named_secrets`), passwords in options of known programs
+(:mod:`gpuwatch.core.formatting.program_passwords`), credentials and signatures in URLs, private keys, well-known tokens
+(:mod:`gpuwatch.core.formatting.token_shapes`), and words that look random. Reports are sent to others, so it masks too
+much rather than too little. Every expression takes linear time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from gpuwatch.core.formatting.named_secrets import MASK, is_secret_value, mask_named, public_key
+from gpuwatch.core.formatting.program_passwords import without_program_passwords
+from gpuwatch.core.formatting.token_shapes import without_tokens
+
+__all__ = ["MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
+
+_SECRET_NAME = re.compile(
+    r"TOKEN(?!IZ)|KEY(?!BOARD)|SECRET|PASSW|PASSPHRASE|(?<![A-Z])PASS(?![A-Z])|CREDENTIAL|COOKIE|PRIVATE|SIGNATURE"
+    r"|(?<![A-Z])AUTH(?!OR(?!IZ))|(?<=[A-Z0-9_])PWD|(?<![A-Z])DSN|CONNECTION_?STRING|WEBHOOK",
+    re.IGNORECASE,
+)
+_PLAIN_MASK = "_gpuwatch_mask_"
+"""Stands for :data:`MASK` where a shell needs no quotes."""
+_NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
+
+_USER_ONLY: Final = frozenset(["git", "hg", "svn", "anonymous", "root", "ubuntu", "ec2-user", "user"])
+_CREDENTIALS = re.compile(r"://([^\s/@:\"'<>?#]{0,256})(:[^\s/\"'<>]{0,512})?@")
+_HOLDERS = re.compile(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
+"""A placeholder of a format string."""
+_PGPASS = re.compile(
+    r"^([\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,64}:[\w.*-]{1,64}:)(?=\S{0,200}\d)([^\s:]{6,200})$", re.MULTILINE
+)
+"""host:port:database:user:password (PostgreSQL's documentation, libpq: the password file)."""
+_ORACLE = re.compile(r"(jdbc:oracle:\w{1,8}:[^/\s]{1,64}/)([^@\s]{1,128})(?=@)")
+_BEARER = re.compile(r"(\b[Bb]earer\s{1,4})(?![A-Za-z_]{1,30}=\w)((?=[^\s\"']{0,200}\d)[^\s\"']{8,}+|[^\s\"']{24,}+)")
+_PIPED = re.compile(
+    r"(\b(?:echo|printf)(?:\s{1,4}-[neE]{1,3}|\s{1,4}[\"']%s(?:\\n)?[\"']){0,2}\s{1,4})(?!\$)([^\s|][^|\n]{0,200}?)"
+    r"(?=\s{0,4}\|[^|\n]{0,200}(?:\bsudo\b[^|\n]{0,40}\s-\w{0,4}S\b|--password-stdin|\s--stdin\b|\bchpasswd\b))"
+)
+"""A password that a shell writes to the program that asks for it."""
+_KUBERNETES = re.compile(
+    r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,8}[^\s:]{1,253}:[^\n]*+\n?)++)", re.M
+)
+"""The values of a Secret, which are base64 or plain text."""
+_MEMBER = re.compile(r"(:[ \t]{0,8})[^\s][^\n]*")
+_HEX_KEY = re.compile(
+    r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4})([0-9a-f]{64})(?![0-9a-f])", re.IGNORECASE
+)
+_PRIVATE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+_KEY_LINE = re.compile(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_PUTTY_LINES = re.compile(r"\bPrivate-Lines: (\d{1,4})\b")
+_KEY_LINES = 200
+"""Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
+_WANDB = re.compile(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
+_HOOK = re.compile(
+    r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++"
+)
+_LONG = re.compile(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
+_RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
+"""Bits of entropy in each character; base64 of 40 random characters has about 4.8, names and paths below 4.4."""
+_AWS = 40
+"""The length of a secret key of AWS, including slashes."""
+_SLASH_FROM = 56
+"""A word with slashes must be longer to be base64 rather than a path."""
+_CHECKSUM = re.compile(r"sha(?:1|224|256|384|512)[-:_]", re.IGNORECASE)
+_OPEN_BEFORE = re.compile(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
+"""What precedes public random numbers: public keys, checksums."""
+_PUBLIC = re.compile(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
+"""The start of SSH public keys: length and name of the algorithm."""
+_PUBLIC_BLOCK = re.compile(
+    r"(-----BEGIN (?![A-Z ]{0,40}PRIVATE)[A-Z0-9 ]{1,40}-----[^-]*+-----END [A-Z0-9 ]{1,40}-----)"
+)
+
+
+def secret_name(name: str) -> bool:
+    """Whether values of this name are masked."""
+    return name not in _NO_SECRET and _SECRET_NAME.search(name) is not None
+
+
+def mask_value(name: str, value: str) -> str:
+    """The value of a variable, masked whole if its name is that of a secret and it is not empty, a count or a path."""
+    if name in _NO_SECRET:
+        return value
+    return MASK if is_secret_value(name, value) else mask_text(value)
+
+
+def mask_lines(lines: Sequence[str]) -> list[str]:
+    """Masks lines or arguments together: a name and its value may be in two of them."""
+    lines = mask_keys(lines) if any("PRIVATE KEY-----" in line or "Private-Lines:" in line for line in lines) else lines
+    together = mask_text("\n".join(lines)).split("\n")
+    if len(together) == len(lines):
+        return together
+    return [mask_text(line) for line in lines]  # some contain line breaks
+
+
+def mask_command(arguments: Sequence[str]) -> str:
+    """A command line with its secrets masked. Each argument is masked before quotes are put around and into it."""
+    shown = mask_lines([mask_text(argument) for argument in arguments])
+    for at, (name, value) in enumerate(pairwise(shown), start=1):
+        if name.startswith("-") and not value.startswith("-") and is_secret_value(name, value):
+            shown[at] = MASK  # quotes in it end nothing
+    return shlex.join(argument.replace(MASK, _PLAIN_MASK) for argument in shown).replace(_PLAIN_MASK, MASK)
+
+
+def mask_text(text: str) -> str:
+    """``text`` with its secrets masked: a command line, a variable's value, a log line."""
+    if len(text) < 4:
+        return text
+    if "-----BEGIN" in text or "PRIVATE KEY-----" in text or "Private-Lines:" in text:
+        text = _PRIVATE.sub(MASK, text)
+        if "\n" in text:
+            text = "\n".join(mask_keys(text.split("\n")))
+        parts = _PUBLIC_BLOCK.split(text)
+        return "".join(part if number % 2 else _masked(part) for number, part in enumerate(parts))
+    return _masked(text)
+
+
+def _masked(text: str) -> str:
+    for hint, expression, replacement in _EXPRESSIONS:
+        if hint in text:
+            text = expression.sub(replacement, text)
+    if text.count(":") > 3:
+        text = _PGPASS.sub(rf"\1{MASK}", text)
+    # First, because a header of one argument is masked up to the next quote, with the program's name.
+    text = without_program_passwords(text, MASK)
+    text = without_tokens(mask_named(text), MASK)
+    if len(text) > 64:
+        text = _HEX_KEY.sub(_hex_key, text)
+    if "wandb" in text:
+        text = _WANDB.sub(rf"\1{MASK}", text)
+    return _LONG.sub(_random, text) if len(text) >= 40 else text
+
+
+def _credentials(match: re.Match[str]) -> str:
+    user, password = match[1], match[2]
+    if password is None and user in _USER_ONLY:
+        return match[0]
+    if _HOLDERS.fullmatch(user) and _HOLDERS.fullmatch(password or ""):
+        return match[0]
+    return f"://{MASK}@"
+
+
+def _of_secret(match: re.Match[str]) -> str:
+    return match[1] + match[2] + _MEMBER.sub(rf"\1{MASK}", match[3])
+
+
+def _hex_key(match: re.Match[str]) -> str:
+    before = match[1] or ""
+    return match[0] if public_key(before) else f"{before}{match[2]}{MASK}"
+
+
+_EXPRESSIONS: Final = (
+    ("|", _PIPED, rf"\1{MASK}"),
+    ("kind: Secret", _KUBERNETES, _of_secret),
+    ("://", _CREDENTIALS, _credentials),
+    ("hooks", _HOOK, rf"\1{MASK}"),
+    ("jdbc:oracle", _ORACLE, rf"\1{MASK}"),
+    ("earer", _BEARER, rf"\1{MASK}"),
+)
+"""A text that must occur, an expression, and its replacement."""
+
+
+def mask_keys(lines: Sequence[str]) -> list[str]:
+    """Masks private keys in lines that belong together: a line of a key does not look like one by itself.
+
+    A key is masked from its first line to its last; from the start of ``lines`` if its first is cut off.
+    """
+    shown = list(lines)
+    since: int | None = None
+    prefix = putty = 0
+    for number, line in enumerate(lines):
+        if match := _PUTTY_LINES.search(line):
+            putty = min(int(match[1]), _KEY_LINES)
+        elif putty:
+            putty -= 1
+            shown[number] = MASK
+            continue
+        if begins := _KEY_BEGINS.search(line):
+            since, prefix = number, begins.start()
+        if _KEY_ENDS.search(line):
+            begin = since
+            if begin is None:
+                begin = number
+                # The last line of a key may be short.
+                while (
+                    begin
+                    and number - begin < _KEY_LINES
+                    and (
+                        _KEY_LINE.search(lines[begin - 1]) or (begin == number and " " not in lines[begin - 1].strip())
+                    )
+                ):
+                    begin -= 1
+            shown[begin : number + 1] = [MASK] * (number + 1 - begin)
+            since = None
+        elif since is not None:
+            if number - since < _KEY_LINES and (number == since or not line.strip() or _is_key_line(line, prefix)):
+                shown[number] = MASK
+            elif ":" not in line or number - since >= _KEY_LINES:  # some keys have "Proc-Type: 4,ENCRYPTED"
+                since = None
+    return shown
+
+
+def _is_key_line(line: str, prefix: int) -> bool:
+    """Whether a line belongs to a key, after a prefix as long as that of the key's first line."""
+    return bool(_KEY_LINE.search(line) or _BASE64.fullmatch(line[prefix:].strip()))
+
+
+def _random(match: re.Match[str]) -> str:
+    """The mask, if the word looks random."""
+    word = match[0]
+    if _CHECKSUM.match(word) or _PUBLIC.match(word):
+        return word
+    if _OPEN_BEFORE.search(match.string[max(0, match.start() - 24) : match.start()]):
+        return word
+    kinds = (any(c.islower() for c in word), any(c.isupper() for c in word), any(c.isdigit() for c in word))
+    path_like = "/" in word and len(word) != _AWS
+    if not all(kinds) or (path_like and len(word) < _SLASH_FROM):
+        return word
+    counts = [word.count(char) for char in set(word)]
+    bits = -sum(count / len(word) * math.log2(count / len(word)) for count in counts)
+    return MASK if bits >= (_RANDOM_BITS_WITH_SLASH if path_like else _RANDOM_BITS) else word

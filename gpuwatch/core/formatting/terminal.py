@@ -1,0 +1,67 @@
+"""What the terminal and the locale can show, for the dashboard and for text."""
+
+from __future__ import annotations
+
+import locale
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpuwatch.core.formatting.text import printable
+
+SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+"""Synchronized output: terminals that support it show the text between as one update; others ignore it."""
+_PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
+"""Terminals with fonts of at most 512 glyphs, without braille and eighths of cells."""
+_DUMB = frozenset({"dumb", "unknown"})
+_SAMPLE = "▕█▏⣿─╭→–●✖▲"
+_PLAIN_LOCALES = frozenset({"C", "POSIX"})
+
+
+def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, terminal: bool = True) -> str:
+    """Why only ASCII can be shown; empty if everything can be.
+
+    ``encoding`` is that of the program's output. LC_ALL, LC_CTYPE or LANG of the user take precedence: in the C locale
+    Python writes UTF-8 unasked (PEP 538 and 540; :func:`gpuwatch.machine.sources.locale.undo_coercion` has removed what
+    it put into LC_CTYPE). ``terminal``: whether the output goes to a terminal; TERM says nothing about a file.
+    """
+    term = environment.get("TERM", "")
+    if terminal and _PLAIN_TERMINALS.match(term):
+        return f"TERM is {term}"
+    # POSIX: the first variable that is not empty.
+    asked = next(filter(None, (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    if asked in _PLAIN_LOCALES:
+        return f"the locale is {asked}"
+    codeset = asked.partition("@")[0].partition(".")[2]
+    for name in filter(None, (codeset, encoding or locale.getpreferredencoding(False))):
+        try:
+            _SAMPLE.encode(name)
+        except (UnicodeEncodeError, LookupError):
+            return f"the locale's encoding is {name}"
+    return ""
+
+
+def cannot_draw(environment: Mapping[str, str]) -> str:
+    """Why the dashboard cannot be drawn on this terminal; empty if it can.
+
+    A dumb terminal cannot move its cursor.
+    """
+    term = environment.get("TERM", "")
+    return f"TERM is {term}, which cannot move the cursor" if term in _DUMB else ""
+
+
+def has_few_colors(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal has at most sixteen colours, by the variables that Rich reads."""
+    if environment.get("NO_COLOR") or environment.get("TEXTUAL_COLOR_SYSTEM", "auto") != "auto":
+        return False  # the user has chosen
+    if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return False
+    return environment.get("TERM", "").strip().lower().rpartition("-")[2] not in ("256color", "kitty")
+
+
+def file_name(path: Path | str) -> str:
+    """The name of a file on one line, with bytes that stderr cannot show as ``\\xc3``."""
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    return printable(os.fsencode(path).decode(encoding, "backslashreplace"))

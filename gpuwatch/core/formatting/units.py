@@ -1,0 +1,193 @@
+"""Numbers with units as text; unknown values as ``–``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gpuwatch.core.model.metrics import MetricSpec, Unit
+from gpuwatch.core.model.reading import Missing, Reading
+
+UNKNOWN = "–"
+
+_MIB = 1024**2
+_GIB = 1024**3
+_MIB_UP_TO = 10 * 1024
+"""MiB from which a process's memory is shown in GiB."""
+_LITTLE = 0.1 * _GIB
+"""A tenth of a GiB, the least that one decimal can show: a client with a window or two holds 4 to 50 MiB."""
+
+
+def _scaled(amount: float, units: Sequence[str], step: int, decimals: Callable[[float, str], int]) -> str:
+    """The amount in the first unit in which it is below 1000, else in the last."""
+    for unit in units:
+        places = decimals(abs(amount), unit)
+        if round(abs(amount), places) < 1000:
+            return f"{amount:.{places}f}{unit}"
+        amount /= step
+    return f"{amount * step:.0f}{units[-1]}"
+
+
+def size(count: float | None) -> str:
+    """Bytes as people write them: ``139.8 GiB``, ``33.0 GiB``, ``512 MiB``; from GiB on always with one decimal.
+
+    Every column of memory has one decimal of a GiB, so that the same amount reads the same everywhere.
+    """
+    if count is None:
+        return UNKNOWN
+    return _scaled(count, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"), 1024, _size_decimals)
+
+
+def _size_decimals(amount: float, unit: str) -> int:
+    return 0 if unit == " B" or (amount >= 99.95 and unit in (" KiB", " MiB")) else 1
+
+
+def gib(count: float | None) -> str:
+    """Bytes in GiB with one decimal, for columns that must line up; ``<0.1`` for little but not none."""
+    if count is None:
+        return UNKNOWN
+    return "<0.1" if 0 < count < _LITTLE / 2 else f"{count / _GIB:.1f}"
+
+
+def memory(count: float | None, *, short: bool = False) -> str:
+    """The GPU memory of a process: ``130.4 GiB``, or ``130.4G``; below 10 GiB ``2047 MiB``, or ``2047M``.
+
+    One decimal of a few GiB is too coarse to show growth by 50 MiB a minute. 0 means none.
+    """
+    if count is None:
+        return UNKNOWN
+    if count < _MIB:
+        return short_size(count) if short else size(count)
+    if round(count / _MIB) < _MIB_UP_TO:
+        return f"{count / _MIB:.0f}{'M' if short else ' MiB'}"
+    return f"{count / _GIB:.1f}{'G' if short else ' GiB'}"
+
+
+def shown_memory(count: float) -> float:
+    """The amount that :func:`memory` shows for ``count`` bytes, to compare what users see."""
+    if count < _MIB:
+        return count
+    whole = round(count / _MIB)
+    return float(whole * _MIB) if whole < _MIB_UP_TO else round(count / _GIB, 1) * _GIB
+
+
+def short_size(count: float | None) -> str:
+    """Bytes in at most six characters: ``33.0G``, ``512M``."""
+    if count is None:
+        return UNKNOWN
+    return _scaled(count, ("B", "K", "M", "G", "T", "P"), 1024, lambda amount, unit: 1 if unit in "GTP" else 0)
+
+
+def rate(per_second: float | None) -> str:
+    """Bytes per second in decimal units, as links are sold and as NVML counts: ``1.2 GB/s``, ``278 MB/s``."""
+    if per_second is None:
+        return UNKNOWN
+    units = (" B/s", " kB/s", " MB/s", " GB/s", " TB/s")
+    return _scaled(per_second, units, 1000, lambda amount, unit: 0 if unit == " B/s" or amount >= 99.95 else 1)
+
+
+def percent(value: float | None, decimals: int = 0) -> str:
+    """``97 %``, with a space."""
+    return UNKNOWN if value is None else f"{value:.{decimals}f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """Run time as ``h:mm:ss``, with days as ``3d 04:05``."""
+    if seconds is None:
+        return UNKNOWN
+    whole = int(seconds)
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    if days:
+        return f"{days}d {hours:02}:{minutes:02}"
+    return f"{hours}:{minutes:02}:{secs:02}"
+
+
+def span(seconds: float) -> str:
+    """``8 s``, ``3 min``, ``2.5 h``, ``4 days``."""
+    if seconds < 100:
+        return f"{max(seconds, 0):.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
+
+
+def steady_span(seconds: float) -> str:
+    """:func:`span` with seconds in tens, for text that must not change with every sample."""
+    return span(seconds // 10 * 10 if 10 <= seconds < 100 else seconds)
+
+
+def lasted(seconds: float) -> str:
+    """``8 s``, ``3 min``, ``2 h 03 min``: for a time that is over, hours with their minutes."""
+    if seconds < 6000:
+        return span(seconds)
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min"
+
+
+def ago(seconds: float) -> str:
+    """``8 s ago``."""
+    return f"{span(seconds)} ago"
+
+
+def seconds(value: float | None) -> str:
+    """A measured time: ``6.42 s``, ``18.3 ms``, ``95 µs``."""
+    if value is None:
+        return UNKNOWN
+    if value >= 1:
+        return f"{value:.2f} s"
+    if value >= 1e-3:
+        return f"{value * 1e3:.1f} ms"
+    return f"{value * 1e6:.0f} µs"
+
+
+def per_second(value: float | None) -> str:
+    """Steps per second with three digits: ``412``, ``40.9``, ``3.10``."""
+    if value is None:
+        return UNKNOWN
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def energy(joules: float | None) -> str:
+    """Energy: ``812 J``, ``12.3 Wh``, ``4.56 kWh``."""
+    if joules is None:
+        return UNKNOWN
+    if joules < 3600:
+        return f"{joules:.0f} J"
+    return f"{joules / 3600:.1f} Wh" if joules < 3.6e6 else f"{joules / 3.6e6:.2f} kWh"
+
+
+def flops(value: float | None) -> str:
+    """Floating-point operations per second: ``35.1 GFLOP/s``."""
+    if value is None:
+        return UNKNOWN
+    return _scaled(value, (" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s", " TFLOP/s"), 1000, lambda amount, unit: 1)
+
+
+def reading(spec: MetricSpec, value: Reading) -> str:
+    """A reading of a device metric as text, with its unit; ``–`` when it is missing."""
+    if isinstance(value, Missing):
+        return UNKNOWN
+    if isinstance(value, str):
+        return value
+    match spec.unit:
+        case Unit.PERCENT:
+            return percent(value)
+        case Unit.BYTES:
+            return size(value)
+        case Unit.BYTES_PER_SECOND:
+            return rate(value)
+        case Unit.CELSIUS:
+            return f"{value:.0f} °C"
+        case Unit.WATT:
+            return f"{value:.0f} W"
+        case Unit.MEGAHERTZ:
+            return f"{value:.0f} MHz"
+        case Unit.JOULE:
+            return energy(value)
+        case Unit.SECOND:
+            return duration(value) if value >= 60 else f"{value:.1f} s"
+        case _:
+            return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,269 @@
+"""Documents to and from JSON."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.cause_list import CauseList, CausePage
+from gpuwatch.core.model.characters import escaped, printable
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.contrast import Contrast
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.diff import Diff
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.core.model.export_lines import EventLine, FindingLine, MeansLine
+from gpuwatch.core.model.period import Period
+from gpuwatch.core.model.pick import HostPick, Pick
+from gpuwatch.core.model.probe_list import ProbeList, RecipeList
+from gpuwatch.core.model.recording import RecordingCheck, RecordingInfo
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import RUN_SECONDS, Process, Snapshot
+from gpuwatch.core.model.trials import Experiment
+from gpuwatch.core.model.usage import Usage
+from gpuwatch.core.model.validation import MOST_DEPTH, MOST_VALUES, Inconsistent, check
+
+Document = (
+    Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment | Usage | Period | Diff
+)
+
+DOCUMENTS: dict[str, type[msgspec.Struct]] = {
+    "snapshot": Snapshot,
+    "run": Run,
+    "comparison": Comparison,
+    "explanation": Explanation,
+    "doctor": Doctor,
+    "diagnostic": Diagnostic,
+    "contrast": Contrast,
+    "try": Experiment,
+    "usage": Usage,
+    "diff": Diff,
+    "period": Period,
+}
+PRINTED: dict[str, type[msgspec.Struct]] = {
+    "cause": CausePage,
+    "causes": CauseList,
+    "probes": ProbeList,
+    "recipes": RecipeList,
+    "event": EventLine,
+    "finding": FindingLine,
+    "means": MeansLine,
+    "recording": RecordingInfo,
+    "recording-check": RecordingCheck,
+    "alert": Alert,
+    "pick": Pick,
+    "host-pick": HostPick,
+}
+"""Documents that are printed but never read."""
+
+
+MOST_BYTES = 64 << 20
+"""Maximum size of a document to read. A run of several days has some hundred KiB."""
+_decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
+EMBED_BEGIN, EMBED_END = '<script type="application/json" id="gpuwatch-document">', "</script>"
+"""Around the document in an HTML report. No ``<`` is inside, and the page escapes its own, so each is there once."""
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_PAGE = b"<!doctype html"
+_QUOTED = 300
+"""Characters shown of a decoder's message, which may quote the document."""
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+class _Tagged(msgspec.Struct):
+    schema: str
+
+
+class NotADocument(ValueError):
+    """The bytes are not a gpuwatch document; the message says why in one line."""
+
+    def __init__(self, message: str, *, is_text: bool = False) -> None:
+        super().__init__(message)
+        self.is_text = is_text
+        """Whether it is text but not a JSON object, such as a log."""
+
+
+def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
+    """The document as JSON text with a final newline; ``indent=0`` gives one line.
+
+    Terminal control characters are escaped, which does not change the data.
+    """
+    if isinstance(document, (Snapshot, Diagnostic, Comparison)):
+        document = _with_snapshot(document, _run_times_written)
+    try:
+        raw = msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        raw = msgspec.json.encode(_as_text(msgspec.to_builtins(document)))
+    if indent:
+        raw = msgspec.json.format(raw, indent=indent)
+    return escaped(raw.decode()) + "\n"
+
+
+def embedded(document: Document) -> str:
+    """The document as an element of HTML that no browser runs, on one line."""
+    text = to_json(document, indent=0).strip().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return EMBED_BEGIN + text + EMBED_END
+
+
+def _extracted(page: bytes) -> bytes:
+    """The document in an HTML report; :class:`NotADocument` for another page. Nothing else of it is looked at."""
+    _, *rest = page.split(EMBED_BEGIN.encode(), 2)
+    if not rest:
+        raise NotADocument("it is an HTML page without one, as of an older gpuwatch: ask for the .json")
+    inside, end, _ = rest[0].partition(EMBED_END.encode())
+    if len(rest) > 1 or not end or b"<" in inside:
+        raise NotADocument("it is an HTML page that no gpuwatch wrote")
+    return inside
+
+
+def _with_snapshot(document: Document, change: Callable[[Snapshot], Snapshot]) -> Document:
+    """The document with its snapshot changed, if it has or is one."""
+    if isinstance(document, Snapshot):
+        return change(document)
+    if isinstance(document, Diagnostic) and document.snapshot is not None:
+        return replace(document, snapshot=change(document.snapshot))
+    if isinstance(document, Comparison) and document.nodes:
+        nodes = (
+            node if node.snapshot is None else replace(node, snapshot=change(node.snapshot)) for node in document.nodes
+        )
+        return replace(document, nodes=tuple(nodes))
+    return document
+
+
+def _of_rows(snapshot: Snapshot, change: Callable[[Process], Process]) -> Snapshot:
+    rows = {name: tuple(map(change, getattr(snapshot, name))) for name in ("processes", "bystanders")}
+    return replace(snapshot, **rows)
+
+
+def _run_times_written(snapshot: Snapshot) -> Snapshot:
+    """Adds each process's run time, so that readers need not compute it."""
+    at = snapshot.taken_at.timestamp()
+
+    def written(row: Process) -> Process:
+        ran = row.run_seconds(at)
+        return row if ran is None else replace(row, readings={**row.readings, RUN_SECONDS: ran})
+
+    return _of_rows(snapshot, written)
+
+
+def _run_times_read(snapshot: Snapshot) -> Snapshot:
+    """Removes run times that follow from the start of a process."""
+
+    def read(row: Process) -> Process:
+        if row.create_time is None or RUN_SECONDS not in row.readings:
+            return row
+        return replace(row, readings={name: value for name, value in row.readings.items() if name != RUN_SECONDS})
+
+    return _of_rows(snapshot, read)
+
+
+def _as_text(value: Any) -> Any:
+    """``value`` with bytes that are not valid text (file names and command lines, PEP 383) as ``\\xff``."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        try:
+            return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_as_text(name): _as_text(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_text(item) for item in value]
+    return value
+
+
+def read(path: Path) -> Document:
+    """The document in a file or pipe; :class:`NotADocument` for anything else, OSError if it cannot be read."""
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size > MOST_BYTES:
+            raise NotADocument(_too_large())
+        raw = file.read(MOST_BYTES + 1)
+    return from_json(raw)
+
+
+def from_json(raw: bytes) -> Document:
+    """A document of any of our schemas, within the limits; :class:`NotADocument` for anything else."""
+    if len(raw) > MOST_BYTES:
+        raise NotADocument(_too_large())
+    for mark, encoding in _MARKS:
+        if raw.startswith(mark):  # written by editors and shells on Windows
+            raw = raw[len(mark) :].decode(encoding, "replace").encode()
+    if raw[:200].lstrip()[: len(_PAGE)].lower() == _PAGE:
+        raw = _extracted(raw)
+    start = raw[:200].strip()
+    if not start and not raw.strip():
+        raise NotADocument("it is empty")
+    if start and not start.startswith(b"{") and b"\0" not in raw:
+        raise NotADocument("it is other text", is_text=True)
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MOST_VALUES:
+        raise NotADocument(f"it has more than {MOST_VALUES:,} values")
+    try:
+        document = _decoder.decode(raw)
+        check(document, numbers=_LONG_NUMBER.search(raw) is not None)
+    except RecursionError:
+        raise NotADocument(f"it is nested more than {MOST_DEPTH} deep") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
+        raise NotADocument(_newer(raw) or printable(str(error)[:_QUOTED])) from error
+    return _with_snapshot(document, _run_times_read)
+
+
+def _too_large() -> str:
+    return f"it is larger than {MOST_BYTES >> 20} MiB, the maximum"
+
+
+def _newer(raw: bytes) -> str:
+    """The message for a document of a newer version; empty for any other."""
+    try:
+        tag = msgspec.json.decode(raw, type=_Tagged).schema
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    name, _, version = tag.partition("/")
+    known = name.removeprefix("gpuwatch.")
+    if not name.startswith("gpuwatch.") or version in ("", "0", "1") or not version.isdigit():
+        return ""
+    if known in DOCUMENTS:
+        return f"{tag[:40]} was written by a newer gpuwatch: update this one"
+    return ""
+
+
+@cache
+def closed_values() -> dict[str, frozenset[str]]:
+    """The allowed words of each enumerated field, by field name over all documents."""
+    found: dict[str, set[str]] = {}
+
+    def look(value: object) -> None:
+        if isinstance(value, dict):
+            for name, one in value.get("properties", {}).items():
+                for kind in (one, *one.get("anyOf", ())):
+                    found.setdefault(name, set()).update(word for word in kind.get("enum", ()) if isinstance(word, str))
+            value = list(value.values())
+        for item in value if isinstance(value, list) else ():
+            look(item)
+
+    for kind in DOCUMENTS.values():
+        look(msgspec.json.schema(kind))
+    return {name: frozenset(words) for name, words in found.items() if words}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """JSON Schema of one of :data:`DOCUMENTS` or :data:`PRINTED`; KeyError for another name."""
+    from gpuwatch.core.model.schemas import json_schema  # reads the sources of the documents' classes
+
+    return json_schema((DOCUMENTS | PRINTED)[name])

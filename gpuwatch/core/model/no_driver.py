@@ -1,0 +1,72 @@
+"""What to do about a missing NVIDIA driver: the same advice in snapshot, report and doctor.
+
+It depends on the machine: a container gets its GPUs from outside, WSL its driver from Windows, and without a card no
+driver helps. Sources: NVIDIA driver README, Container Toolkit, CUDA on WSL guide.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuwatch.core.model.doctor import System
+
+INSTALL = "Install NVIDIA's driver and load it (modprobe nvidia; nvidia-smi must work)."
+LOAD = "Load the driver's kernel module (modprobe nvidia); dmesg says why where it does not load."
+GIVE_GPUS = (
+    "Start the container with its GPUs (docker run --gpus all IMAGE, with the NVIDIA Container Toolkit on the host)."
+)
+NO_CARD = (
+    "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one, reseat it and enable its slot in"
+    " the firmware."
+)
+NOUVEAU = "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, install NVIDIA's."
+SIMULATE = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
+"""Appended to the advice when a person looks at this machine; not a remedy."""
+_ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + GIVE_GPUS
+_NO_CARD_IN_CONTAINER = (
+    "Run the container on a machine with an NVIDIA card (none is on this one's PCI bus), and with its GPUs"
+    " (docker run --gpus all IMAGE)."
+)
+_ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
+JOIN_GROUP = "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or fix the udev rule."
+IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
+
+
+def missing_driver_evidence(system: System) -> str:
+    """What this machine shows of why there is no driver, for a sentence; empty if nothing."""
+    if system.wsl:
+        return "this is WSL, whose driver belongs to Windows"
+    if any(card.driver == "nouveau" for card in system.cards or ()):
+        return "the kernel module nouveau has claimed the card"
+    facts = []
+    if system.cards is not None and not system.cards:
+        facts.append("no NVIDIA card is on the PCI bus")
+    if system.container is not None and not system.device_files:
+        facts.append(f"this container ({system.container}) has no /dev/nvidia*")
+    return ", and ".join(facts)
+
+
+def missing_driver_action(system: System | None, *, library: bool = False) -> str:
+    """The advice for a system; None: it was not checked, or is the unknown machine of a log.
+
+    ``library``: the driver's libraries are there and report that no kernel module is loaded.
+    """
+    if system is None:
+        return _ELSEWHERE
+    if system.wsl:
+        return IN_WINDOWS
+    bare = system.cards is not None and not system.cards
+    loaded = system.kernel_module is not None or "nvidia" in (system.modules or ())
+    if system.container is not None:
+        if bare and not loaded:
+            return _NO_CARD_IN_CONTAINER
+        return GIVE_GPUS if loaded else _ON_HOST + GIVE_GPUS
+    if any(card.driver == "nouveau" for card in system.cards or ()):
+        return NOUVEAU
+    if bare:
+        return NO_CARD
+    if loaded and not library:
+        release = f" of release {system.kernel_module}" if system.kernel_module is not None else ""
+        return f"Install the driver's libraries (libnvidia-ml, libcuda){release}: those of the loaded kernel module."
+    return LOAD if library else INSTALL

@@ -1,0 +1,23 @@
+"""What ended a watched program, where its own exception is sure to have."""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.core.model.run import Outcome, Run
+
+_OF_A_GPU = re.compile(
+    r"memory|exhausted|alloc|\boom\b|cuda|cudnn|cublas|cusolver|nccl|gpu|device|worker|kill", re.IGNORECASE
+)
+
+
+def ended_apart(run: Run, outcome: Outcome) -> bool:
+    """Whether an exception of the program's own ended it after it had caught that memory ran out.
+
+    Only where that is sure: one process, an exception that no other one led to, with nothing of a GPU in its words.
+    """
+    errors = [error for error in run.errors if not error.expected]
+    if not outcome.exit_code or not errors or len(run.processes) > 1 or run.killed_children:
+        return False
+    last = errors[-1]
+    return last.alone and _OF_A_GPU.search(f"{last.type} {last.message}") is None

@@ -1,0 +1,114 @@
+"""Checks of a document beyond its field types: limits, and references that must be consistent."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.contrast import Contrast
+
+MOST_DEPTH = 64
+"""Maximum nesting of objects and lists. gpuwatch's own documents have a dozen."""
+MOST_VALUES = 2_000_000
+"""Maximum number of values and commas: memory use grows with them."""
+MOST_TEXT = 1 << 20
+"""Maximum characters of one text."""
+_YEARS = range(1970, 9000)
+_LEAST, _MOST = -(2**63), 2**64
+"""Range of NVML's and the frameworks' integers; msgspec reads larger ones but cannot write them."""
+_MOST_SECONDS = 1e10
+"""Three hundred years; longer spans overflow."""
+
+
+class Inconsistent(ValueError):
+    """The document contradicts itself or exceeds a limit; the message says how."""
+
+
+def check(document: msgspec.Struct, *, numbers: bool = True) -> None:
+    """Raises :class:`Inconsistent` unless depth, texts, times, numbers and references are valid.
+
+    ``numbers=False`` skips the check of every number, if all are known to have 64 bits.
+    """
+    _check(document, 1, numbers)
+
+
+def _check(value: Any, depth: int, numbers: bool) -> None:
+    if isinstance(value, str):
+        if len(value) > MOST_TEXT:
+            raise Inconsistent(f"it has a text of more than {MOST_TEXT:,} characters")
+        return
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is None or value.year not in _YEARS:
+            years = f"{_YEARS[0]} to {_YEARS[-1]}"
+            raise Inconsistent(f"{value.isoformat()} is not a time with a zone in the years {years}")
+        return
+    if isinstance(value, (int, float)):
+        if not _LEAST <= value < _MOST and not isinstance(value, float):
+            raise Inconsistent("it has a whole number of more than 64 bits")
+        return
+    if value is None:
+        return
+    if depth > MOST_DEPTH:
+        raise Inconsistent(f"it is nested more than {MOST_DEPTH} deep")
+    if isinstance(value, msgspec.Struct):
+        fields, times = _fields(type(value), numbers)
+        for name in times:
+            seconds = getattr(value, name)
+            if isinstance(seconds, (int, float)) and abs(seconds) > _MOST_SECONDS:
+                raise Inconsistent(f"{name} is {seconds:g}: not a valid time span")
+        for name in fields:
+            _check(getattr(value, name), depth + 1, numbers)
+        own = _OWN.get(type(value))
+        if own is not None:
+            own(value)
+        return
+    if isinstance(value, dict):
+        for name in value:
+            _check(name, depth, numbers)
+        value = value.values()
+    for item in value:
+        _check(item, depth + 1, numbers)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct], numbers: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields of a type to check, and those that are time spans."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    looked = tuple(field.name for field in info.fields if numbers or not _is_number(field.type))
+    return looked, tuple(field.name for field in info.fields if field.name.endswith("seconds"))
+
+
+def _is_number(kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.UnionType):
+        return all(map(_is_number, kind.types))
+    return isinstance(kind, (inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.NoneType))
+
+
+def _contrast(document: Contrast) -> None:
+    count = len(document.sources)
+    if not count:
+        raise Inconsistent("it compares nothing")
+    if len(document.primaries) != count:
+        raise Inconsistent(f"it has {len(document.primaries)} primary causes for {count} reports")
+    for number, row in enumerate(document.rows, 1):
+        if len(row.values) != count:
+            raise Inconsistent(f"row {number} has {len(row.values)} values for {count} reports")
+
+
+def _comparison(document: Comparison) -> None:
+    named: list[Iterable[int]] = [document.comparable, document.best_run.values(), document.worst_run.values()]
+    named += [(difference.run, difference.against) for difference in document.differences]
+    for numbers in named:
+        for number in numbers:
+            if not 0 <= number < len(document.runs):
+                raise Inconsistent(f"it refers to run {number} but has {len(document.runs)}, counted from 0")
+
+
+_OWN: dict[type, Callable[[Any], None]] = {Contrast: _contrast, Comparison: _comparison}

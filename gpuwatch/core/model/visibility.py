@@ -1,0 +1,171 @@
+"""How CUDA reads CUDA_VISIBLE_DEVICES, and which GPUs a process therefore sees: the only reader of that variable.
+
+:func:`read_visible` explains a value, with or without a machine; :func:`visible_devices` maps a process's device
+numbers to physical GPUs.
+
+Sources: CUDA C++ Programming Guide, "CUDA Environment Variables": the list ends at the first invalid entry; integers
+count in CUDA_DEVICE_ORDER; ``GPU-`` entries may be abbreviated as long as they are unique. PyTorch, which reads the
+variable as the driver does (torch.cuda, pull requests 84879 and 92315): only the leading digits of an entry count, as
+in ``strtoul``; numbers and UUIDs cannot be mixed; a duplicate leaves nothing visible.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gpuwatch.core.model.snapshot import Device, Mapped
+
+MIG_PREFIX = "MIG-"
+"""How the UUID of a MIG instance begins."""
+_NOTHING = ("", "nodevfiles", "none", "void")
+_LEADING = re.compile(r"[+]?([0-9]{1,9})")
+_PLAIN = re.compile(r"[+]?[0-9]+")
+_SEVERAL = re.compile(r"[0-9]+(?:[ ;:|/][ ]*[0-9]+)+")
+_RANGE = re.compile(r"([0-9]{1,3}) ?(?:-|\.\.) ?([0-9]{1,3})")
+_MOST = 16
+_MIXED = "cards differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID"
+_INSTANCES = "it lists a MIG instance"
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleList:
+    """What a value leaves visible, in CUDA's order, up to its first invalid entry."""
+
+    entries: tuple[str, ...]
+    """Valid entries; of a number, only its digits."""
+    ended_at: str | None = None
+    """The first invalid entry."""
+    after: tuple[str, ...] = ()
+    """Entries after it, which CUDA never reads."""
+    repeated: bool = False
+    """Whether ``ended_at`` is a duplicate: CUDA then shows no GPU at all."""
+    loose: tuple[tuple[str, str], ...] = ()
+    """Entries that are not plain numbers but that CUDA reads as a number, with that number."""
+    devices: tuple[Device | None, ...] = ()
+    """The GPU of each of ``entries``; None without a machine, and for a MIG instance."""
+
+    @property
+    def hides_all(self) -> bool:
+        """Whether no GPU is visible."""
+        return not self.entries
+
+    @property
+    def asks_for_none(self) -> bool:
+        """Whether no GPU is visible because the list is empty or begins with a negative number."""
+        return self.hides_all and not self.repeated and (self.ended_at is None or self.ended_at.startswith("-"))
+
+    @property
+    def on_purpose(self) -> bool:
+        """Whether people use this value to mean "no GPU"."""
+        return self.asks_for_none and not self.after
+
+    @property
+    def misread(self) -> str:
+        """How CUDA reads entries that are not plain numbers; empty without any."""
+        return ", ".join(f"{entry!r} is read as {number}" for entry, number in self.loose)
+
+    @property
+    def meant(self) -> str:
+        """The probable meaning of entries that are not plain numbers: ``0,1`` for ``0 1``; empty without any."""
+        return ",".join(_meant(entry) or number for entry, number in self.loose)
+
+
+class VisibleMap(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs that a process sees with one value of CUDA_VISIBLE_DEVICES."""
+
+    map: tuple[Mapped, ...]
+    invalid: str | None = None
+    """The entry at which the list ended; None if all are valid."""
+    hidden: bool = False
+    """Nothing is visible because the value says so (empty, ``-1``, ``NoDevFiles``)."""
+    unsure: str = ""
+    """Why the map cannot be known from outside; it is empty then."""
+
+
+def read_visible(value: str, devices: Sequence[Device] | None) -> VisibleList:
+    """Reads a value. ``devices`` are the machine's, in NVML's order; None if unknown."""
+    if value.strip().lower() in _NOTHING:
+        return VisibleList(())
+    parts = [part.strip() for part in value.split(",")]
+    numbers = _leading_number(parts[0]) is not None
+    good: list[str] = []
+    keys: list[object] = []
+    found: list[Device | None] = []
+    loose: list[tuple[str, str]] = []
+    for index, part in enumerate(parts):
+        number, after = _leading_number(part), tuple(parts[index + 1 :])
+        valid, device = _find(part, number, devices)
+        if not valid or (number is not None) != numbers:
+            return VisibleList(tuple(good), part, after, loose=tuple(loose), devices=tuple(found))
+        if number is not None and not _PLAIN.fullmatch(part):
+            loose.append((part, str(number)))
+        key = device.uuid if device is not None else part if number is None else number
+        if key in keys:
+            return VisibleList((), part, after, repeated=True, loose=tuple(loose))
+        keys.append(key)
+        found.append(device)
+        good.append(str(number) if number is not None else part)
+    return VisibleList(tuple(good), loose=tuple(loose), devices=tuple(found))
+
+
+def visible_devices(value: str | None, order: str | None, devices: Sequence[Device]) -> VisibleMap:
+    """The map from CUDA ordinal to physical GPU for a process with this environment.
+
+    ``value`` and ``order`` are CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (None: not set). The result is ``unsure`` if
+    the card models differ and integers count in the default order (fastest first), which is not known from outside,
+    and if a MIG instance is listed.
+    """
+    if not devices:
+        return VisibleMap(map=())
+    order_known = order == "PCI_BUS_ID" or len({device.name for device in devices}) <= 1
+    if value is None:
+        return VisibleMap(map=_mapped(devices)) if order_known else VisibleMap(map=(), unsure=_MIXED)
+    seen = read_visible(value, devices)
+    known = [device for device in seen.devices if device is not None]
+    if len(known) < len(seen.entries):
+        return VisibleMap(map=(), unsure=_INSTANCES)
+    if not order_known and seen.entries and _leading_number(seen.entries[0]) is not None:
+        return VisibleMap(map=(), unsure=_MIXED)
+    return VisibleMap(map=_mapped(known), invalid=None if seen.on_purpose else seen.ended_at, hidden=seen.asks_for_none)
+
+
+def divided(device: Device) -> bool:
+    """Whether this GPU has MIG on."""
+    return device.readings.get("mig.mode") == "enabled"
+
+
+def _leading_number(entry: str) -> int | None:
+    """The number that CUDA reads from an entry: ``0`` from ``0 1``, ``1`` from ``1gpu2``; None if there is none."""
+    match = _LEADING.match(entry)
+    return int(match[1]) if match else None
+
+
+def _find(entry: str, number: int | None, devices: Sequence[Device] | None) -> tuple[bool, Device | None]:
+    """Whether an entry is valid, and its GPU; without a machine, every number and UUID is."""
+    if number is None and not entry.startswith(MIG_PREFIX) and not entry.upper().startswith("GPU-"):
+        return False, None
+    if devices is None:
+        return True, None
+    if number is None and entry.startswith(MIG_PREFIX):
+        # On a machine with MIG, NVML may not report an instance's UUID: it is assumed to be valid.
+        return any(map(divided, devices)), None
+    if number is None:
+        named = [device for device in devices if device.uuid.lower().startswith(entry.lower())]
+    else:
+        named = [device for device in devices if device.index == number]
+    return (True, named[0]) if len(named) == 1 else (False, None)
+
+
+def _mapped(chosen: Sequence[Device]) -> tuple[Mapped, ...]:
+    return tuple(Mapped(ordinal=ordinal, uuid=device.uuid, index=device.index) for ordinal, device in enumerate(chosen))
+
+
+def _meant(entry: str) -> str:
+    if span := _RANGE.fullmatch(entry):
+        first, last = int(span[1]), int(span[2])
+        return ",".join(map(str, range(first, last + 1))) if first < last < first + _MOST else ""
+    return ",".join(re.findall("[0-9]+", entry)) if _SEVERAL.fullmatch(entry) else ""

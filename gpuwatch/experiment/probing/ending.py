@@ -1,0 +1,74 @@
+"""Ends a program whose measurement is over: SIGINT as Ctrl+C would, then SIGTERM, then SIGKILL."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from gpuwatch.core.model.trials import EndedBy
+from gpuwatch.experiment.probing.guard_reports import GuardReports
+from gpuwatch.experiment.probing.guarded_program import GuardedProgram
+from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
+
+AFTER_SIGINT, AFTER_SIGTERM, AFTER_SIGKILL = 5.0, 2.0, 2.0
+"""Seconds that a program of ``gpuwatch try`` has after each signal before the next one is sent."""
+AFTER_SIGINT_RECORDING = 20.0
+"""Seconds that it has after SIGINT if it writes a recording of its memory then."""
+_REST = 4.0
+"""Seconds to wait until the guard has ended what the program left behind: it sends SIGKILL after half of them."""
+
+
+class Ending:
+    """Ends one program and what it started."""
+
+    def __init__(
+        self, guarded: GuardedProgram, reports: GuardReports, processes: WatchedProcesses, asked: list[int]
+    ) -> None:
+        """``asked``: signals to us, each of which hurries the end."""
+        self._guarded = guarded
+        self._reports = reports
+        self._processes = processes
+        self._asked = asked
+
+    def end(self) -> EndedBy:
+        """Ends the program and everything that it started; the signal that it took.
+
+        SIGTERM and SIGKILL go to its whole process group, SIGINT to the program and to what a shell runs for it.
+        """
+        recording = self._guarded.options.memory
+        steps: tuple[tuple[EndedBy, str, float], ...] = (
+            ("SIGINT", "interrupt", AFTER_SIGINT_RECORDING if recording else AFTER_SIGINT),
+            ("SIGTERM", f"group {int(signal.SIGTERM)}", AFTER_SIGTERM),
+            ("SIGKILL", f"group {int(signal.SIGKILL)}", AFTER_SIGKILL),
+        )
+        took: EndedBy = "SIGINT"
+        for name, command, seconds in steps:
+            if self._reports.status is None:
+                took = name
+                self._guarded.tell(command)
+                self.wait(seconds)
+        self.end_rest()
+        return took
+
+    def wait(self, seconds: float) -> None:
+        """Waits until the program has ended, at most so long; a further signal to us ends the wait."""
+        asked = len(self._asked)
+        until = time.monotonic() + seconds
+        while not self._reports.over and time.monotonic() < until and len(self._asked) == asked:
+            self._guarded.streams.drain(0.05)
+            self._guarded.signals.judge()
+
+    def end_rest(self) -> None:
+        """Ends what the program has left behind, in its session or in another, and hears its last reports."""
+        self.end_left_behind()
+        self._processes.listen_only()
+        while self._guarded.options.memory and self._guarded.streams.drain(0):
+            pass  # where its last recording is
+        self._guarded.tell("leave")
+
+    def end_left_behind(self) -> None:
+        """Has the guard end everything that still runs."""
+        self._guarded.tell("end")
+        until = time.monotonic() + _REST
+        while not self._reports.all_over and time.monotonic() < until:
+            self._guarded.streams.drain(0.05)

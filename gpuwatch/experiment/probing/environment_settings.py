@@ -1,0 +1,56 @@
+"""GPU settings that a watched program got from environment variables: memory and visible devices.
+
+Sources: tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc and gpu_device.cc (``TF_FORCE_GPU_ALLOW_GROWTH``,
+``TF_GPU_ALLOCATOR``, ``TF_GPU_HOST_MEM_LIMIT_IN_MB``, ``TF_DEVICE_MIN_SYS_MEMORY_IN_MB``), c10/cuda/CUDAAllocatorConfig
+(``PYTORCH_CUDA_ALLOC_CONF``, ``PYTORCH_ALLOC_CONF`` since 2.10), the CUDA programming guide (``CUDA_*``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuwatch.core.model.run import Framework, Setting
+
+_CUDA = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE")
+_OF = {
+    "tensorflow": (
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "TF_GPU_ALLOCATOR",
+        "TF_GPU_HOST_MEM_LIMIT_IN_MB",
+        "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
+        "TF_GPU_THREAD_MODE",
+        "TF_XLA_FLAGS",
+        "XLA_FLAGS",
+    ),
+    "torch": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
+}
+ENVIRONMENT, PROGRAM = "environment", "the program (os.environ)"
+
+
+def environment_settings(
+    now: Mapping[str, str],
+    start: Mapping[str, str],
+    framework: Framework | None,
+    places: Mapping[str, str] | None = None,
+) -> dict[str, Setting]:
+    """The variables that the framework reads. ``now``: the program's environment; ``start``: as it was launched;
+    ``places``: the lines of the program that set them, where known.
+    """
+    if framework is None:
+        return {}
+    found = {}
+    for name in (*_CUDA, *_OF.get(framework.name, ())):
+        value = now.get(name)
+        if value is not None:
+            source = ENVIRONMENT if start.get(name) == value else (places or {}).get(name, PROGRAM)
+            effective, note = _effective(name, value)
+            found[name] = Setting(asked=value, effective=effective, note=note, source=source)
+    return found
+
+
+def _effective(name: str, value: str) -> tuple[object, str]:
+    if name == "TF_FORCE_GPU_ALLOW_GROWTH":
+        if value in ("true", "false"):
+            return value == "true", ""
+        return None, "TensorFlow accepts only true and false, and ignores this value"
+    return None, ""

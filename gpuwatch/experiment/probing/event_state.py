@@ -1,0 +1,276 @@
+"""Collects the events of one process: a probe, or a Python process that ``gpuwatch run`` watches."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.model.events import BrokenEvent, Event, decode_event
+from gpuwatch.core.model.program_threads import KilledChild, Retraced, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
+from gpuwatch.experiment.probing.memory_records import MemoryRecords
+from gpuwatch.experiment.probing.placed_ops import PlacedOps
+from gpuwatch.explain.logs.clean import in_words
+
+_MOST = 100
+_MOST_OPS = 4000
+_MOST_TIMES = 20_000
+"""Limits for lists, so that a process that sends too much cannot fill memory."""
+_MOST_NODES = 60_000
+_MOST_STEPS = 1000
+"""Latest steps of which it is kept when they were made."""
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the setting that ``gpuwatch try`` applies inside a program."""
+
+    name: str
+    applied: bool
+    overridden: str = ""
+    """``train.py:12``, where the program makes such a setting itself; then ours is not applied."""
+    reason: str = ""
+    """Why it is not tried."""
+    effective: dict[str, Any] = {}
+    """The framework's own values after the setting."""
+
+
+class StepCount(msgspec.Struct, kw_only=True):
+    """The steps of a program that ``gpuwatch try`` runs."""
+
+    counted: str = ""
+    """What is counted: ``batches of Keras``. Empty before the first step."""
+    count: int = 0
+    times: list[float] = []
+    """Seconds of each step, without warm-up and tracing; averages where only a rate is known. At most 20,000."""
+    validations: int | None = None
+    """Validations and evaluations of Keras that have begun; None where they are not observed."""
+    first_at: float | None = None
+    """Monotonic time of the first and of the latest report, by the clock that all processes of the machine share."""
+    last_at: float | None = None
+
+
+class TimedSteps(msgspec.Struct, frozen=True, array_like=True):
+    """One step, or several that were counted together."""
+
+    end: float
+    """Monotonic time, by the clock that all processes of the machine share."""
+    seconds: float
+    """Since the end of the step before."""
+    number: int
+    """Number of the last one, counted from 1."""
+    steps: int = 1
+
+
+class EventState:
+    """The latest value of everything that was sent; its size is bounded."""
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+        self.command = ""
+        self.ended = False
+        self.skipped: str | None = None
+        self.options: dict[str, Any] = {}
+        self.environment: dict[str, str] | None = None
+        """GPU-related variables when it started its devices, or before that when it imported the framework."""
+        self.environment_places: dict[str, str] = {}
+        """``train.py:12``: the lines of the program that set such variables, by name."""
+        self.framework: Framework | None = None
+        self.devices = Devices()
+        self.settings: dict[str, Setting] = {}
+        self.placements: list[Placement] = []
+        self.placed = PlacedOps()
+        """With ``--placement``: the program's ops, with the devices that it requested."""
+        self.errors: list[RunError] = []
+        self.phases: dict[str, float] = {}
+        self.phase_ends: dict[str, float] = {}
+        """Monotonic time of the end of each phase, by the clock that all processes of the machine share."""
+        self.throughput: Throughput | None = None
+        self.workers: list[Worker] = []
+        self.results: dict[str, Any] = {}
+        self.mappings: dict[str, DeviceMapping] = {}
+        self.problems: list[str] = []
+        self.limits: list[str] = []
+        """What the program asked for and simulated GPUs cannot do."""
+        self.allocator_now: int | None = None
+        self.allocators: dict[str, int] = {}
+        """Peak of each logical device's allocator, in bytes."""
+        self.ooms = 0
+        """Failed allocations, as counted by the framework's own allocator."""
+        self._holds: dict[str, int] = {}
+        self.applied: Applied | None = None
+        self.steps = StepCount()
+        self.timed_steps: deque[TimedSteps] = deque(maxlen=_MOST_STEPS)
+        """The latest steps."""
+        self.timed_kind = ""
+        """What these are: ``batches of Keras``."""
+        self.memory_records = MemoryRecords()
+        self.retraced: tuple[Retraced, ...] = ()
+        self.waiting: Waiting | None = None
+        self.standstill: Standstill | None = None
+        """With monotonic times, by the clock that all processes of the machine share."""
+        self.killed: list[KilledChild] = []
+        self.quiet = False
+        """It said at its end that it could not use a GPU."""
+        self.exhausted: int | None = None
+        self.failures: int | None = None
+        """Failed requests for memory and other failed ops, as counted inside until the end; None if not counted."""
+        self.children: set[int] = set()
+        """Children that may have loaded a framework; -1 for forks of unknown pids."""
+
+    def line(self, raw: bytes) -> Event | None:
+        """Takes one line from the event pipe; None if it is not an event."""
+        event = decode_event(raw)
+        if isinstance(event, BrokenEvent):
+            self.problem(f"the probe wrote a broken event ({event.problem}): {event.line[:120]}")
+            return None
+        try:
+            self._take(event)
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
+            self.problem(f"event {event.kind!r} lacks or mistypes a field: {error}")
+        return event
+
+    def problem(self, text: str) -> None:
+        """Notes something that could not be observed."""
+        if len(self.problems) < _MOST and text not in self.problems:
+            self.problems.append(text)
+
+    def _take(self, event: Event) -> None:
+        data = event.data
+        match event.kind:
+            case "start":
+                self.pid = int(data["pid"])
+                self.options = dict(data["options"])
+                self.command = str(data.get("command", ""))
+            case "environment":
+                self.environment = msgspec.convert(data["variables"], dict[str, str])
+                self.environment_places = msgspec.convert(data.get("places", {}), dict[str, str])
+            case "framework":
+                self.framework = msgspec.convert(data, Framework)
+            case "phase":
+                name = str(data["name"])
+                self.phases[name] = float(data["seconds"])
+                self.phase_ends[name] = event.t
+            case "setting":
+                self.settings[str(data["name"])] = Setting(
+                    asked=data["asked"],
+                    effective=data.get("effective"),
+                    note=data.get("note", ""),
+                    source=str(data.get("source", "")),
+                )
+            case "devices":
+                self.devices = msgspec.convert(data, Devices)
+            case "mapping":
+                found = msgspec.convert(data, DeviceMapping)
+                self.mappings[found.framework_device] = found
+            case "placement":
+                self.placements.append(msgspec.convert(data, Placement))
+            case "placed":
+                self.placed.placed(data)
+            case "copied":
+                self.placed.copied(data)
+            case "placement_coverage":
+                self.placed.nodes, self.placed.unclear = int(data["nodes"]), int(data["unclear"])
+            case "memory":
+                self._memory(data)
+            case "throughput":
+                self.throughput = msgspec.convert(data, Throughput)
+                self.phase_ends["steps"] = event.t
+            case "error":
+                if len(self.errors) < _MOST:
+                    error = msgspec.convert(data, RunError)
+                    self.errors.append(msgspec.structs.replace(error, message=in_words(error.message)))
+            case "worker":
+                self.workers.append(msgspec.convert(data, Worker))
+            case "result":
+                name, value = str(data["name"]), data["value"]
+                self.results[name] = value
+                if name.startswith("cuda:") and isinstance(value, dict):
+                    self.mappings[name] = described_device(name, int(name.partition(":")[2]), value)
+            case "limit":
+                if len(self.limits) < _MOST:
+                    self.limits.append(str(data["text"]))
+            case "applied":
+                self.applied = msgspec.convert(data, Applied)
+            case "steps":
+                self._steps(data, event.t)
+            case "step_times":
+                self._timed(str(data["counted"]), msgspec.convert(data["times"], list[TimedSteps]))
+            case "retraced":
+                self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
+            case "waiting":
+                self.waiting = msgspec.convert(data, Waiting)
+            case "standing":
+                self.standstill = None if data["since"] is None else _standstill(data)
+            case "child_killed":
+                if len(self.killed) < _MOST:
+                    self.killed.append(msgspec.convert(data, KilledChild))
+            case "note":
+                self.problem(str(data.get("text", "")))
+            case "skip":
+                self.skipped = str(data["reason"])
+            case "end":
+                self.ended = True
+                self.exhausted, self.failures = data.get("exhausted"), data.get("failures")
+                if data.get("forks"):
+                    self.children.add(-1)
+            case "quiet":
+                self.quiet = True
+            case "child":
+                if len(self.children) < _MOST:
+                    self.children.add(int(data["pid"]))
+            case "memory_begin" | "memory_file" | "memory_note" | "memory_names" | "memory_end":
+                self.memory_records.take(event.kind, data)
+            case _:
+                pass  # progress, and kinds of a newer probe
+
+    def _steps(self, data: dict[str, Any], at: float) -> None:
+        counted = str(data["counted"])
+        if counted != self.steps.counted:
+            self.steps = StepCount(counted=counted, first_at=at)
+        self.steps.count = int(data["count"])
+        self.steps.last_at = at
+        validations = data.get("validations")
+        self.steps.validations = None if validations is None else int(validations)
+        times = msgspec.convert(data["times"], list[float])
+        self.steps.times += times[: _MOST_TIMES - len(self.steps.times)]
+
+    def _timed(self, counted: str, times: list[TimedSteps]) -> None:
+        if counted != self.timed_kind:
+            self.timed_kind = counted
+            self.timed_steps.clear()
+        self.timed_steps += times
+
+    def _memory(self, data: dict[str, Any]) -> None:
+        if "problem" in data:
+            self.problem(f"allocator of {data['device']}: {data['problem']}")
+            return
+        name = str(data["device"])
+        self._holds[name] = int(data["current"])
+        self.allocator_now = max(self._holds.values())
+        self.allocators[name] = max(self.allocators.get(name, 0), int(data["peak"]))
+        self.ooms = max(self.ooms, int(data.get("ooms", 0)))
+
+
+def _standstill(data: dict[str, Any]) -> Standstill:
+    return Standstill(
+        since_seconds=float(data["since"]),
+        until_seconds=float(data["seen"]),
+        stood_seconds=float(data["seen"]) - float(data["stood"]),
+        cpu_seconds=float(data["cpu_seconds"]),
+        steps=int(data["steps"]),
+        threads=msgspec.convert(data["threads"], tuple[ThreadStack, ...]),
+    )
+
+
+def described_device(name: str, ordinal: int, value: dict[str, Any]) -> DeviceMapping:
+    """PyTorch does not log its devices; these come from ``torch.cuda.get_device_properties``."""
+    return DeviceMapping(
+        framework_device=name,
+        cuda_ordinal=ordinal,
+        uuid=value.get("uuid"),
+        pci_bus_id=value.get("pci_bus_id"),
+        name=value.get("name"),
+        compute_capability=value.get("capability"),
+    )

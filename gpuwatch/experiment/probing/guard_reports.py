@@ -1,0 +1,77 @@
+"""What the guard of a watched program has reported (:mod:`gpuwatch.experiment.probing.guard`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from gpuwatch.core.model.run import Outcome
+from gpuwatch.experiment.probing.received_signals import NoSignals, Signals
+
+
+class GuardReports:
+    """Reads the guard's lines."""
+
+    def __init__(self, signals: Signals | NoSignals) -> None:
+        """``signals`` learn which signals the guard got too."""
+        self._signals = signals
+        self.program: int | None = None
+        """The program's pid; None before it has started."""
+        self.since = 0.0
+        """Monotonic time of its start."""
+        self.error: int | None = None
+        """errno of the start that failed."""
+        self.status: int | None = None
+        """Wait status of the program; None while it runs."""
+        self.left = 0
+        """Number of processes that it left behind."""
+        self.resident: int | None = None
+        """Largest resident set of one of the program's processes, in bytes."""
+        self.nobody_left = False
+        """Whether everything that it started has been ended."""
+        self.guard_gone = False
+
+    def take(self, line: bytes) -> None:
+        """One line of the guard."""
+        word, _, rest = line.partition(b" ")
+        if word == b"started":
+            pid, since = rest.split()
+            self.program, self.since = int(pid), float(since)
+            self._signals.ready = True
+        elif word == b"failed":
+            self.error = int(rest)
+        elif word == b"ended":
+            status, left, resident = map(int, rest.split())
+            self.status, self.left, self.resident = status, left, resident << 10
+        elif word == b"gone":
+            self.nobody_left = True
+        elif word == b"signal":
+            self._signals.witnessed(int(rest))
+
+    def end_of_file(self) -> None:
+        """The guard has exited."""
+        self.guard_gone = True
+
+    @property
+    def over(self) -> bool:
+        """Whether the program has ended, or nobody is left who would report that."""
+        return self.status is not None or self.guard_gone
+
+    @property
+    def all_over(self) -> bool:
+        """Whether everything that the program started has been ended, or nobody is left who would report that."""
+        return self.nobody_left or self.guard_gone
+
+    @property
+    def killed(self) -> bool:
+        """Whether a signal ended the program."""
+        return self.status is not None and os.WIFSIGNALED(self.status)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Exit code or signal; SIGKILL while neither is known."""
+        if self.status is None:
+            return Outcome(signal=signal.SIGKILL)
+        if self.killed:
+            return Outcome(signal=os.WTERMSIG(self.status))
+        return Outcome(exit_code=os.WEXITSTATUS(self.status))

@@ -1,0 +1,157 @@
+"""Starts a watched program behind its guard.
+
+Everything else that watching needs is imported by :mod:`gpuwatch.experiment.probing.watch`, after the program has
+started: until then its reports, its output and the signals to us wait in sockets and pipes. So this module imports
+little.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.experiment.probing import guard
+from gpuwatch.experiment.probing.channel import Channel
+from gpuwatch.experiment.probing.probe_scripts import hooked
+from gpuwatch.experiment.probing.received_signals import NoSignals, Signals
+from gpuwatch.experiment.probing.status_line import StatusLine
+from gpuwatch.experiment.probing.streams import Streams
+from gpuwatch.machine.sources.oom_kills import oom_kills
+
+if TYPE_CHECKING:
+    import tempfile
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to watch."""
+
+    placement: bool = False
+    """Record which op was requested where, and ran where."""
+    memory: bool = False
+    """Record who allocates GPU memory, with the framework's own recorder."""
+    log: bool = True
+    """Read the program's stderr; False leaves it untouched."""
+    line: bool = False
+    """Draw a status line on the terminal."""
+    speak: bool = False
+    """Print findings as soon as they are known."""
+    simulation: str | None = None
+    variables: Mapping[str, str] = {}
+    """Environment variables for the program, besides gpuwatch's own."""
+    folder: Path | None = None
+    """Working folder of the program; None: ours."""
+    output: Path | None = None
+    """A new file for the program's stdout and stderr. The program then gets a session of its own, and no input."""
+    signals: bool = True
+    """Receive signals to gpuwatch; False in a thread, which cannot."""
+
+
+class GuardedProgram:
+    """A program, its guard, and everything that connects them with us. A context manager that ends all of it.
+
+    It listens for the reports of the program's processes in the abstract namespace (``unix(7)``), which leaves no file
+    behind.
+    """
+
+    def __init__(self, command: Sequence[str], options: Options) -> None:
+        self.command = list(command)
+        self.options = options
+        self.apart = options.output is not None
+        """Whether it has a session of its own."""
+        self.streams = Streams()
+        address = f"gpuwatch-{os.getpid()}-{os.urandom(4).hex()}"
+        self.reports = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        """Every Python process of the program connects here."""
+        self.reports.bind("\0" + address)
+        self.reports.listen(64)
+        self.reports.setblocking(False)
+        self._recordings = _folder() if options.memory else None
+        self.environment = self._environment(address)
+        self.channel = Channel(wanted=options.log, file=options.output)
+        self.status_line = StatusLine(self.channel, command, line=options.line, speak=options.speak)
+        self.signals = Signals(self.streams) if options.signals else NoSignals()
+        self.control, self._theirs = socket.socketpair()
+        self.guard: subprocess.Popen[bytes] | None = None
+        self.kills_before = oom_kills()
+        self.started_at = datetime.datetime.now(datetime.UTC)
+        self.started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.status_line.end()
+        # Tells the guard that we are gone, so it ends whatever still runs.
+        self.control.close()
+        self._theirs.close()
+        if self.guard is not None and (kind is not None or self.apart):
+            self.guard.wait()
+        self.reports.close()
+        self.signals.close()
+        self.streams.close()
+        self.channel.close()
+        if self._recordings is not None:
+            self._recordings.cleanup()
+
+    def _environment(self, address: str) -> dict[str, str]:
+        environment = {**os.environ, **self.options.variables, "GPUWATCH_WATCH": address}
+        if self.options.placement:
+            environment["GPUWATCH_WATCH_PLACEMENT"] = "1"
+        if self._recordings is not None:
+            environment["GPUWATCH_WATCH_MEMORY"] = self._recordings.name
+        return hooked(environment)
+
+    def start(self) -> None:
+        """Starts the guard, which starts the program and reports whether that worked."""
+        self.status_line.begin()
+        channel = self.channel
+        # A signal that comes while the guard starts stays pending until the guard can report it.
+        kept = signal.pthread_sigmask(signal.SIG_BLOCK, guard.WATCHED)
+        try:
+            self.guard = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", guard.__file__),
+                    *map(str, (self._theirs.fileno(), channel.read, channel.write)),
+                    "-" + "m" * channel.merged + "s" * self.apart,
+                    *self.command,
+                ],
+                env=self.environment,
+                cwd=self.options.folder,
+                pass_fds=[fd for fd in (self._theirs.fileno(), channel.read, channel.write) if fd >= 0],
+            )
+        except OSError as error:
+            raise GpuwatchError(f"{sys.executable} cannot be started: {error.strerror}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+        self._theirs.close()
+        channel.close_write_end()
+        self.restore_later()
+
+    def restore_later(self) -> None:
+        """Gives the guard the bytes that undo what is drawn on the terminal, in case we are killed."""
+        if self.options.line:
+            self.tell(f"restore {self.status_line.undo.hex()}")
+
+    def tell(self, line: str) -> None:
+        """Sends the guard a command (see :mod:`gpuwatch.experiment.probing.guard`)."""
+        with suppress(OSError):
+            self.control.sendall(line.encode() + b"\n")
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for what frameworks record."""
+    from gpuwatch.experiment.probing.recordings_folder import recordings_folder  # most programs are watched without
+
+    return recordings_folder()

@@ -1,0 +1,226 @@
+"""Finds the Python interpreter that has the user's framework; probes run in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.experiment.probing.termination import signal_name
+
+# Runs in the user's interpreter: finds the framework without importing it, which takes seconds.
+_CHECK = """
+import importlib.metadata, importlib.util, json, pathlib, re, sys
+name = sys.argv[1]
+spec = importlib.util.find_spec(name)
+if spec is None or not spec.origin:
+    sys.exit(9)
+root = pathlib.Path(spec.origin).parent
+cuda = None
+def text(*parts):
+    try:
+        return root.joinpath(*parts).read_text()
+    except OSError:
+        return ""
+if name == "tensorflow":
+    found = re.search(r"is_cuda_build.{0,4}(True|False)", text("python", "platform", "build_info.py"))
+    gpu = None if found is None else found.group(1) == "True"
+else:
+    found = re.search(r"^cuda\\b.*?=\\s*(.+)$", text("version.py"), re.M)
+    cuda = None if found is None else found.group(1).strip().strip("'")
+    gpu = None if cuda is None else cuda != "None"
+version = None
+for distribution in (name, name + "-cpu", name + "_cpu"):
+    try:
+        version = importlib.metadata.version(distribution)
+        break
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps({"version": version, "gpu_build": gpu, "cuda_version": cuda if gpu else None}))
+"""
+_LONGEST = 160
+"""Characters shown of the output of a program that is not a usable Python."""
+_PATIENCE = 30
+"""Seconds an interpreter has to answer: a cold network drive takes ten."""
+_PYTHON = re.compile(r"python[\d.]*")
+_PACKAGE = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
+
+
+class Interpreter(msgspec.Struct, frozen=True):
+    """A Python that has the framework, and facts about the build read from its files."""
+
+    path: str
+    framework: str
+    version: str | None = None
+    gpu_build: bool | None = None
+    """Built for CUDA; None if unknown."""
+    installed: bool = True
+    """False if no interpreter has the framework: its probes are skipped."""
+    cuda_version: str | None = None
+    """``12.6``, for PyTorch only; None if unknown."""
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """What ``_CHECK`` prints."""
+
+    version: str | None
+    gpu_build: bool | None
+    cuda_version: str | None = None
+
+
+class FrameworkMissing(GpuwatchError):
+    """No interpreter with the framework was found."""
+
+
+def choose_interpreter(framework: str, asked: str | None) -> Interpreter:
+    """An interpreter that has ``framework``.
+
+    ``asked``: the one the user named. Without it: this interpreter, then that of the active virtual or conda
+    environment, then ``python3`` on PATH. Raises :class:`UsageError` if it cannot run, and
+    :class:`FrameworkMissing` if it does not have the framework.
+    """
+    if asked is not None:
+        found = program_of(asked)
+        looked = _look(found, framework)
+        if isinstance(looked, str):
+            raise _missing(framework, found, looked)
+        return looked
+    for candidate in _candidates():
+        looked = _look(candidate, framework)
+        if isinstance(looked, Interpreter):
+            return looked
+    raise _missing(framework, sys.executable, _NOT_INSTALLED)
+
+
+def program_of(asked: str) -> str:
+    """Path of the interpreter that the user named; :class:`UsageError` if it does not exist."""
+    found = shutil.which(asked)
+    if found is None:
+        raise UsageError(f"--python {asked}: {_no_program(asked)}")
+    return found
+
+
+def _no_program(asked: str) -> str:
+    """Why it cannot be started."""
+    try:
+        status = Path(asked).stat()
+    except PermissionError:
+        return "permission denied for a folder above it"
+    except OSError:
+        return "no such program"
+    if stat.S_ISDIR(status.st_mode):
+        inside = shutil.which(str(Path(asked) / "bin" / "python"))
+        return f"it is a folder; its Python is {inside}" if inside else "it is a folder, not a program"
+    return f"this user cannot execute it (its mode is {stat.filemode(status.st_mode)})"
+
+
+_NOT_INSTALLED = "not installed"
+
+
+def python_of(command: Sequence[str]) -> str | None:
+    """The interpreter that runs a command: its program, or the one in its script's ``#!`` line; None if neither is."""
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        return None
+    if _PYTHON.fullmatch(Path(program).name):
+        return program
+    try:
+        with Path(program).open("rb") as script:
+            first = script.readline(500).decode("utf-8", "replace")
+    except OSError:
+        return None
+    words = first[2:].split() if first.startswith("#!") else []
+    for word in words[:2]:  # /usr/bin/env python3
+        if _PYTHON.fullmatch(Path(word).name):
+            return shutil.which(word)
+    return None
+
+
+def framework_of(python: str, framework: str) -> Interpreter | None:
+    """The framework in an interpreter; None if it does not have it, or does not answer."""
+    looked = _look(python, framework)
+    return looked if isinstance(looked, Interpreter) else None
+
+
+def _missing(framework: str, python: str, problem: str) -> GpuwatchError:
+    if problem != _NOT_INSTALLED:
+        return UsageError(f"--python {python}: {problem}")
+    return FrameworkMissing(
+        f"{_PACKAGE[framework]} is not installed in {python}",
+        hint=f"install it there (pip install {framework}), or name the interpreter that has it with --python",
+    )
+
+
+def _candidates() -> Iterator[str]:
+    seen: set[str] = set()
+    named = [sys.executable]
+    roots = [os.environ.get(key) for key in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    named += [str(Path(root) / "bin" / "python") for root in roots if root]
+    named += [path for name in ("python3", "python") if (path := shutil.which(name))]
+    for candidate in named:
+        if candidate not in seen and os.path.isfile(candidate):  # noqa: PTH113  # which raises nothing
+            seen.add(candidate)
+            yield candidate
+
+
+def _look(python: str, framework: str) -> Interpreter | str:
+    """The framework in ``python``, or why it cannot be used."""
+    try:
+        # -P would do but needs 3.11; -I keeps the working directory off sys.path too.
+        code, out, err = _asked([python, "-I", "-c", _CHECK, framework])
+    except subprocess.TimeoutExpired:
+        return f"it did not answer within {_PATIENCE} s"
+    except OSError as error:
+        return f"it cannot be started: {error.strerror}"
+    if code == 9:
+        return _NOT_INSTALLED
+    if code < 0:
+        return f"it was killed by {signal_name(-code)}"
+    if code != 0:
+        complaint = _complaint(err)
+        if _CHECK.split()[1] in complaint and "Traceback" not in err:
+            return "it is not a Python interpreter"
+        return f"it is not a usable Python: {shorten(printable(complaint), _LONGEST) or f'exit code {code}'}"
+    # Wrappers and start-up files may print lines before the answer.
+    for line in reversed(out.splitlines()):
+        try:
+            facts = msgspec.json.decode(line, type=_Facts)
+        except msgspec.DecodeError:
+            continue
+        return Interpreter(python, framework, facts.version, facts.gpu_build, cuda_version=facts.cuda_version)
+    answer = f"it printed {out.strip()[:60]!r}" if out.strip() else "it printed nothing"
+    return f"it is not a usable Python: {answer}"
+
+
+def _asked(command: Sequence[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr. On a timeout the process is killed with everything that it started."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        out, err = process.communicate(timeout=_PATIENCE)
+    except BaseException:  # an interruption, too
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+
+def _complaint(err: str) -> str:
+    """The line of stderr that says what is wrong: the last line of a traceback, otherwise the first line."""
+    lines = [line.strip() for line in err.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]

@@ -1,0 +1,259 @@
+"""The doctor's checks in the user's interpreter, each in a child process with a deadline.
+
+The script is ``probes/_gpuwatch_environment.py``. Its framework check is recorded like a probe's run, so that the
+same rules judge it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.model.doctor import DeviceTest, Distribution, DriverAnswer, FrameworkLook, Library, Loaded
+from gpuwatch.core.model.events import Event, decode_event
+from gpuwatch.core.model.run import DeviceMapping, Outcome
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.event_state import described_device
+from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
+from gpuwatch.experiment.probing.process import ProbeProcess, launch_fresh
+from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.experiment.probing.tiers import pytorch_obstacle
+from gpuwatch.sim.environment import ENV_PLUGIN
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.sysfs import ENV_STATE
+
+DEADLINE = 3.0
+"""Seconds the driver has to answer."""
+START = 2.0
+"""Seconds added for the start of an interpreter on a busy machine."""
+SEARCH_DEADLINE = 15.0
+"""Seconds to open every library: a cold disk is slow, and cuBLAS alone has 500 MB."""
+FRAMEWORK_DEADLINE = 60.0
+"""Seconds to import the framework, start its devices and run one op on each."""
+_SCRIPT = "_gpuwatch_environment.py"
+_CONFIG = "doctor"
+_LAST_LINES = 3
+_OPENED = re.compile(rb"Successfully opened dynamic library (\S+)")
+"""Logged by TensorFlow (dso_loader.cc). Needed for libraries that it has closed again: they are no longer mapped."""
+
+
+def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
+    """Loads and initialises libcuda and NVML in a child process."""
+    heard: dict[str, Any] = {}
+    calling = ""
+
+    def take(event: Event) -> None:
+        nonlocal calling
+        if event.kind == "calling":
+            calling = str(event.data["name"])
+        elif event.kind == "answer":
+            heard.update(event.data)
+
+    outcome, output = _run([sys.executable, "driver"], environment, DEADLINE + START, take)
+    for name in ("libcuda", "nvml"):
+        if name in heard:
+            heard[name] = msgspec.convert(heard[name], Loaded)
+    return DriverAnswer(**heard, late=calling if outcome.timed_out else "", problem=_ending(outcome, output, calling))
+
+
+def look_into(
+    interpreter: Interpreter, environment: Mapping[str, str], deadline: float = SEARCH_DEADLINE
+) -> FrameworkLook:
+    """Finds distributions and libraries without importing the framework."""
+    found: list[Distribution] = []
+    libraries: list[Library] = []
+    seen: set[str] = set()
+    doing = "the list of distributions"
+
+    def take(event: Event) -> None:
+        nonlocal doing
+        seen.add(event.kind)
+        if event.kind == "distributions":
+            found.extend(msgspec.convert(event.data["found"], list[Distribution]))
+            doing = "the search for libraries"
+        elif event.kind == "library":
+            libraries.append(msgspec.convert(event.data, Library))
+
+    command = [interpreter.path, "look", interpreter.framework]
+    outcome, output = _run(command, environment, deadline, take)
+    problem = _ending(outcome, output, "looking for libraries")
+    return FrameworkLook(
+        name=interpreter.framework,
+        interpreter=interpreter.path,
+        gpu_build=interpreter.gpu_build,
+        distributions=tuple(found) if "distributions" in seen else None,
+        libraries=tuple(libraries) if "wanted" in seen else None,
+        search_late=doing if outcome.timed_out else "",
+        problems=(problem,) if problem else (),
+    )
+
+
+def try_framework(
+    interpreter: Interpreter,
+    environment: Mapping[str, str],
+    kept: dict[str, str],
+    before: Snapshot | None,
+) -> tuple[RunDraft, FrameworkLook]:
+    """Imports the framework in a child process, lists its devices and runs one op on each.
+
+    ``kept``: the environment to store in the run: the user's, without the variables set here for logging.
+    """
+    started_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
+    builder = RunBuilder(started, before)
+    tests: list[DeviceTest] = []
+    opened: list[str] | None = None
+    logged: dict[str, None] = {}
+    described: list[DeviceMapping] = []
+    doing = f"import {interpreter.framework}"
+
+    def take(raw: bytes) -> None:
+        nonlocal doing, opened
+        event = builder.event_line(raw)
+        if event is None:
+            return
+        data = event.data
+        if event.kind == "framework":
+            doing = "the start of its devices"
+        elif event.kind == "opened":
+            opened = list(data["files"])
+        elif event.kind == "described":
+            ordinal = int(data["ordinal"])
+            described.append(described_device(f"/device:GPU:{ordinal}", ordinal, data))
+        elif event.kind == "trying":
+            doing = f"one op on {data['device'] or 'the default device'}"
+        elif event.kind == "tried":
+            tests.append(msgspec.convert(data, DeviceTest))
+
+    def read(raw: bytes) -> None:
+        if (match := _OPENED.search(raw)) is not None:
+            logged[match[1].decode("utf-8", "replace")] = None
+        builder.log_line(raw)
+
+    # The script enables memory growth itself: a check must not take all memory of a shared GPU.
+    child = {name: value for name, value in environment.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
+    launch = launch_fresh(
+        [interpreter.path, "-u", str(probe_folder() / _SCRIPT), "framework", interpreter.framework],
+        {**child, **LOG_ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    with ProbeProcess(launch, on_event=take, on_log=read) as process:
+        builder.pid = process.pid
+        outcome = process.pump(FRAMEWORK_DEADLINE)
+    seconds = time.monotonic() - started
+    draft = builder.finish(
+        _script(interpreter.framework),
+        outcome,
+        started_at=started_at,
+        total_seconds=seconds,
+        fresh=True,
+        environment=kept,
+        simulation="driver" if interpreter.framework == "tensorflow" or ENV_STATE in environment else None,
+    )
+    if described:
+        run = msgspec.structs.replace(draft.run, device_map=tuple(described))
+        draft = msgspec.structs.replace(draft, run=run)
+    look = FrameworkLook(
+        name=interpreter.framework,
+        interpreter=interpreter.path,
+        gpu_build=interpreter.gpu_build,
+        tests=tuple(tests),
+        libraries=(
+            None
+            if opened is None
+            else (
+                *(Library(name=path, state="loaded", path=path) for path in opened),
+                *(Library(name=name, state="loaded") for name in logged),
+            )
+        ),
+        import_seconds=draft.run.phases.import_seconds,
+        late=doing if outcome.timed_out else "",
+        problems=draft.run.problems,
+    )
+    return draft, look
+
+
+def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
+    """The libraries that were found, with what the framework itself opened, and the rest of ``tried``."""
+    replace = msgspec.structs.replace
+    libraries = look.libraries
+    if libraries is not None and tried.libraries is not None:
+        files = {library.path for library in tried.libraries}
+        names = {library.name for library in tried.libraries}
+        libraries = tuple(
+            replace(library, opened=library.path in files or library.name in names)
+            if library.path is not None
+            else library
+            for library in libraries
+        )
+    return replace(
+        look,
+        libraries=libraries,
+        tests=tried.tests,
+        import_seconds=tried.import_seconds,
+        late=tried.late,
+        problems=(*look.problems, *tried.problems),
+    )
+
+
+def child_environment(environment: Mapping[str, str], interpreter: Interpreter | None) -> dict[str, str]:
+    """The user's environment. Simulated GPUs are presented as a driver, and hidden from PyTorch builds without them."""
+    machine = SimMachine.from_environment(environment)
+    if machine is None:
+        return dict(environment)
+    if interpreter is not None and interpreter.framework == "torch" and pytorch_obstacle(interpreter):
+        return machine.stripped(environment)
+    if ENV_PLUGIN in environment:
+        return machine.environment(environment, tier="driver")
+    return dict(environment)  # unchanged: libraries may be missing from it on purpose
+
+
+def _script(framework: str) -> ProbeScript:
+    return ProbeScript(
+        name=_CONFIG,
+        title="One op on every device",
+        group="placement",
+        framework=framework,
+        workload="matmul",
+        path=probe_folder() / _SCRIPT,
+    )
+
+
+def _run(
+    command: list[str], environment: Mapping[str, str], deadline: float, take: Callable[[Event], None]
+) -> tuple[Outcome, tuple[str, ...]]:
+    """Runs one part of the script; how it ended, and its last lines of output."""
+    python, *part = command
+    output: list[str] = []
+
+    def on_event(raw: bytes) -> None:
+        event = decode_event(raw)
+        if isinstance(event, Event):
+            take(event)
+        else:
+            output.append(f"broken event: {event.problem}")
+
+    def on_log(raw: bytes) -> None:
+        output.append(raw.decode("utf-8", "replace"))
+        del output[:-_LAST_LINES]
+
+    launch = launch_fresh(
+        [python, "-u", str(probe_folder() / _SCRIPT), *part], {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
+    )
+    with ProbeProcess(launch, on_event=on_event, on_log=on_log) as process:
+        outcome = process.pump(deadline)
+    return outcome, tuple(output)
+
+
+def _ending(outcome: Outcome, output: tuple[str, ...], doing: str) -> str:
+    if outcome.timed_out or outcome.exit_code == 0:
+        return ""
+    how = f"signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
+    last = next((line.strip() for line in reversed(output) if line.strip()), "")
+    return f"the child process ended with {how} during {doing}" + (f": {last}" if last else "")

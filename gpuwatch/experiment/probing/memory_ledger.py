@@ -1,0 +1,163 @@
+"""Who held how much memory on each device during a run, from NVML's samples.
+
+Each number belongs to one owner: the run's own process, other processes, or the driver. Numbers of different sources
+are never added up; what NVML's numbers do not account for is "unexplained".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from gpuwatch.core.model.run import DeviceMemory, Holding
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.experiment.probing.memory_timeline import larger
+from gpuwatch.sim.machine import context_bytes
+
+_MOST_HOLDINGS = 64
+"""Processes kept for each device: those with the most memory."""
+
+
+class MemoryLedger:
+    """Takes snapshots; keeps the fullest one of each device that the run uses, and the processes on it."""
+
+    def __init__(self, before: Snapshot | None) -> None:
+        """``before``: the snapshot before the launch."""
+        self._before = before
+        self._devices: dict[str, DeviceMemory] = {}
+        self._holdings: dict[tuple[str, int], Holding] = {}
+        for process in before.processes if before is not None else ():
+            self._hold(process.device_uuid, process.pid, process.number("gpu_memory_bytes"), None, own=False)
+
+    def take(self, snapshot: Snapshot, own: Collection[int], run: Collection[int], t: float | None = None) -> None:
+        """Adds a sample, taken ``t`` seconds after the launch.
+
+        ``run``: pids of the run. ``own``: those of them that count as "this process"; a probe's helpers (a second
+        worker, a process that fills the device) do not.
+        """
+        mine: dict[str, float | None] = {}
+        used: set[str] = set()
+        for process in snapshot.processes:
+            if not process.device_uuid:
+                continue
+            held = process.number("gpu_memory_bytes")
+            self._hold(process.device_uuid, process.pid, held, t, own=process.pid in run)
+            if process.pid in run:
+                used.add(process.device_uuid)
+            if process.pid in own:
+                before = mine.get(process.device_uuid, 0.0)
+                mine[process.device_uuid] = None if held is None or before is None else before + held
+        for device in snapshot.devices:
+            known = self._devices.get(device.uuid)
+            if known is None and device.uuid not in used:
+                continue
+            others = _others(snapshot, device, run)
+            held = mine.get(device.uuid)
+            entry = self._entry(device, None if held is None else int(held), others)
+            if known is not None:
+                fuller = device.uuid in used and _fuller(entry, known)
+                entry = msgspec.structs.replace(
+                    entry if fuller else known,
+                    others_start_bytes=known.others_start_bytes,
+                    others_peak_bytes=larger(known.others_peak_bytes, others),
+                    least_free_bytes=_smaller(known.least_free_bytes, _free(device)),
+                    own_samples=known.own_samples,
+                    busiest_percent=known.busiest_percent,
+                )
+            self._devices[device.uuid] = _with_load(entry, known, device) if device.uuid in used else entry
+
+    def _hold(self, uuid: str | None, pid: int, held: float | None, t: float | None, *, own: bool) -> None:
+        if uuid is None:
+            return
+        amount = None if held is None else int(held)
+        known = self._holdings.get((uuid, pid))
+        if known is None:
+            before = amount if t is None else None
+            self._holdings[uuid, pid] = Holding(
+                pid=pid, own=own, before_bytes=before, peak_bytes=amount, first_seconds=t, last_seconds=t
+            )
+            return
+        self._holdings[uuid, pid] = msgspec.structs.replace(
+            known,
+            own=known.own or own,
+            peak_bytes=larger(known.peak_bytes, amount),
+            first_seconds=known.first_seconds if known.first_seconds is not None else t,
+            last_seconds=t if t is not None else known.last_seconds,
+        )
+
+    def _entry(self, device: Device, held: int | None, others: int | None) -> DeviceMemory:
+        before = self._before.device(device.uuid) if self._before is not None else None
+        return DeviceMemory(
+            uuid=device.uuid,
+            index=device.index,
+            total_bytes=_bytes(device, "memory.total_bytes"),
+            before_bytes=None if before is None else _bytes(before, "memory.used_bytes"),
+            used_bytes=_bytes(device, "memory.used_bytes"),
+            process_bytes=held,
+            others_bytes=others,
+            unexplained_bytes=_bytes(device, "memory.unexplained_bytes"),
+            driver_reserved_bytes=_bytes(device, "memory.reserved_bytes"),
+            others_before_bytes=None if self._before is None else _others(self._before, device, ()),
+            others_start_bytes=others,
+            others_peak_bytes=others,
+            least_free_bytes=_free(device),
+        )
+
+    def result(self, *, context: bool) -> tuple[DeviceMemory, ...]:
+        """The devices that the run used. ``context``: they are simulated GPUs with CUDA contexts."""
+        entries = []
+        for entry in sorted(self._devices.values(), key=lambda entry: entry.index):
+            entry = msgspec.structs.replace(entry, holders=self._holders(entry.uuid))
+            if context and entry.total_bytes is not None:
+                entry = msgspec.structs.replace(entry, context_bytes=context_bytes(entry.total_bytes))
+            entries.append(entry)
+        return tuple(entries)
+
+    def _holders(self, uuid: str) -> tuple[Holding, ...]:
+        found = [held for (where, _), held in self._holdings.items() if where == uuid]
+        found.sort(key=lambda held: (-(held.peak_bytes or 0), held.pid))
+        return tuple(found[:_MOST_HOLDINGS])
+
+
+def _with_load(entry: DeviceMemory, known: DeviceMemory | None, device: Device) -> DeviceMemory:
+    """The entry with one more sample in which the run was on the device."""
+    busy, samples = device.number("utilization.gpu_percent"), known.own_samples if known is not None else 0
+    if known is not None and samples:
+        most = known.busiest_percent
+        busy = None if busy is None or most is None else max(busy, most)
+    return msgspec.structs.replace(entry, own_samples=samples + 1, busiest_percent=busy)
+
+
+def _others(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | None:
+    """Memory of all other processes; None if NVML does not report it for one of them."""
+    held = [
+        process.number("gpu_memory_bytes")
+        for process in snapshot.processes
+        if process.device_uuid == device.uuid and process.pid not in run
+    ]
+    known = [amount for amount in held if amount is not None]
+    return int(sum(known)) if len(known) == len(held) else None
+
+
+def _fuller(one: DeviceMemory, other: DeviceMemory) -> bool:
+    return (one.process_bytes or 0, one.used_bytes or 0) >= (other.process_bytes or 0, other.used_bytes or 0)
+
+
+def _bytes(device: Device, metric: str) -> int | None:
+    value = device.number(metric)
+    return None if value is None else int(value)
+
+
+def _free(device: Device) -> int | None:
+    free = _bytes(device, "memory.free_bytes")
+    if free is not None:
+        return free
+    total, used = _bytes(device, "memory.total_bytes"), _bytes(device, "memory.used_bytes")
+    if total is None or used is None:
+        return None
+    return total - used - (_bytes(device, "memory.reserved_bytes") or 0)
+
+
+def _smaller(before: int | None, now: int | None) -> int | None:
+    return now if before is None else before if now is None else min(before, now)

@@ -1,0 +1,140 @@
+"""What ``gpuwatch run --memory`` has of one process: where its recordings are, and the names of its variables.
+
+A process sends these as events (probes/_gpuwatch_watch/_gpuwatch_memory.py); the recordings are read once it has
+ended. Their readers are imported then: most programs are watched without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.model.memory_profile import MemoryProfile
+
+_MOST_FILES = 64
+_MOST_NAMES = 5000
+_MOST_NOTES = 20
+_MOST_BYTES = 256 << 20
+_NO_END = "the process ended without exit handlers (os._exit, a signal): what was recorded since {} was not written"
+
+
+_ENTRIES: dict[str, Any] = {
+    "variables": list[tuple[str, tuple[int, ...], str, str]],
+    "inputs": list[tuple[tuple[int, ...], str]],
+    "lines": list[tuple[str, str]],
+}
+
+
+class _File(msgspec.Struct, frozen=True):
+    file: str
+    tool: str
+    number: int
+    reason: str = ""
+    begin: float = 0.0
+    end: float = 0.0
+    steps_begin: int = 0
+    steps_end: int = 0
+
+
+class MemoryRecords:
+    """The recordings of one process; their number is bounded."""
+
+    def __init__(self) -> None:
+        self._files: list[_File] = []
+        self._notes: list[str] = []
+        self._unread: list[str] = []
+        self._names: dict[str, list[Any]] = {"variables": [], "inputs": [], "lines": []}
+        self._ended = False
+        self._began = False
+
+    def __bool__(self) -> bool:
+        """Whether anything was recorded, or could not be."""
+        return self._began or bool(self._files or self._notes)
+
+    def take(self, kind: str, data: dict[str, Any]) -> None:
+        """Takes an event whose kind begins with ``memory_``."""
+        match kind:
+            case "memory_begin":
+                self._began = True
+            case "memory_file":
+                if len(self._files) < _MOST_FILES:
+                    self._files.append(msgspec.convert(data, _File))
+            case "memory_note":
+                text = str(data["text"])
+                if len(self._notes) < _MOST_NOTES and text not in self._notes:
+                    self._notes.append(text)
+            case "memory_names":
+                self._take_names(str(data["what"]), data["entries"], first=bool(data["first"]))
+            case "memory_end":
+                self._ended = True
+
+    def _take_names(self, what: str, entries: list[Any], *, first: bool) -> None:
+        checked = msgspec.convert(entries, _ENTRIES[what])
+        known = [] if first else self._names[what]
+        self._names[what] = [*known, *checked][:_MOST_NAMES]
+
+    def profiles(self, pid: int) -> Iterator[MemoryProfile]:
+        """The memory profiles of the process."""
+        from gpuwatch.explain.traces.plain_pickle import BrokenPickle
+        from gpuwatch.explain.traces.wire import BrokenMessage
+
+        notes = list(self._notes)
+        files = sorted(self._files, key=lambda one: one.number)
+        if not self._ended:
+            written = "the last window" if files else "its start"
+            notes.append(_NO_END.format(written))
+        readers = {"tensorflow": self._of_tensorflow, "torch": self._of_torch}
+        for tool, read in readers.items():
+            try:
+                yield from read([one for one in files if one.tool == tool], pid, notes)
+            except (BrokenMessage, BrokenPickle) as error:
+                self._unread.append(f"a recording cannot be read: {error}")
+
+    def _of_tensorflow(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
+        from gpuwatch.explain.traces.memory_profiles import of_tensorflow
+        from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable
+
+        windows = []
+        for one in files:
+            content = self._content(Path(one.file))
+            if content is not None:
+                windows.append((content, one.begin - files[0].begin, (one.steps_begin, one.steps_end)))
+        variables = tuple(Variable(*entry) for entry in self._names["variables"])
+        names = Names(variables, tuple(Input(*entry) for entry in self._names["inputs"]), dict(self._names["lines"]))
+        return of_tensorflow(windows, names, pid=pid, notes=notes) if windows else []
+
+    def _of_torch(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
+        """Of each device the snapshot with the highest peak: the history of a later one may begin after it."""
+        from gpuwatch.explain.traces.memory_profiles import of_torch
+
+        best: dict[str, MemoryProfile] = {}
+        for one in files:
+            content = self._content(Path(one.file))
+            for found in of_torch(content, pid=pid, notes=notes) if content else ():
+                known = best.get(found.device)
+                if known is None or found.peak_bytes > known.peak_bytes:
+                    best[found.device] = found
+        return list(best.values())
+
+    def _content(self, path: Path) -> bytes | None:
+        try:
+            with path.open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+        except OSError as error:
+            self._unread.append(f"a recording cannot be read: {error.strerror}")
+            return None
+        if len(content) > _MOST_BYTES:
+            self._unread.append(f"a recording of more than {_MOST_BYTES >> 20} MiB was left out")
+            return None
+        return content
+
+    def problems(self) -> Iterator[str]:
+        """Why there is no profile, or less than was recorded."""
+        yield from self._unread
+        if not self._files:
+            yield from self._notes
+            if self._began and not self._ended:
+                yield _NO_END.format("its start")

@@ -1,0 +1,112 @@
+"""Device memory over a run, in a bounded number of points whether it lasts a second or a month."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from gpuwatch.core.model.run import MemoryPoint
+from gpuwatch.core.model.snapshot import Snapshot
+
+MOST = 600
+"""Points kept; at twice as many, pairs are merged."""
+
+
+class _Trace:
+    """Evenly spaced points of one device, each with the peak of its interval."""
+
+    def __init__(self) -> None:
+        self.process_peak: int | None = None
+        self.device_peak: int | None = None
+        self._points: list[MemoryPoint] = []
+        self._every = 1
+        self._pending: MemoryPoint | None = None
+        self._gathered = 0
+
+    def add(self, point: MemoryPoint) -> None:
+        self.process_peak = larger(self.process_peak, point.process_bytes)
+        self.device_peak = larger(self.device_peak, point.device_used_bytes)
+        self._pending = point if self._pending is None else _most(self._pending, point)
+        self._gathered += 1
+        if self._gathered >= self._every:
+            self._points.append(self._pending)
+            self._pending, self._gathered = None, 0
+        if len(self._points) >= 2 * MOST:
+            pairs = zip(self._points[::2], self._points[1::2], strict=True)
+            self._points = [_most(one, other) for one, other in pairs]
+            self._every *= 2
+
+    def points(self) -> tuple[MemoryPoint, ...]:
+        return (*self._points, *([] if self._pending is None else [self._pending]))
+
+
+class Timeline:
+    """Keeps every peak; each device has its own trace."""
+
+    def __init__(self, started: float) -> None:
+        """``started``: monotonic time of the launch."""
+        self._started = started
+        self._traces: dict[str, _Trace] = {}
+        self._mapped: frozenset[str] = frozenset()
+
+    def prefer(self, uuids: Collection[str]) -> None:
+        """Sets the GPUs of the run's device map, which are preferred if one of them was used."""
+        self._mapped = frozenset(uuids)
+
+    @property
+    def device(self) -> str | None:
+        """UUID of the device on which the run's peak was largest; None if it held memory on none."""
+        held = [(uuid, trace.process_peak or 0) for uuid, trace in self._traces.items() if trace.process_peak]
+        mapped = [pair for pair in held if pair[0] in self._mapped]
+        return max(mapped or held, key=lambda pair: pair[1])[0] if held else None
+
+    @property
+    def _shown(self) -> _Trace:
+        return self._traces.get(self.device or "") or next(iter(self._traces.values()), _Trace())
+
+    @property
+    def process_peak(self) -> int | None:
+        """Peak of the run on that device, in bytes."""
+        return self._shown.process_peak
+
+    @property
+    def device_peak(self) -> int | None:
+        """Peak of memory in use on that device by all owners, in bytes."""
+        return self._shown.device_peak
+
+    def take(self, snapshot: Snapshot, sizes: Mapping[str, float], allocator: int | None, now: float) -> None:
+        """Adds a sample; ``sizes``: the run's memory in bytes, by device."""
+        for device in snapshot.devices:
+            used, held = device.number("memory.used_bytes"), sizes.get(device.uuid)
+            self._traces.setdefault(device.uuid, _Trace()).add(
+                MemoryPoint(
+                    t=round(now - self._started, 3),
+                    device_used_bytes=None if used is None else int(used),
+                    process_bytes=None if held is None else int(held),
+                    allocator_bytes=allocator,
+                    gpu_percent=device.number("utilization.gpu_percent"),
+                )
+            )
+
+    def points(self) -> tuple[MemoryPoint, ...]:
+        """The points of that device so far."""
+        return self._shown.points()
+
+
+def _most(one: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
+    percents = [point.gpu_percent for point in (one, other) if point.gpu_percent is not None]
+    return msgspec.structs.replace(
+        one,
+        device_used_bytes=larger(one.device_used_bytes, other.device_used_bytes),
+        process_bytes=larger(one.process_bytes, other.process_bytes),
+        allocator_bytes=larger(one.allocator_bytes, other.allocator_bytes),
+        gpu_percent=max(percents) if percents else None,
+    )
+
+
+def larger(before: int | None, now: int | None) -> int | None:
+    """The larger of two numbers, either of which may be unknown."""
+    if before is None or now is None:
+        return now if before is None else before
+    return max(before, now)

@@ -1,0 +1,82 @@
+"""The ops of a watched program: the device that it requested for each, and where it ran.
+
+The program's own processes count them (``probes/_gpuwatch_watch/_gpuwatch_placement.py``); here the counts of all
+processes become one list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.model.run import DeviceCopy, Placement, PlacementCoverage
+from gpuwatch.explain.logs.clean import device
+from gpuwatch.explain.logs.placement import op_name
+
+_MOST = 4000
+"""Kinds of op that are kept of one process."""
+
+
+class PlacedOps:
+    """What one process has counted."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Placement, int] = {}
+        """By op, request and place; ``count`` of the keys is 1."""
+        self.copies: dict[tuple[str, int, str, str], int] = {}
+        self.nodes = self.unclear = 0
+
+    def placed(self, data: dict[str, Any]) -> None:
+        """Adds to the count of an op on a device."""
+        key = msgspec.convert(
+            {
+                **data,
+                "op": op_name(str(data["op"])),
+                "requested": short(data["requested"]),
+                "scope": data.get("scope") or None,
+                "actual": device(str(data["actual"])),
+                "count": 1,
+            },
+            Placement,
+        )
+        if key in self.counts or len(self.counts) < _MOST:
+            self.counts[key] = self.counts.get(key, 0) + int(data["count"])
+
+    def copied(self, data: dict[str, Any]) -> None:
+        """How often an input of an op was copied so far."""
+        key = (str(data["op"]), int(data["input"]), device(str(data["source"])), device(str(data["destination"])))
+        if key in self.copies or len(self.copies) < _MOST:
+            self.copies[key] = int(data["count"])
+
+
+def merged(processes: Iterable[PlacedOps]) -> tuple[tuple[Placement, ...], tuple[DeviceCopy, ...]]:
+    """The placements and copies of all processes, most frequent first."""
+    counts: dict[Placement, int] = {}
+    copies: dict[tuple[str, int, str, str], int] = {}
+    for process in processes:
+        for key, count in process.counts.items():
+            counts[key] = counts.get(key, 0) + count
+        for place, count in process.copies.items():
+            copies[place] = copies.get(place, 0) + count
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0].op, item[0].dtype or "", item[0].actual))
+    return tuple(msgspec.structs.replace(key, count=count) for key, count in ordered), tuple(
+        DeviceCopy(op=op, input=number, source=source, destination=destination, count=count)
+        for (op, number, source, destination), count in sorted(copies.items(), key=lambda item: (-item[1], item[0]))
+    )
+
+
+def coverage(processes: Iterable[PlacedOps]) -> PlacementCoverage | None:
+    """For how many nodes of graphs request and place are known; None without graphs."""
+    processes = list(processes)
+    nodes = sum(process.nodes for process in processes)
+    return PlacementCoverage(nodes=nodes, unclear=sum(process.unclear for process in processes)) if nodes else None
+
+
+def short(name: str | None) -> str | None:
+    """``GPU:0``; None if no device was named."""
+    if not name:
+        return None
+    found = device(name)
+    return found if found.startswith(("GPU", "CPU")) else None

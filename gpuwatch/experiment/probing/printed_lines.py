@@ -1,0 +1,86 @@
+"""Lines of a program's output that tell of no failure of this run: it printed them, from an older log for example.
+
+What is proven otherwise: by the line's own time, or by what the program's processes counted until their ends.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from gpuwatch.core.model.run import HOST_ALLOCATORS
+from gpuwatch.explain.logs.facts import LogFacts, Refusals
+
+_EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
+"""absl before it is initialised, as TensorFlow uses it from 2.17 on."""
+_LOCAL = re.compile(r"^(\d{4}-\d\d-\d\d [012]\d:[0-5]\d:[0-5]\d)\.\d+: [IWEF] ")
+_SLACK = 5.0
+_ZONES = 26 * 3600.0
+"""Seconds between the earliest and the latest local time on Earth: the program may have a time zone of its own."""
+_OWN = (
+    *("lines", "errors", "error_frames", "frame", "last_error_line", "last_error_in", "last_error_has_traceback"),
+    *("last_error_went_on", "printed_after_error", "last_frame_line", "open_traceback_line"),
+    *("reported_end", "reported_end_line", "reported_end_at", "last_lines_tell", "telling_last_line"),
+)
+"""Facts about any program, with or without a framework."""
+_OF_MEMORY = ("memory.oom", "memory.refused", "memory.retried")
+_OF_KERNELS = ("ended.assert", "ended.kernel", "ended.launch", "ended.watchdog")
+_OF_FAILED_OPS = (
+    *("memory.masked", "memory.library-failed", "memory.library-usage", "hardware.fault", "driver.cuinit"),
+    *_OF_KERNELS,
+)
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """What all processes of a program counted themselves."""
+
+    exhausted: int
+    """Requests for memory that failed."""
+    failures: int | None
+    """Other failures of ops that a GPU's state may cause; None if they are not counted."""
+    framework: bool
+    gpus: bool
+    """Whether one of them had GPUs."""
+
+
+def is_older(line: str, started: datetime.datetime) -> bool:
+    """Whether a framework wrote this line before ``started``, by the line's own time."""
+    if (match := _EPOCH.match(line)) is not None:
+        return int(match[1]) < started.timestamp() - _SLACK
+    if (match := _LOCAL.match(line)) is None:
+        return False
+    try:
+        written = datetime.datetime.fromisoformat(match[1]).replace(tzinfo=datetime.UTC)
+    except ValueError:
+        return False
+    return (started - written).total_seconds() > _ZONES
+
+
+def without_printed(facts: LogFacts, account: Account | None) -> LogFacts:
+    """The facts without failures that no process of the program had; ``account`` is None if that is not known."""
+    if account is None:
+        return facts
+    # Host memory that runs out is not counted: any library may request it.
+    of_host = [oom for oom in facts.ooms if oom.allocator in HOST_ALLOCATORS]
+    if not account.framework:
+        own = {name: getattr(facts, name) for name in _OWN}
+        own |= {"ooms": of_host, "topics": facts.topics, "evidence": facts.evidence}
+        return _without(LogFacts(**own), lambda topic: not topic.startswith("ended.") or topic in _OF_KERNELS)
+    if account.exhausted:
+        return facts
+    facts = msgspec.structs.replace(facts, ooms=of_host, refusals=Refusals())
+    if account.failures != 0 or not account.gpus:
+        return _without(facts, lambda topic: topic in _OF_MEMORY)
+    facts = msgspec.structs.replace(facts, cuinit_error=None)
+    return _without(facts, lambda topic: topic in (*_OF_MEMORY, *_OF_FAILED_OPS))
+
+
+def _without(facts: LogFacts, dropped: Callable[[str], bool]) -> LogFacts:
+    return msgspec.structs.replace(
+        facts,
+        topics={topic: count for topic, count in facts.topics.items() if not dropped(topic)},
+        evidence={topic: lines for topic, lines in facts.evidence.items() if not dropped(topic)},
+    )

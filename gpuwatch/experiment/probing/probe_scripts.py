@@ -1,0 +1,118 @@
+"""The probe scripts: where they are, and their headers, read without importing them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import gpuwatch
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.suggest import did_you_mean
+
+GROUPS = ("memory", "visibility", "placement", "devices", "sharing", "limits", "torch")
+
+
+class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
+    """One script of ``probes/``, as its header describes it."""
+
+    name: str
+    title: str
+    summary: str = ""
+    """First paragraph after the docstring's first line."""
+    group: str
+    framework: str
+    workload: str
+    own_work: bool = False
+    """The workload is what the probe is about and cannot be replaced."""
+    verdict: str = "ok"
+    """Expected verdict on a machine with the GPUs that it needs."""
+    gpus: int = 0
+    """Number of GPUs it needs; with fewer its verdict is ``skipped``. 0: it runs without a GPU."""
+    tier: str = "any"
+    """Simulated GPUs it can run on: ``driver``, ``plugin``, ``any``, or ``driver-first`` (both, driver preferred)."""
+    fresh: bool = False
+    """Must not be forked from a server: its settings are read when the framework is imported."""
+    measurements: int = 1
+    """Number of measurements, each of ``--seconds``."""
+    options: dict[str, Any] = {}
+    """Its own options with their defaults."""
+    environment: dict[str, str] = {}
+    """Variables that it sets before it imports the framework."""
+    path: Path
+
+
+def probe_folder() -> Path:
+    """The folder of the scripts: inside the package in a wheel, beside it in a checkout."""
+    package = Path(gpuwatch.__file__).resolve().parent
+    for folder in (package / "probes", package.parent / "probes"):
+        if (folder / "_gpuwatch_probe.py").is_file():
+            return folder
+    raise GpuwatchError(
+        f"no probe scripts found for {package}", hint="the installation is incomplete: reinstall gpuwatch-tui"
+    )
+
+
+def hooked(environment: dict[str, str]) -> dict[str, str]:
+    """``environment`` with ``_gpuwatch_watch`` first in PYTHONPATH, whose sitecustomize.py Python runs at its start."""
+    hook = str(probe_folder() / "_gpuwatch_watch")
+    others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook)]
+    return {**environment, "PYTHONPATH": os.pathsep.join([hook, *others])}
+
+
+def find_probes() -> dict[str, ProbeScript]:
+    """All scripts by configuration name, sorted by group and name, ``default`` first."""
+    found = [read_header(path) for path in sorted(probe_folder().glob("*.py")) if not path.name.startswith("_")]
+    found.sort(key=lambda script: (GROUPS.index(script.group), script.name != "default", script.name))
+    return {script.name: script for script in found}
+
+
+def names_and_titles() -> dict[str, str]:
+    """Title by configuration name, from the file's name and the first line of its docstring: faster than the header."""
+    found: dict[str, str] = {}
+    for path in sorted(probe_folder().glob("*.py")):
+        if not path.name.startswith("_"):
+            with path.open(encoding="utf-8") as script:
+                found[path.stem.replace("_", "-")] = next((line for line in script if '"""' in line), "").strip(' "\n')
+    return found
+
+
+def find_probe(name: str) -> ProbeScript:
+    """The script of one configuration; :class:`UsageError` if there is none, with the known ones."""
+    probes = find_probes()
+    if name not in probes:
+        meant = did_you_mean(name, probes)
+        hint = "to list them all: gpuwatch probe --list" if meant else "known: " + ", ".join(probes)
+        raise UsageError(f"unknown configuration {name!r}{meant}", hint=hint)
+    return probes[name]
+
+
+def read_header(path: Path) -> ProbeScript:
+    """Reads docstring, ``CONFIG`` and ``ENVIRONMENT`` of a script, which is parsed, not run."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        docstring = ast.get_docstring(tree) or ""
+        literals = {
+            target.id: ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id in ("CONFIG", "ENVIRONMENT")
+        }
+        config: dict[str, Any] = literals["CONFIG"]
+        _, _, rest = docstring.partition("\n\n")
+        return msgspec.convert(
+            {
+                **config,
+                "summary": " ".join(rest.partition("\n\n")[0].split()),
+                "environment": literals.get("ENVIRONMENT", {}),
+                "path": str(path),
+            },
+            ProbeScript,
+            dec_hook=lambda kind, value: kind(value),
+        )
+    except (OSError, SyntaxError, ValueError, KeyError, msgspec.ValidationError) as error:
+        raise GpuwatchError(f"probe script {path.name} has no readable header: {error}") from error

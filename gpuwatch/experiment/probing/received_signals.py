@@ -1,0 +1,118 @@
+"""Receives signals while gpuwatch watches a program, and finds out whether the program got them too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from gpuwatch.experiment.probing import guard
+from gpuwatch.experiment.probing.streams import Streams
+
+_WITNESS = 0.1
+"""Seconds after which a signal that the guard has not received was sent to us alone."""
+
+
+class Signals:
+    """Reads signals from a wake-up pipe among the other streams.
+
+    They wait there until somebody sets ``take`` and calls :meth:`judge`.
+    """
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self.take: Callable[[int, bool, float], None]
+        """Called with the number, whether the whole process group got it, and its monotonic time."""
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._kept: dict[int, object] = {}
+        self.ready = False
+        self._mine: list[tuple[int, float, float]] = []
+        """Number, when it came, when it was read."""
+        self._came: dict[int, float] = {}
+        self._witnessed: list[tuple[int, float]] = []
+        self._fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in (*guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP):
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN and handler is not None:
+                self._kept[number] = handler
+                signal.signal(number, self._note)
+        streams.add(self._read, self._arrived)
+
+    def close(self) -> None:
+        """Restores the previous handlers."""
+        signal.set_wakeup_fd(self._fd)
+        for number, handler in self._kept.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from getsignal
+        self._streams.remove(self._read)
+        os.close(self._read)
+        os.close(self._write)
+
+    def patience(self, most: float) -> float:
+        """How long the caller may block, ``most`` seconds or less."""
+        return min(most, _WITNESS / 4) if self._mine else most
+
+    def witnessed(self, number: int) -> None:
+        """The guard received this signal too."""
+        self._witnessed.append((number, time.monotonic()))
+
+    def judge(self) -> None:
+        """Calls ``take`` for the signals whose recipient is known; does nothing before the program has started."""
+        if not self.ready:
+            return
+        now = time.monotonic()
+        self._witnessed = [entry for entry in self._witnessed if now - entry[1] < 5 * _WITNESS]
+        for entry in list(self._mine):
+            number, came, read = entry
+            other = next((seen for seen in self._witnessed if seen[0] == number), None)
+            if other is not None:
+                self._witnessed.remove(other)
+            elif now - read < _WITNESS:
+                continue
+            self._mine.remove(entry)
+            self.take(number, other is not None, came)
+
+    def stop_here(self) -> None:
+        """Stops this process (SIGTSTP); returns when it is continued."""
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        """The handler; the wake-up descriptor receives the signal, which may be read much later."""
+        self._came[number] = time.monotonic()
+
+    def _arrived(self, numbers: bytes) -> None:
+        now = time.monotonic()
+        for number in numbers:
+            came = self._came.get(number, now)
+            if number in (signal.SIGWINCH, signal.SIGTSTP):
+                self.take(number, True, came)
+            elif number in self._kept:
+                self._mine.append((number, came, now))
+
+
+class NoSignals:
+    """In a thread, where Python delivers no signals: receives none."""
+
+    def __init__(self) -> None:
+        self.take: Callable[[int, bool, float], None]
+        self.ready = False
+
+    def close(self) -> None:
+        """Nothing was changed."""
+
+    def patience(self, most: float) -> float:
+        """``most``: there is nothing to wait for."""
+        return most
+
+    def witnessed(self, number: int) -> None:
+        """The main thread hears of it."""
+
+    def judge(self) -> None:
+        """No signal came."""
+
+    def stop_here(self) -> None:
+        """The main thread stops."""

@@ -1,0 +1,255 @@
+"""Runs probes; returns a draft run of each."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol, Self
+
+import msgspec
+
+from gpuwatch.core.model.events import Event
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
+from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript, hooked
+from gpuwatch.experiment.probing.process import ProbeProcess, launch_fresh
+from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.tiers import Choice, Tier, choose_tier
+from gpuwatch.sim.environment import ENV_PLUGIN
+from gpuwatch.sim.machine import SimMachine
+
+# Since 2.12 TensorFlow hides the names of missing libraries and its driver diagnosis unless these are set.
+LOG_ENVIRONMENT = {
+    "TF_CPP_MIN_LOG_LEVEL": "0",
+    "TF_CPP_VMODULE": "dso_loader=1,cuda_diagnostics=1",
+    "PYTHONUNBUFFERED": "1",
+}
+# TensorFlow's prefixes are listed one by one: Terraform's TF_VAR_, TF_TOKEN_ and others hold secrets.
+_KEPT_PREFIXES = (
+    "CUDA_",
+    "GPUWATCH_SIM",
+    "LD_LIBRARY_PATH",
+    "NCCL_",
+    "NVIDIA_",
+    "PYTORCH_",
+    "XLA_",
+    *(
+        f"TF_{rest}"
+        for rest in (
+            "AUTOTUNE",
+            "CONFIG",
+            "CPP_",
+            "CUD",
+            "DETERMINISTIC",
+            "DEVICE_MIN",
+            "DISABLE_",
+            "ENABLE_",
+            "FORCE_",
+            "GPU_",
+            "MIN_GPU",
+            "MKL_",
+            "NUM_",
+            "PER_",
+            "USE_",
+            "XLA_",
+        )
+    ),
+)
+_EMPTY_MEANS = frozenset({"CUDA_VISIBLE_DEVICES"})
+"""Variables whose empty value matters: no GPU is visible."""
+
+
+def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables about GPUs and frameworks; the others are not stored in a run."""
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith(_KEPT_PREFIXES) and (value or name in _EMPTY_MEANS)
+    }
+
+
+class SnapshotSource(Protocol):
+    """The part of a feed that a run needs."""
+
+    def drain(self) -> list[Snapshot]:
+        """Every snapshot since the last call."""
+        ...
+
+
+class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user chose for the runs."""
+
+    interpreters: dict[str, Interpreter]
+    """By framework."""
+    seconds: float = 1.0
+    """Time budget of the measurement, without start and warm-up."""
+    size: int = 1024
+    """Matrix size of ``matmul``: size x size."""
+    deadline: float = 180.0
+    """Seconds after which a probe is killed."""
+    visible: tuple[str, ...] = ()
+    """UUIDs of the GPUs that the probe may use; empty leaves the environment unchanged."""
+    own: dict[str, Any] = {}
+    """Options of single configurations: ``memory_limit``, ``fraction``, ``workload``."""
+    fresh: bool = False
+    """Start a new interpreter for every probe instead of forking."""
+    tier: Tier | None = None
+    """The tier of simulated GPUs; None chooses one for each probe."""
+
+
+class Runner:
+    """Runs probes one after another; keeps the fork servers between them. A context manager."""
+
+    def __init__(self, options: ProbeOptions, source: SnapshotSource | None = None) -> None:
+        """``source`` gives snapshots while a probe runs."""
+        self._options = options
+        self._source = source
+        self._fork_servers: dict[tuple[str, Tier | None], ForkServer | None] = {}
+        self._machine = SimMachine.from_environment(os.environ)
+        self.notes: list[str] = []
+        """Why probes were not forked, one sentence each."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._fork_servers.values():
+            if server is not None:
+                server.close()
+        self._fork_servers.clear()
+
+    def run(
+        self,
+        script: ProbeScript,
+        *,
+        before: Snapshot | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> RunDraft:
+        """Runs ``script`` to its end; ``before``: the snapshot before it.
+
+        Everything that the probe started has ended when this returns or raises (KeyboardInterrupt included).
+        """
+        choice = Choice()
+        interpreter = self._options.interpreters[script.framework]
+        if not interpreter.installed:
+            choice = Choice(skipped=f"{script.framework} is not installed in {interpreter.path}")
+        elif self._machine is not None:
+            choice = choose_tier(script, interpreter, self._options.tier, self._own(script).get("workload"))
+        if choice.skipped:
+            now = datetime.datetime.now(datetime.UTC)
+            return RunBuilder(time.monotonic(), before).skip(script, choice.skipped, now)
+        environment = self._environment(script, choice.tier)
+        # TensorFlow counts plug-in devices at import, and CUDA devices at the first use.
+        counted_at_import = choice.tier == "plugin" and "CUDA_VISIBLE_DEVICES" in script.environment
+        fresh = self._options.fresh or script.fresh or counted_at_import
+        server = None if fresh else self._fork_server(script.framework, choice.tier, environment)
+        if server is not None:
+            try:
+                return self._execute(script, environment, choice.tier, server, before, on_event)
+            except ForkServerLost as error:
+                self.notes.append(f"{script.name} was started in a new interpreter: {error.message}")
+                server.close()
+                self._fork_servers[script.framework, choice.tier] = None
+        return self._execute(script, environment, choice.tier, None, before, on_event)
+
+    def _execute(
+        self,
+        script: ProbeScript,
+        environment: dict[str, str],
+        tier: Tier | None,
+        server: ForkServer | None,
+        before: Snapshot | None,
+        on_event: Callable[[Event], None] | None,
+    ) -> RunDraft:
+        options = self._options
+        started_at = datetime.datetime.now(datetime.UTC)
+        started = time.monotonic()
+        builder = RunBuilder(started, before)
+        if server is None:
+            python = options.interpreters[script.framework].path
+            launch = launch_fresh([python, "-u", str(script.path)], environment)
+        else:
+            forked = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(server.import_seconds)}
+            for line in server.import_log:
+                builder.log_line(line)
+            launch = partial(server.spawn, script.path, forked)
+
+        def take_event(line: bytes) -> None:
+            event = builder.event_line(line)
+            if tier == "plugin" and self._machine is not None and builder.pid is not None:
+                builder.ordinals(self._machine.ordinals(builder.pid))
+            if event is not None and on_event is not None:
+                on_event(event)
+
+        def look() -> None:
+            if self._source is not None:
+                for snapshot in self._source.drain():
+                    builder.snapshot(snapshot, time.monotonic())
+
+        with ProbeProcess(launch, on_event=take_event, on_log=builder.log_line) as process:
+            builder.pid = process.pid
+            outcome = process.pump(options.deadline, look)
+            look()
+        effective = {**environment, **script.environment}
+        return builder.finish(
+            script,
+            outcome,
+            started_at=started_at,
+            total_seconds=time.monotonic() - started,
+            fresh=server is None,
+            environment=kept_environment(effective),
+            simulation=tier,
+        )
+
+    def _own(self, script: ProbeScript) -> dict[str, Any]:
+        """The options that apply to this script: a run must not be labelled with a workload that it did not do."""
+        own = self._options.own
+        return {name: value for name, value in own.items() if not (name == "workload" and script.own_work)}
+
+    def _environment(self, script: ProbeScript, tier: Tier | None) -> dict[str, str]:
+        options = self._options
+        environment = dict(os.environ)
+        if self._machine is not None:
+            if tier is None:
+                # A CPU build of PyTorch finds no GPU anyway; hide the simulated ones completely.
+                environment = self._machine.stripped(environment)
+            elif tier != "driver" or ENV_PLUGIN in environment:
+                environment = self._machine.environment(environment, tier=tier)
+            # Otherwise it is on that tier already, perhaps with libraries missing on purpose.
+            if tier == "plugin":
+                environment = hooked(environment)
+        environment.update(LOG_ENVIRONMENT)
+        if options.visible:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)
+        own = {**script.options, **self._own(script), "seconds": options.seconds, "size": options.size}
+        environment["GPUWATCH_PROBE_OPTIONS"] = json.dumps(own)
+        # A probe must not write next to the installed scripts.
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        return environment
+
+    def _pulse(self) -> None:
+        """Drains the source, which raises to cancel; samples before the run are dropped."""
+        if self._source is not None:
+            self._source.drain()
+
+    def _fork_server(self, framework: str, tier: Tier | None, environment: dict[str, str]) -> ForkServer | None:
+        key = (framework, tier)
+        if key not in self._fork_servers:
+            self._fork_servers[key] = None
+            try:
+                python = self._options.interpreters[framework].path
+                server = ForkServer(python, framework, environment, between=self._pulse)
+            except ForkServerLost as error:
+                self.notes.append(f"each probe starts a new interpreter: {error.message}")
+                return None
+            if server.unsafe:
+                self.notes.append(f"each probe starts a new interpreter: {server.unsafe}")
+                server.close()
+                return None
+            self._fork_servers[key] = server
+        return self._fork_servers[key]

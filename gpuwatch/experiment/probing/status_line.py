@@ -1,0 +1,181 @@
+"""The status line of ``gpuwatch run``: the last row of the terminal.
+
+The terminal excludes that row from scrolling (DECSTBM, as package managers do for their progress), and the program
+sees a terminal that is one row shorter. Nothing is drawn inside the program's escape sequences or characters, nor if
+output can reach the terminal past us.
+
+Findings are printed once, in lines of their own, when the program's output is at the start of a line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import duration, per_second, percent, short_size
+from gpuwatch.experiment.probing.channel import Channel
+
+if TYPE_CHECKING:
+    from gpuwatch.core.model.findings import Finding
+    from gpuwatch.core.model.run import Throughput
+    from gpuwatch.core.model.snapshot import Snapshot
+
+_EVERY = 1.0
+_LEAST_ROWS = 8
+_LEAST_COLUMNS = 40
+_MOST_AT_ONCE = 3
+
+
+class StatusLine:
+    """Draws on the terminal behind a channel; does nothing if that is not possible."""
+
+    def __init__(self, channel: Channel, title: Sequence[str], *, line: bool, speak: bool) -> None:
+        """``title``: the command; ``line``: draw the status line if the terminal can; ``speak``: print findings."""
+        self._channel = channel
+        self._title = printable(" ".join(word.rpartition("/")[2] for word in title))
+        self._line = line and channel.drawable and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self._speak = speak and channel.open
+        self._rows = 0
+        self._columns = 0
+        self._drawn = 0.0
+        self._shown: set[tuple[str, str]] = set()
+        self._waiting: list[str] = []
+        self._warning = ""
+        self._started = time.monotonic()
+        self._snapshot: Snapshot | None = None
+        self._used: dict[str, int] = {}
+        self._speed: Throughput | None = None
+        utf8 = "utf" in (os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "").lower()
+        self._bar = " │ " if utf8 else " | "
+
+    @property
+    def undo(self) -> bytes:
+        """The bytes that restore the terminal; empty if nothing is drawn."""
+        if not self._rows:
+            return b""
+        return f"\x1b7\x1b[r\x1b[{self._rows};1H\x1b[2K\x1b8".encode()
+
+    def begin(self) -> None:
+        """Takes the last row, if there is room and we are in the foreground."""
+        if not self._line or self._rows or not self._foreground():
+            return
+        rows, columns = self._channel.size()
+        if rows < _LEAST_ROWS or columns < _LEAST_COLUMNS:
+            return
+        self._rows, self._columns = rows, columns
+        # The line feed makes room if the cursor is in the last row; setting the region moves the cursor, so save it.
+        self._channel.put(f"\n\x1b7\x1b[1;{rows - 1}r\x1b8\x1b[A".encode())
+        self._channel.resize(kept=1)
+        self.draw()
+
+    def end(self) -> None:
+        """Gives the row back."""
+        if not self._rows:
+            return
+        self._channel.put(self.undo)
+        self._rows = 0
+        self._channel.resize()
+
+    def resized(self) -> None:
+        """Adapts to a new size of the terminal."""
+        if not self._rows:
+            self._channel.resize()
+            return
+        before = self._rows
+        rows, columns = self._channel.size()
+        if rows < _LEAST_ROWS or columns < _LEAST_COLUMNS:
+            self.end()
+            return
+        clear = f"\x1b[{before};1H\x1b[2K" if before < rows else ""
+        self._rows, self._columns = rows, columns
+        self._channel.put(f"\x1b7\x1b[r{clear}\x1b[1;{rows - 1}r\x1b8".encode())
+        self._channel.resize(kept=1)
+
+    def update(self, snapshot: Snapshot | None, used: dict[str, int], speed: Throughput | None) -> None:
+        """Sets what to show; ``used``: the program's GPU memory in bytes, by device UUID."""
+        self._snapshot = snapshot or self._snapshot
+        self._used = used
+        self._speed = speed
+
+    def findings(self, findings: Sequence[Finding]) -> None:
+        """Queues new findings, most important first."""
+        telling = [found for found in findings if found.severity in ("error", "warning")]
+        self._warning = telling[0].title if telling else ""
+        for found in telling[:_MOST_AT_ONCE]:
+            key = (found.id, found.device_uuid or "")
+            if key in self._shown:
+                continue
+            self._shown.add(key)
+            action = f" → {found.action}" if found.action else ""
+            likely = "" if found.certainty == "fact" else "likely: "
+            self._waiting.append(printable(f"gpuwatch: {likely}{found.title}.{action}"))
+
+    def tick(self) -> None:
+        """Prints and redraws what is due; called regularly."""
+        if self._speak and self._waiting and self._channel.at_line_start and self._channel.between:
+            self.speak()
+        if self._line and time.monotonic() - self._drawn >= _EVERY and self._foreground():
+            if self._rows:
+                self.draw()
+            elif self._channel.at_line_start:
+                self.begin()
+
+    def speak(self) -> None:
+        """Prints the queued findings."""
+        if self._speak:
+            for line in self._waiting:
+                self._channel.put(line.encode("utf-8", "replace") + b"\n")
+        self._waiting.clear()
+
+    def draw(self) -> None:
+        """Draws the line."""
+        if not self._rows or not self._channel.between:
+            return
+        self._drawn = time.monotonic()
+        text = set_cell_size(self.text(), self._columns - 1)
+        region = f"\x1b[1;{self._rows - 1}r"
+        self._channel.put(
+            f"\x1b7{region}\x1b[{self._rows};1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8".encode("utf-8", "replace")
+        )
+
+    def text(self) -> str:
+        """``gpuwatch 0:00:12 │ GPU 0 87 % 12.1G/24.0G (11.0G by this) │ 512 steps/s │ train.py``, as far as it fits.
+
+        A warning replaces the command, and other parts if there is no room.
+        """
+        parts = [f" gpuwatch {duration(time.monotonic() - self._started)}", *self._devices()]
+        if self._speed is not None:
+            parts.append(f"{per_second(self._speed.steps_per_second)} steps/s")
+        sign = "▲" if "│" in self._bar else "!"
+        last = f"{sign} {printable(self._warning)}" if self._warning else self._title
+        room = self._columns - 1
+        while len(parts) > 1 and cell_len(self._bar.join([*parts, last] if self._warning else parts)) > room:
+            parts.pop()
+        return self._bar.join([*parts, last])
+
+    def _devices(self) -> list[str]:
+        if self._snapshot is None:
+            return []
+        shown = [device for device in self._snapshot.devices if device.uuid in self._used]
+        if not self._snapshot.devices:
+            return ["no GPU"]
+        if not shown:
+            return ["not using a GPU yet"]
+        return [
+            f"GPU {device.index} {percent(device.number('utilization.gpu_percent'))} "
+            f"{short_size(device.number('memory.used_bytes'))}/{short_size(device.number('memory.total_bytes'))}"
+            f" ({short_size(self._used[device.uuid])} by this)"
+            for device in shown
+        ]
+
+    def _foreground(self) -> bool:
+        """Whether we are in the foreground process group; in the background we must not draw."""
+        try:
+            return os.tcgetpgrp(2) == os.getpgrp()
+        except OSError:
+            return True  # not our controlling terminal: no job control

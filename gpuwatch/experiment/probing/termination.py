@@ -1,0 +1,155 @@
+"""How a watched program ended: the verdict of its Run, and why a program could not be started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.units import lasted
+from gpuwatch.core.model.program_end import ended_apart
+from gpuwatch.core.model.run import HostMemory, Outcome, Run, Verdict
+from gpuwatch.explain.logs.exceptions import telling
+from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
+
+_WORKER = "DataLoader worker (pid"
+"""PyTorch's words for a worker that was killed or exited."""
+
+
+class NotStarted(GpuwatchError):
+    """The program could not be executed; the exit code is a shell's (127 or 126)."""
+
+
+class Termination(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a program's end besides its log."""
+
+    outcome: Outcome
+    asked: Sequence[int] = ()
+    """Signals that gpuwatch received and passed on."""
+    kills: OomKills
+    """The kernel's OOM counters before the start."""
+    peak_bytes: int | None = None
+    """Largest resident set of one of the program's processes."""
+    total_bytes: int | None = None
+    """The host's memory."""
+    pids: Collection[int] = ()
+    """Its known processes."""
+    left: int = 0
+    """Number of processes that it left behind."""
+    problems: Sequence[str] = ()
+
+
+def judged(run: Run, end: Termination) -> Run:
+    """The run with its verdict: the program's own end takes precedence over its log."""
+    outcome = end.outcome
+    took = "an unknown time" if (total := run.phases.total_seconds) is None else lasted(total)
+    kills = oom_kills()
+    somebody = _oom_killed(end.kills, kills)
+    killed = signal.SIGKILL in (outcome.signal, (outcome.exit_code or 0) - 128) and not end.asked
+    worker = any(_WORKER in error.message for error in run.errors)
+    child = any(one.signal == signal.SIGKILL for one in run.killed_children)
+    host = _host_memory(end, kills) if killed or worker or child else None
+    starved = killed and (somebody or bool(host and host.kernel_line))
+    verdict, reason = _verdict(run, end, took, starved)
+    problems = list(run.problems)
+    if end.left:
+        word = "killed" if outcome.signal is not None else "still running"
+        problems.append(f"processes left behind by the program: {end.left} ({word})")
+    if somebody and not starved:
+        where = "on this machine" if end.kills.cgroup is None else "in its control group"
+        problems.append(f"the kernel's OOM killer killed a process {where} during the run: perhaps one of its workers")
+    problems += end.problems
+    return msgspec.structs.replace(
+        run,
+        verdict=verdict,
+        verdict_reason=reason,
+        problems=tuple(problems),
+        outcome=msgspec.structs.replace(outcome, ended=outcome.exit_code is not None),
+        host_memory_out=starved,
+        host_memory=host,
+        left_behind=end.left,
+    )
+
+
+def _verdict(run: Run, end: Termination, took: str, starved: bool) -> tuple[Verdict, str]:
+    outcome = end.outcome
+    numbers = (outcome.signal, (outcome.exit_code or 0) - 128)
+    asked = [number for number in end.asked if number in numbers]
+    ended = bool(outcome.exit_code) or outcome.signal is not None
+    if outcome.exit_code is None and outcome.signal is None:
+        return "interrupted", f"It was still running after {took}, when this was saved."
+    if signal.SIGINT in numbers or (ended and any(error.type == "KeyboardInterrupt" for error in run.errors)):
+        return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {took}."
+    if asked:
+        return "interrupted", f"It was ended by {signal_name(asked[-1])} after {took}, which gpuwatch passed on."
+    if ended and run.ooms and not ended_apart(run, outcome):
+        return "oom", "it ran out of memory"
+    if starved:
+        limit = end.kills.limit_bytes
+        whose = "the host" if limit is None else f"its control group (limit {limit >> 20} MiB)"
+        return "error", f"It was killed by the kernel (SIGKILL): {whose} was out of memory."
+    if outcome.signal is not None:
+        return "error", f"It was killed by {signal_name(outcome.signal)} after {took}."
+    if outcome.exit_code:
+        return "error", f"It exited with code {outcome.exit_code}{_exception(run)}."
+    return "ok", ""
+
+
+def not_started(name: str, code: int) -> NotStarted:
+    """The error for execve's errno ``code``, with a hint."""
+    path = name if "/" in name else shutil.which(name, mode=os.F_OK)
+    if path is not None and Path(path).is_dir():
+        return NotStarted(f"{name} is a folder, not a program", exit_code=126)
+    if code == errno.ENOENT and path is not None and Path(path).exists():
+        why = "the interpreter in its first line does not exist"
+        return NotStarted(f"{name} cannot be started: {why}", exit_code=127)
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        hint = f"it is not in PATH; to run the one in this folder: ./{name}"
+        here = "/" not in name and Path(name).exists()
+        return NotStarted(f"{name}: command not found", hint=hint if here else "", exit_code=127)
+    if code == errno.EACCES and path is not None and Path(path).is_file() and not Path(path).stat().st_mode & 0o111:
+        hint = f"python {name}" if name.endswith(".py") else f"chmod +x {name}"
+        return NotStarted(f"{name} is not executable", hint=hint, exit_code=126)
+    return NotStarted(f"{name} cannot be started: {os.strerror(code)}", exit_code=126)
+
+
+def _host_memory(end: Termination, after: OomKills) -> HostMemory:
+    """Evidence on who sent SIGKILL: mostly the kernel, out of host memory."""
+    before = end.kills
+    pairs = ((before.cgroup, after.cgroup), (before.machine, after.machine))
+    return HostMemory(
+        peak_bytes=end.peak_bytes,
+        limit_bytes=before.limit_bytes,
+        total_bytes=end.total_bytes,
+        oom_kills=next((now - then for then, now in pairs if then is not None and now is not None), None),
+        kernel_line=kernel_kill(end.pids),
+    )
+
+
+def _oom_killed(before: OomKills, after: OomKills) -> bool:
+    """Whether the OOM killer killed a process in between, preferably by our control group's counter."""
+    if before.cgroup is not None and after.cgroup is not None:
+        return after.cgroup > before.cgroup
+    return before.machine is not None and after.machine is not None and after.machine > before.machine
+
+
+def _exception(run: Run) -> str:
+    error = next((error for error in reversed(run.errors) if not error.expected), None)
+    if error is None:
+        return ""
+    said = telling(error.message)
+    return f", in {error.type}" + (f": {said[:200].rstrip('.')}" if said else "")
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL``, or ``signal 40`` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time signal

@@ -1,0 +1,456 @@
+"""Watches a user's program, without changing it or its output, and makes a Run of it.
+
+The program stays in our process group, so that Ctrl+C, Ctrl+Z and SIGHUP reach it as they would without us; a signal
+sent to us alone is passed on. Its parent is a guard (:mod:`gpuwatch.experiment.probing.guard`), which ends it with
+everything that it started if we are killed.
+
+A trial (:meth:`Watch.measure`) is different: the program runs in a session of its own without input, its output goes
+to a file, and it is ended with everything that it started once it was measured.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from gpuwatch.core.formatting.secrets import mask_command
+from gpuwatch.core.model.run import Outcome, Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.trials import EndedBy
+from gpuwatch.experiment.probing import guard
+from gpuwatch.experiment.probing.backlog import Backlog
+from gpuwatch.experiment.probing.ending import AFTER_SIGINT, Ending
+from gpuwatch.experiment.probing.environment_settings import environment_settings
+from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
+from gpuwatch.experiment.probing.guard_reports import GuardReports
+from gpuwatch.experiment.probing.guarded_program import GuardedProgram
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.runner import SnapshotSource, kept_environment
+from gpuwatch.experiment.probing.streams import Lines
+from gpuwatch.experiment.probing.termination import Termination, judged, not_started
+from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
+
+_TICK = 0.5
+_PACE = 0.02
+_GRACE = 2.0
+"""Seconds to read the output of a program that has ended, while other processes may still write."""
+_QUIET = 0.2
+_APART, _MORE = 0.1, 1.1
+"""Seconds between extra samples, and the factor by which the program's memory must have grown for the next one."""
+_YOUNG = 10.0
+"""Seconds for which the unfinished run is saved every second, in case it is killed early."""
+_ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+"""Signals to us that end a trial."""
+_ASK = 0.2
+"""Seconds between looks for processes of the program that are starting."""
+_SAMPLE = 1.0
+"""Seconds to wait for the last sample of a measured program."""
+_SHARE, _SHARE_YOUNG = 0.005, 0.05
+"""Share of a core that diagnosing and saving an unfinished run may cost."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A program as it was measured, before it was ended."""
+
+    draft: RunDraft
+    steps: StepCount
+    applied: Applied | None
+    """What became of the setting that is tried; None if the program did not report it."""
+    ended_by: EndedBy
+    interrupted: int | None = None
+    """The signal to gpuwatch that broke the measurement off."""
+
+
+Stop = Callable[[EventState, float, Callable[[], bool]], bool]
+"""Whether a measurement ends: asked with what the stepping process reported, the seconds since the start, and whether
+other processes of the program may still be on their way to their first steps."""
+Judge = Callable[[RunDraft], Run]
+"""Diagnoses a draft and saves the run."""
+
+
+class Watch:
+    """One program until its end. A context manager, inside that of the program."""
+
+    def __init__(
+        self,
+        program: GuardedProgram,
+        judge: Judge,
+        *,
+        source: SnapshotSource,
+        before: Snapshot | None,
+        look: Callable[[], None],
+    ) -> None:
+        """``program`` may have been started. ``judge`` is also called while it runs, so that a run that breaks off is
+        saved.
+
+        ``before``: the machine before the start. ``look`` makes ``source`` take an extra snapshot, when the program
+        takes devices or memory.
+        """
+        self._look_now = look
+        self._guarded = program
+        self._judge = judge
+        self._options = program.options
+        self._source = source
+        self._streams = program.streams
+        self._processes = WatchedProcesses(self._streams, program.reports)
+        self._channel = program.channel
+        self._apart = program.apart
+        self._status_line = program.status_line
+        self._backlog = Backlog(self._log_line)
+        self._signals = program.signals
+        self._signals.take = self._take_signal
+        self._line: Callable[[bytes], None] = lambda raw: None
+        self._mapped, self._allocated = 0, 0
+        """GPUs and allocated bytes at the last extra sample."""
+        self._ends = 0
+        """Processes that had reported their end at the last extra sample."""
+        self._look_after = 0.0
+        self._asked_at, self._others_start = 0.0, False
+        self._asked: list[int] = []
+        self._reports = GuardReports(program.signals)
+        self._ending = Ending(program, self._reports, self._processes, self._asked)
+        self._started = program.started
+        self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs, started_at=program.started_at)
+        self._latest = before
+        self._keep_at = self._started
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._processes.close()
+
+    # From start to end
+
+    def run(self) -> Run:
+        """Runs the program to its end and returns the run, completed by the judge.
+
+        The exit code or signal is in the run's outcome. Raises
+        :class:`~gpuwatch.experiment.probing.termination.NotStarted`.
+        """
+        self._connect()
+        self._follow(self._show)
+        self._finish()
+        self._look()
+        self._status_line.end()
+        self._status_line.speak()
+        return self._judge(self._with_memory(self._draft(self._reports.outcome)))
+
+    def measure(self, stop: Stop, line: Callable[[bytes], None] = lambda raw: None) -> Measured:
+        """Runs the program until ``stop`` or a signal to us says so, or it ends; ends it with all that it started.
+
+        What it prints, writes or returns after the measurement counts for nothing. ``line`` gets every line of its
+        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.termination.NotStarted`.
+        """
+        self._line = line
+        self._connect()
+        self._follow(lambda: not self._asked and not (self._reports.program is not None and self._stops(stop)))
+        if self._about_to_end():
+            self._ending.wait(AFTER_SIGINT)
+        else:
+            self._sample_once_more()
+        by_itself = self._reports.over
+        if by_itself:
+            self._finish()
+        else:
+            self._backlog.close()
+        self._look()
+        measured = Measured(
+            draft=self._draft(self._reports.outcome if by_itself else Outcome()),
+            steps=deepcopy(self._stepping().steps),
+            applied=self._processes.applied(),
+            ended_by="the program",
+            interrupted=self._asked[0] if self._asked else None,
+        )
+        if not by_itself:
+            measured = msgspec.structs.replace(measured, ended_by=self._ending.end())
+        return msgspec.structs.replace(measured, draft=self._with_memory(measured.draft))
+
+    def _sample_once_more(self) -> None:
+        """Waits for a sample of now: a short program may have taken its memory after the last one."""
+        asked = datetime.datetime.now(datetime.UTC)
+        until = time.monotonic() + _SAMPLE
+        self._look_now()
+        while self._reports.status is None and time.monotonic() < until and not self._sampled_since(asked):
+            self._streams.drain(0.02)
+            self._look()
+
+    def _sampled_since(self, moment: datetime.datetime) -> bool:
+        return self._latest is not None and self._latest.taken_at >= moment
+
+    def _about_to_end(self) -> bool:
+        """Whether the program has ended, or is about to, though the guard has not said so yet: perhaps it failed."""
+        assert self._reports.program is not None
+        try:
+            stat = Path(f"/proc/{self._reports.program}/stat").read_bytes()
+        except OSError:
+            return True
+        return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program).ended
+
+    def _stops(self, stop: Stop) -> bool:
+        return stop(self._stepping(), time.monotonic() - self._reports.since, self._starting)
+
+    def _starting(self) -> bool:
+        """Whether other processes may still be starting, and have not taken their memory."""
+        assert self._guarded.guard is not None
+        if time.monotonic() >= self._asked_at + _ASK:
+            self._asked_at = time.monotonic()
+            self._others_start = self._processes.starting(guard.descendants(self._guarded.guard.pid))
+        return self._others_start
+
+    def _stepping(self) -> EventState:
+        return self._processes.stepping(self._reports.program or 0)
+
+    def _follow(self, more: Callable[[], bool]) -> None:
+        """Reads what the program reports and prints until it ends, or ``more`` says no after a look at it."""
+        going = True
+        while going and self._reports.error is None and not self._reports.over:
+            if not self._streams.drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
+                self._backlog.work()  # only when there is no output to pass on
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + _PACE
+                self._signals.judge()
+                self._look()
+                going = more()
+        if self._reports.error is not None:
+            self._status_line.end()
+            raise not_started(self._guarded.command[0], self._reports.error)
+        if self._reports.program is None:
+            raise KeyboardInterrupt  # the guard was killed before it could start the program
+
+    def _show(self) -> bool:
+        """Draws the status line and saves the unfinished run, when it is time."""
+        self._status_line.tick()
+        if self._reports.program is not None and time.monotonic() >= self._keep_at:
+            self._keep()
+        return True
+
+    def _connect(self) -> None:
+        """Starts the program, if the caller has not, and reads what it, its output and its guard send."""
+        if self._guarded.guard is None:
+            self._guarded.start()
+        assert self._guarded.guard is not None
+        self._processes.ancestor = self._guarded.guard.pid
+        if self._channel.open:
+            self._streams.add(self._channel.read, self._take_output)
+        self._streams.add(self._guarded.control.fileno(), Lines(self._reports.take).feed, self._reports.end_of_file)
+
+    def _finish(self) -> None:
+        """Reads the rest of the output, and deals with processes that were left behind."""
+        until = time.monotonic() + _GRACE
+        heard = time.monotonic()
+        while self._channel.open and self._streams.reads(self._channel.read) and time.monotonic() < until:
+            if self._streams.drain(0.02):
+                heard = time.monotonic()
+            elif self._reports.left and time.monotonic() - heard > _QUIET:
+                break  # a process that was left behind holds it open and is silent
+        self._processes.listen_only()
+        while self._streams.drain(0):
+            pass
+        self._backlog.close()
+        if self._apart:
+            self._ending.end_rest()
+            return
+        if self._reports.left and self._reports.killed:
+            # Nothing else ends the workers of a killed program, which may still hold GPUs.
+            self._ending.end_left_behind()
+        self._guarded.tell("leave")
+
+    # What comes in
+
+    def _take_output(self, chunk: bytes) -> None:
+        self._channel.pass_on(chunk)
+        self._backlog.put(chunk)
+        if self._channel.broken:
+            self._streams.remove(self._channel.read)
+            self._channel.close()
+            self._guarded.tell("drop")
+
+    def _log_line(self, line: bytes) -> None:
+        self._line(line)
+        self._builder.log_line(line)
+        self._processes.log_line(line)
+
+    def _take_signal(self, number: int, everybody: bool, came: float) -> None:
+        """Handles a signal to us, or to our whole process group (``everybody``), at monotonic time ``came``."""
+        if number == signal.SIGWINCH:
+            self._status_line.resized()
+            self._guarded.restore_later()
+            # The program got its own SIGWINCH before its terminal was resized.
+            for pid in guard.descendants(self._guarded.guard.pid) if self._guarded.guard is not None else ():
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGWINCH)
+        elif number == signal.SIGTSTP:
+            self._pause()
+        elif self._apart:
+            if number in _ENDING:
+                self._asked.append(number)
+        elif self._reports.program is not None:
+            self._asked.append(number)
+            if not everybody or came < self._reports.since:
+                for pid in self._meant(number):
+                    with suppress(OSError):
+                        os.kill(pid, number)
+
+    def _meant(self, number: int) -> list[int]:
+        """Recipients of a signal that was sent to us alone: the program, or for Ctrl+C's signals its process group.
+
+        A shell or launcher waits for its child and relies on the child getting SIGINT and SIGQUIT too.
+        """
+        assert self._reports.program is not None
+        if number not in (signal.SIGINT, signal.SIGQUIT) or self._guarded.guard is None:
+            return [self._reports.program]
+        found = [self._reports.program]
+        for pid in sorted(guard.descendants(self._guarded.guard.pid)):
+            with suppress(OSError):
+                if pid != self._reports.program and os.getpgid(pid) == os.getpgrp():
+                    found.append(pid)
+        return found
+
+    def _pause(self) -> None:
+        """Ctrl+Z: gives the terminal to the shell until we are continued."""
+        self._status_line.end()
+        self._guarded.restore_later()
+        if self._apart:
+            self._guarded.tell(f"group {int(signal.SIGSTOP)}")
+        self._signals.stop_here()
+        if self._apart:
+            self._guarded.tell(f"group {int(signal.SIGCONT)}")
+        self._status_line.begin()
+        self._guarded.restore_later()
+
+    # What goes out
+
+    def _look(self) -> None:
+        builder = self._builder
+        if self._reports.program is not None:
+            builder.state = self._processes.leading(self._reports.program)
+            builder.pid = builder.state.pid or self._reports.program
+        self._look_in_time()
+        for snapshot in self._source.drain():
+            builder.snapshot(snapshot, time.monotonic())
+            self._latest = snapshot
+        used: dict[str, int] = {}
+        for process in self._latest.processes if self._latest is not None else ():
+            held = process.number("gpu_memory_bytes")
+            if held is not None and process.device_uuid and self._processes.belongs(process.pid):
+                used[process.device_uuid] = used.get(process.device_uuid, 0) + int(held)
+        self._status_line.update(self._latest, used, builder.state.throughput)
+
+    def _look_in_time(self) -> None:
+        """Takes an extra sample when the program takes devices or memory: it may exit before the next regular one.
+
+        And when a process is about to exit, while it still holds what it held last.
+        """
+        if (ends := self._processes.ends()) > self._ends:
+            self._ends = ends
+            self._look_now()
+            return
+        mapped, allocated = self._processes.in_use()
+        more = mapped > self._mapped or allocated > _MORE * self._allocated
+        if not more or time.monotonic() < self._look_after:
+            return
+        self._mapped, self._allocated = max(mapped, self._mapped), max(allocated, self._allocated)
+        self._look_after = time.monotonic() + _APART
+        self._look_now()
+
+    def _keep(self) -> None:
+        """Saves the unfinished run: every second at first, later at most every minute."""
+        began = time.process_time()
+        run = self._judge(self._draft(Outcome()))
+        self._status_line.findings(run.findings)
+        cost = time.process_time() - began
+        now = time.monotonic()
+        if now - self._started < _YOUNG:
+            pause = max(1.0, cost / _SHARE_YOUNG)
+        else:
+            pause = max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _SHARE)
+        self._keep_at = now + pause
+
+    def _draft(self, outcome: Outcome) -> RunDraft:
+        own = self._builder.state.environment
+        draft = self._builder.finish(
+            _as_script(self._guarded.command),
+            outcome,
+            started_at=self._guarded.started_at,
+            total_seconds=time.monotonic() - self._started,
+            fresh=True,
+            environment=kept_environment(self._guarded.environment if own is None else own),
+            simulation=self._options.simulation,
+            processes=self._processes.processes(self._builder.held),
+            placed=self._processes.placed(),
+            account=self._processes.account(self._reports.program or 0) if not self._reports.left else None,
+        )
+        state = self._builder.state
+        settings = {
+            **environment_settings(
+                state.environment or {}, self._guarded.environment, state.framework, state.environment_places
+            ),
+            **draft.run.settings,
+        }
+        run = judged(
+            msgspec.structs.replace(draft.run, settings=settings, killed_children=self._processes.killed()),
+            Termination(
+                outcome=outcome,
+                asked=tuple(self._asked),
+                kills=self._guarded.kills_before,
+                peak_bytes=self._reports.resident,
+                total_bytes=self._host_bytes(),
+                pids=self._processes.pids | {self._reports.program or 0},
+                left=self._reports.left,
+                problems=tuple(self._problems(draft.run)),
+            ),
+        )
+        own_map = self._processes.map_of_leading()
+        if own_map is not None:
+            run = msgspec.structs.replace(run, device_map=own_map)
+        return msgspec.structs.replace(draft, run=run)
+
+    def _with_memory(self, draft: RunDraft) -> RunDraft:
+        """With --memory: the draft with what was recorded, which is read once the program has ended."""
+        if not self._options.memory:
+            return draft
+        profiles, problems = self._processes.memory_profiles()
+        if not profiles and not problems:
+            problems = ("memory: no process of the program used a GPU through TensorFlow or PyTorch",)
+        run = draft.run
+        return msgspec.structs.replace(
+            draft,
+            run=msgspec.structs.replace(run, memory_profiles=profiles, problems=(*run.problems, *problems)),
+        )
+
+    def _host_bytes(self) -> int | None:
+        total = self._latest.host.memory_total_bytes if self._latest is not None else None
+        return None if total is None else int(total)
+
+    def _problems(self, run: Run) -> Iterator[str]:
+        """What could not be observed."""
+        if self._builder.log.frameworks and run.framework is None:
+            yield "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
+        if self._backlog.left_out:
+            yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be parsed"
+        if not self._options.log:
+            yield "the log was not read (--no-log)"
+
+
+def _as_script(command: Sequence[str]) -> ProbeScript:
+    return ProbeScript(
+        name="run",
+        title=mask_command(command),
+        summary="A user's program.",
+        group="run",
+        framework="tensorflow",
+        workload="program",
+        path=Path(command[0]),
+    )

@@ -1,0 +1,327 @@
+"""The processes of a watched program: which ones belong to it, and what each Python among them reports.
+
+Every Python process that the program starts, at any depth, connects to a socket in the abstract namespace
+(``unix(7)``), which leaves no file behind; the kernel reports the peer's pid. TensorFlow's log lines carry the id of
+the thread that wrote them, so they can be matched to a process too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+import time
+from collections.abc import Collection
+
+import msgspec
+
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.core.model.program_threads import KilledChild
+from gpuwatch.core.model.run import DeviceMapping, Framework, RunError, RunProcess
+from gpuwatch.experiment.probing.event_state import Applied, EventState
+from gpuwatch.experiment.probing.placed_ops import PlacedOps
+from gpuwatch.experiment.probing.printed_lines import Account
+from gpuwatch.experiment.probing.run_builder import own_ordinal
+from gpuwatch.experiment.probing.runner import kept_environment
+from gpuwatch.experiment.probing.streams import Lines, Streams
+from gpuwatch.explain.logs import devices
+from gpuwatch.explain.logs.pytorch import is_out_of_memory
+from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, started
+
+_MOST = 256
+_MOST_PROFILES = 16
+_FRESH = 10.0
+"""Seconds for which an answer about a pid is cached: pids are reused."""
+_SLOWER, _SETTLING = 1.5, 1.0
+"""Factor and seconds by which one process of a program may be later than another with its first step."""
+_STEPPING = 6
+"""Steps by which a process has taken its memory."""
+_WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
+_TELLING = (b"Created ", b"out of memory trying")
+
+
+def _exhausted(error: RunError) -> bool:
+    """Whether an exception reports that device memory ran out. PyTorch's log line does not name its process."""
+    return "ResourceExhausted" in error.type or is_out_of_memory(error.message)
+
+
+class _Member:
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.state = EventState()
+        self.map: list[DeviceMapping] = []
+        self.ooms = 0
+
+    @property
+    def framework(self) -> Framework | None:
+        return self.state.framework
+
+    @property
+    def worth_telling(self) -> bool:
+        state = self.state
+        return bool(self.map or self.ooms or state.ooms or state.allocators or state.throughput or state.errors)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int]:
+        """Sort key: the process that does the work ranks highest."""
+        state = self.state
+        gpu = any("GPU" in name or "cuda" in name for name in state.devices.logical)
+        return (bool(state.throughput), gpu, bool(state.framework), max(state.allocators.values(), default=0))
+
+
+class WatchedProcesses:
+    """Accepts reports from the program's processes, and tells them from other processes."""
+
+    def __init__(self, streams: Streams, reports: socket.socket) -> None:
+        """``reports``: the listening socket to which the processes connect."""
+        self._streams = streams
+        self._members: dict[int, _Member] = {}
+        self._answers: dict[int, tuple[bool, float]] = {}
+        self._quiet: set[int] = set()
+        """Pids of processes that could not use a GPU, by their own word."""
+        self._connections: dict[int, tuple[socket.socket, Lines]] = {}
+        self.ancestor: int | None = None
+        """Pid of the guard, the ancestor of every process of the program."""
+        self.changed = False
+        """Something was reported since this was last set to False."""
+        self._socket = reports
+        streams.on_ready(self._socket.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        for connection, lines in list(self._connections.values()):
+            self._streams.remove(connection.fileno())
+            lines.close()
+            connection.close()
+        self._connections.clear()
+        self._streams.remove(self._socket.fileno())
+
+    def listen_only(self) -> None:
+        """Accepts no new connections; reports that were already sent are still read."""
+        self._streams.remove(self._socket.fileno())
+
+    def belongs(self, pid: int) -> bool:
+        """Whether a process belongs to the program."""
+        now = time.monotonic()
+        known = self._answers.get(pid)
+        if known is not None and now - known[1] < _FRESH:
+            return known[0]
+        answer = self.ancestor is not None and descends(pid, self.ancestor)
+        if len(self._answers) > 4 * _MOST:
+            self._answers.clear()
+        self._answers[pid] = (answer, now)
+        return answer
+
+    def log_line(self, raw: bytes) -> None:
+        """Assigns device maps and failed allocations in TensorFlow's log to the process that logged them."""
+        if not any(text in raw for text in _TELLING):
+            return
+        found = _WROTE.search(raw)
+        if found is None:
+            return
+        message = found[2].decode("utf-8", "replace")
+        mapping = devices.mapping(message)
+        refused = "out of memory trying" in message and "is not a failure" not in message
+        if mapping is None and not refused:
+            return
+        thread = int(found[1])
+        pid = thread if thread in self._members else leader_of(thread)
+        if pid is None:
+            return
+        member = self._member(pid)
+        if member is None:
+            return
+        if refused:
+            member.ooms += 1
+        elif mapping is not None and all(mapping.framework_device != known.framework_device for known in member.map):
+            member.map.append(mapping)
+        self.changed = True
+
+    def leading(self, pid: int) -> EventState:
+        """The state of the process that does the work; ``pid``: the program's own."""
+        best = self._leader()
+        if best is None:
+            state = EventState()
+            state.pid = pid
+            return state
+        return best.state
+
+    def stepping(self, pid: int) -> EventState:
+        """The state of the process that counts most steps; before any does, of the leading one (see there)."""
+        best = max(self._members.values(), key=lambda member: member.state.steps.count, default=None)
+        return best.state if best is not None and best.state.steps.count else self.leading(pid)
+
+    def starting(self, pids: Collection[int]) -> bool:
+        """Whether one of ``pids``, all processes of the program, may still be on its way to its first steps.
+
+        It may if it has a framework, or is a Python that was started rather than forked, and had hardly more time yet
+        than the process that stepped first took to its first step; so may one that has just begun to step.
+        """
+        stepping = [one for one in self._members.values() if one.state.steps.first_at is not None]
+        first = min(stepping, key=lambda one: one.state.steps.first_at or 0.0, default=None)
+        began = None if first is None else started(first.pid)
+        if first is None or began is None:
+            return False
+        assert first.state.steps.first_at is not None
+        patience = _SLOWER * (first.state.steps.first_at - began) + _SETTLING
+        now = time.monotonic()
+        for pid in pids:
+            member = self._members.get(pid)
+            if member is first or (member is not None and member.state.ended):
+                continue
+            if member is None and (not runs_python(pid) or descends(first.pid, pid)):
+                continue
+            steps = member.state.steps if member is not None else None
+            if steps is not None and steps.count >= _STEPPING:
+                continue
+            since = steps.first_at if steps is not None and steps.first_at is not None else started(pid)
+            if since is not None and now - since < patience:
+                return True
+        return False
+
+    def applied(self) -> Applied | None:
+        """What became of the setting that is tried: what the program overrides before what was applied."""
+        found = [member.state.applied for member in self._members.values() if member.state.applied is not None]
+        return max(found, key=lambda one: (bool(one.overridden), one.applied), default=None)
+
+    @property
+    def pids(self) -> set[int]:
+        """Pids of the known processes."""
+        return set(self._members)
+
+    def in_use(self) -> tuple[int, int]:
+        """GPUs used by all processes together, and the sum of their allocators' peaks in bytes."""
+        members = self._members.values()
+        gpus = sum(len({*(m.framework_device for m in one.map), *one.state.mappings}) for one in members)
+        return gpus, sum(sum(one.state.allocators.values()) for one in members)
+
+    def ends(self) -> int:
+        """How many processes with a framework have reported that they are about to exit."""
+        return sum(member.state.ended and member.state.framework is not None for member in self._members.values())
+
+    def placed(self) -> tuple[PlacedOps, ...]:
+        """With --placement: the ops of every process that reported any."""
+        found = (member.state.placed for member in self._members.values())
+        return tuple(placed for placed in found if placed.counts)
+
+    def killed(self) -> tuple[KilledChild, ...]:
+        """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
+        found = []
+        for one in [one for member in self._members.values() for one in member.state.killed]:
+            member = self._members.get(one.pid)
+            if member is not None:
+                has = member.framework is not None
+                found.append(msgspec.structs.replace(one, command=member.state.command, framework=has))
+            elif one.started_by == "multiprocessing":
+                found.append(one)
+        return tuple(found)
+
+    def account(self, program: int) -> Account | None:
+        """What ``program`` and its children counted as failed until their ends; None unless all that may have loaded a
+        framework did."""
+        members = [one for one in self._members.values() if one.framework is not None or one.state.children]
+        states = [one.state for one in members if one.pid not in self._quiet]
+        told = self._quiet | {one.pid for one in members if one.state.ended}
+        asked = {program, *(one.pid for one in members), *(pid for one in members for pid in one.state.children)}
+        if not asked <= told or any(one.exhausted is None for one in states):
+            return None
+        others = None if any(one.failures is None for one in states) else sum(one.failures or 0 for one in states)
+        gpus = any(member.map or member.state.mappings for member in members)
+        ended_by_memory = sum(_exhausted(error) for one in states for error in one.errors)
+        exhausted = sum(one.exhausted or 0 for one in states) + ended_by_memory
+        return Account(exhausted=exhausted, failures=others, framework=bool(states), gpus=gpus)
+
+    def memory_profiles(self) -> tuple[tuple[MemoryProfile, ...], tuple[str, ...]]:
+        """With --memory: the profiles of every process, the fullest first, and what could not be recorded."""
+        found: list[MemoryProfile] = []
+        problems: list[str] = []
+        for pid, member in self._members.items():
+            records = member.state.memory_records
+            found += records.profiles(pid)
+            problems += [f"memory of process {pid}: {text}" for text in records.problems()]
+        found.sort(key=lambda one: (one.device == "host", -one.peak_bytes))
+        return tuple(found[:_MOST_PROFILES]), tuple(problems)
+
+    def map_of_leading(self) -> tuple[DeviceMapping, ...] | None:
+        """The device map of the leading process if several have one: the log mixes them. Otherwise None."""
+        best = self._leader()
+        if best is None or sum(bool(member.map or member.state.mappings) for member in self._members.values()) < 2:
+            return None
+        return self._described(best.pid, {}).device_map
+
+    def _leader(self) -> _Member | None:
+        return max(self._members.values(), key=lambda member: member.rank, default=None)
+
+    def processes(self, held: dict[int, dict[str, int]]) -> tuple[RunProcess, ...]:
+        """The processes worth reporting. ``held``: GPU memory that NVML showed, in bytes by pid and device UUID."""
+        pids = [pid for pid, member in self._members.items() if member.worth_telling or pid in held]
+        pids = pids or [pid for pid, member in self._members.items() if member.framework is not None]
+        pids += [pid for pid in held if pid not in self._members]
+        return tuple(self._described(pid, held.get(pid, {})) for pid in pids[:_MOST])
+
+    def _described(self, pid: int, held: dict[str, int]) -> RunProcess:
+        member = self._members.get(pid)
+        if member is None:
+            return RunProcess(pid=pid, held_bytes=held)
+        state = member.state
+        names = {mapping.framework_device for mapping in member.map}
+        return RunProcess(
+            pid=pid,
+            command=state.command,
+            environment=kept_environment(state.environment or {}),
+            framework=state.framework,
+            devices=state.devices,
+            device_map=(
+                *(own_ordinal(one, state.mappings) for one in member.map),
+                *(one for name, one in state.mappings.items() if name not in names),
+            ),
+            allocators=dict(state.allocators),
+            held_bytes=held,
+            ooms=max(member.ooms, state.ooms, sum(map(_exhausted, state.errors))),
+            throughput=state.throughput,
+            errors=tuple(state.errors),
+        )
+
+    def _member(self, pid: int) -> _Member | None:
+        member = self._members.get(pid)
+        if member is None:
+            if len(self._members) >= _MOST:
+                return None
+            member = self._members[pid] = _Member(pid)
+        return member
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:
+            return  # the peer has already disconnected
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, user, _ = struct.unpack("3i", credentials)
+        member = self._member(pid) if user in (os.getuid(), 0) else None
+        if member is None:
+            connection.close()
+            return
+        state = member.state
+        if state.ended:
+            state = member.state = EventState()  # the pid of an exited process was reused
+
+        def take(line: bytes) -> None:
+            state.line(line)
+            self.changed = True
+
+        lines = Lines(take)
+        descriptor = connection.fileno()
+        self._connections[descriptor] = (connection, lines)
+        self._streams.add(descriptor, lines.feed, lambda: self._gone(descriptor, member))
+
+    def _gone(self, descriptor: int, member: _Member) -> None:
+        connection, lines = self._connections.pop(descriptor)
+        lines.close()
+        connection.close()
+        if member.state.quiet and len(self._quiet) < 4 * _MOST:
+            self._quiet.add(member.pid)
+        # A pool that keeps replacing its workers must not fill the list.
+        told = member.worth_telling or member.state.killed or bool(member.state.placed.counts)
+        if not told and len(self._members) > 8:
+            self._members.pop(member.pid, None)

@@ -1,0 +1,302 @@
+"""The answer of an experiment in one sentence, with the code that keeps the best setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from gpuwatch.core.formatting.units import seconds, size
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.trials import Answer, Trial
+from gpuwatch.experiment.trials.speed import step_time
+from gpuwatch.experiment.trials.trial_summary import (
+    SAME_MEMORY,
+    Summary,
+    apart,
+    recorded_profiles,
+    speed_against,
+    summaries,
+)
+
+_NAMES = 4
+_TRIFLE = 0.01
+"""Share of the card by which recorded peaks of the same work may differ."""
+_WHOLE = 1.02
+"""Factor by which the program's own peak may exceed the recorded one."""
+
+
+def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
+    """What the runs showed. ``codes``: what to paste to keep a setting, by its name as asked for.
+
+    Settings are measured against the first that passed, which is ``default`` where that was tried. Memory is the peak
+    by NVML of the steps that ran. Settings that change results are named only after one that does not.
+    """
+    over = [trial for trial in trials if trial.run is None or trial.run.verdict != "interrupted"]
+    cut = next((trial.name for trial in trials if trial not in over), "")
+    if not cut:
+        return _of_whole(trials, codes)
+    if not over:
+        return Answer(sentence=f"Interrupted in the first run ({cut}): nothing is known yet")
+    found = _of_whole(over, codes)
+    return replace(found, sentence=f"{found.sentence}; interrupted in {cut}")
+
+
+def _of_whole(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
+    """The same, of trials that were not interrupted."""
+    known = summaries(trials)
+    tried = [one for one in known if one.tried]
+    passed = [one for one in tried if one.passed]
+    failed = [one for one in tried if not one.passed]
+    if not tried:
+        return Answer(sentence=_nothing(known))
+    if not passed and all(run.verdict == "oom" for one in failed if (run := one.failed) is not None):
+        verb = {1: "runs", 2: "both run"}.get(len(failed), "all run")
+        runs = f"{listed([one.name for one in failed])} {verb} {_why(failed[0])}"
+        return Answer(sentence=f"{runs}; gpuwatch try --recover looks for a setting with which it passes")
+    if not passed:
+        return Answer(sentence=f"{listed([one.name for one in failed])} failed: {_why(failed[0])}")
+    simulated = any(run.simulated for one in tried for run in one.runs)
+    base = passed[0]
+    tail = "".join(f"; {listed(names)} failed ({why})" for why, names in _by_reason(failed).items())
+    rescuer = _best(passed, simulated=simulated)
+    if failed and known[0].name == failed[0].name:
+        # What was asked for first, mostly the program as it is, fails: what passes is the answer.
+        best = rescuer or base
+        held = f" in {size(best.memory[1])}" if best.memory is not None else ""
+        others = [one.name for one in passed if one is not best]
+        more = f" ({listed(others)} too)" if others else ""
+        sentence = f"{best.name} runs{held}{more}, where {failed[0].name} fails: {_why(failed[0])}"
+        rest = {why: [name for name in names if name != failed[0].name] for why, names in _by_reason(failed).items()}
+        sentence += "".join(f"; {listed(names)} failed ({why})" for why, names in rest.items() if names)
+        return _answered(sentence, best, codes)
+    if len({tuple(one.trials[0].values.items()) for one in passed}) > 1:
+        tail = _held(trials, passed, None) + tail + _overridden(known)
+        return Answer(sentence=_each_value(passed, simulated=simulated) + tail)
+    tail = _faster_otherwise(passed, simulated=simulated) + _held(trials, passed, rescuer) + tail + _overridden(known)
+    if len(passed) == 1:
+        return _answered(f"{_alone(base)}{tail or '; nothing to compare it with'}", None, codes)
+    if rescuer is None or rescuer is base:
+        return Answer(sentence=_no_winner(passed, rescuer, simulated=simulated) + tail)
+    return _answered(_better(rescuer, base, simulated=simulated) + tail, rescuer, codes)
+
+
+def _answered(sentence: str, best: Summary | None, codes: Mapping[str, str]) -> Answer:
+    if best is None:
+        return Answer(sentence=sentence)
+    code = codes.get(best.trials[0].asked, "")
+    return Answer(sentence=sentence, best=best.name, code=tuple(code.rstrip().splitlines()))
+
+
+def _nothing(known: Sequence[Summary]) -> str:
+    if not known:
+        return "Nothing was run"
+    overridden = [one for one in known if one.overridden]
+    if len(overridden) == len(known):
+        return f"Overridden ({overridden[0].overridden}): the program sets the same itself, there is nothing to compare"
+    return f"Nothing could be tried: {next(one.not_tried or one.overridden for one in known)}"
+
+
+def _faster_otherwise(passed: Sequence[Summary], *, simulated: bool) -> str:
+    """Settings that are faster than the first, but change results."""
+    base = passed[0].step_time
+    found = []
+    for one in passed[1:]:
+        speed = speed_against(one.step_time, base, simulated=simulated) if one.changes_results else ""
+        if "fast" in speed and base is not None and one.step_time is not None and apart(one.step_time, base):
+            found.append(f"; {one.name}: {speed}, but changes results")
+    return "".join(found)
+
+
+def _overridden(known: Sequence[Summary]) -> str:
+    found: dict[str, list[str]] = {}
+    for one in known:
+        if one.overridden:
+            found.setdefault(one.overridden, []).append(one.name)
+    return "".join(
+        f"; {listed(names)} not applied: the program sets its own ({place})" for place, names in found.items()
+    )
+
+
+def _best(passed: Sequence[Summary], *, simulated: bool) -> Summary | None:
+    """Least memory, else fastest, of those that do not change results; None if none is better than another."""
+    plain = [one for one in passed if not one.changes_results] or list(passed)
+    held = sorted((one for one in plain if one.memory), key=lambda one: one.memory or (0, 0))
+    if len(held) > 1:
+        least, most = held[0], held[-1]
+        assert least.memory is not None
+        assert most.memory is not None
+        if least.memory[1] < most.memory[0] * (1 - SAME_MEMORY):
+            # Of those that hold as little, the one that was asked for first.
+            near = [one for one in plain if one.memory and one.memory[1] <= least.memory[1] * (1 + SAME_MEMORY)]
+            return near[0]
+    timed = [one for one in plain if one.step_time is not None]
+    if simulated or len(timed) < 2:
+        return None
+    timed.sort(key=lambda one: one.step_time.median_seconds if one.step_time else 0.0)
+    first, base = timed[0].step_time, passed[0].step_time
+    if first is not None and base is not None and timed[0] is not passed[0] and apart(first, base):
+        return timed[0]
+    return None
+
+
+def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
+    speed = speed_against(best.step_time, base.step_time, simulated=simulated)
+    work = speed or _work(best, base)
+    mine, other = best.memory, base.memory
+    if mine is None or other is None:
+        return f"{best.name}: {work}"
+    if mine[1] < other[0] * (1 - SAME_MEMORY):
+        where = f" ({base.name})" if base.name != "default" else ""
+        return f"{best.name}: {work} in {size(mine[1])} instead of {size(other[1])}{where}"
+    if mine[0] > other[1] * (1 + SAME_MEMORY):
+        return f"{best.name}: {work}, but {size(mine[1])} instead of {size(other[1])}"
+    return f"{best.name}: {work}, in the same memory ({size(mine[1])})"
+
+
+def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
+    """What each value took: with another value, such as a batch size, a step does other work."""
+    told = []
+    amounts = [one.memory[1] for one in passed if one.memory is not None]
+    same = len(amounts) == len(passed) and max(amounts) <= min(amounts) * (1 + SAME_MEMORY)
+    for one in passed[:_NAMES]:
+        facts = []
+        peak = one.allocator_peak
+        if one.memory is not None:
+            # TensorFlow takes all memory at its start: what the values need shows in its allocator alone.
+            held = size(one.memory[1])
+            facts.append(f"{size(peak)} in use of the {held} that it holds" if same and peak is not None else held)
+        if one.step_time is not None and not simulated:
+            facts.append(f"{step_time(one.step_time.median_seconds)} a step")
+        if not simulated and all(trial.ended_by == "the program" for trial in one.trials if trial.run):
+            facts += _took(one)
+        told.append(f"{one.name}: {', '.join(facts) or 'it ran'}")
+    rest = len(passed) - _NAMES
+    if rest > 0:
+        told.append(f"and {rest} more")
+    timed = not simulated and any(one.step_time is not None for one in passed)
+    return "; ".join([*told, *(["with another value a step may do other work"] if timed else [])])
+
+
+def _took(one: Summary) -> list[str]:
+    """``1.02 to 1.04 s from start to end``: start-up is part of it."""
+    times = [taken for run in one.runs if (taken := run.phases.total_seconds) is not None]
+    if not times:
+        return []
+    shown = list(dict.fromkeys(seconds(taken) for taken in (min(times), max(times))))
+    return [f"{' to '.join(shown)} from start to end"]
+
+
+def _work(one: Summary, other: Summary) -> str:
+    return "the same work" if one.same_work and other.same_work else "as long a run (no step could be counted)"
+
+
+def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bool) -> str:
+    # What changes results is faster or slower for a price: it has a sentence of its own.
+    passed = [passed[0], *(one for one in passed[1:] if not one.changes_results)]
+    if len(passed) == 1:
+        return _alone(passed[0])
+    names = listed([one.name for one in passed])
+    base = passed[0]
+    if best is base:
+        others = [one for one in passed[1:] if one.memory is not None]
+        worst = max(others, key=lambda one: one.memory[1] if one.memory else 0)
+        assert base.memory is not None
+        assert worst.memory is not None
+        work = speed_against(base.step_time, worst.step_time, simulated=simulated) or _work(base, worst)
+        return f"{base.name} holds least: {work} in {size(base.memory[1])}, {worst.name} in {size(worst.memory[1])}"
+    amounts = [one.memory for one in passed if one.memory is not None]
+    same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (1 + SAME_MEMORY)
+    held = f"the same memory ({size(amounts[0][1])})" if same else ""
+    if simulated:
+        return f"{names}: {held or 'no memory to compare'}; no speeds to compare on simulated GPUs"
+    timed = [one.step_time for one in passed if one.step_time is not None]
+    if len(timed) == len(passed) and any(apart(time, timed[0]) for time in timed[1:]):
+        # The first is the fastest: another would be the answer.
+        slower = [
+            f"{one.name} is {speed_against(one.step_time, timed[0], simulated=False)}"
+            for one in passed[1:]
+            if one.step_time is not None and apart(one.step_time, timed[0])
+        ]
+        return f"{base.name} is best: {', '.join(slower[:_NAMES])}{f', with {held}' if held else ''}"
+    speeds = {speed_against(one.step_time, base.step_time, simulated=False) for one in passed[1:]}
+    speed = speeds.pop() if len(speeds) == 1 else "speeds cannot be told apart"
+    found = ", ".join(dict.fromkeys(filter(None, (held, speed)))) or "nothing was measured"
+    return f"No difference between {names}: {found}"
+
+
+def _held(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | None) -> str:
+    """What became of the tensors, where that was recorded: ``; activations take 8.0 MiB instead of 16.0 MiB``.
+
+    Compared are the answer, or else the setting with the highest peak, and the first. The same work takes a little more
+    or less each time: of it, only what matters on this card is told.
+    """
+    profiles = recorded_profiles(trials)
+    known = [one for one in passed if one.name in profiles]
+    if len(known) < 2 or known[0] is not passed[0]:
+        return ""
+    first, others = known[0], known[1:]
+    other = best if best in others else max(others, key=lambda summary: profiles[summary.name].peak_bytes)
+    base, one = profiles[first.name], profiles[other.name]
+    more = one.peak_bytes - base.peak_bytes
+    same_program = first.trials[0].values == other.trials[0].values
+    card = max((run.memory.device_total_bytes or 0 for run in first.runs), default=0)
+    if abs(more) <= SAME_MEMORY * base.peak_bytes or (same_program and abs(more) <= _TRIFLE * card):
+        return f"; its tensors take {size(max(one.peak_bytes, base.peak_bytes))} at most" if best is not None else ""
+    if any((profile.program_peak_bytes or 0) > _WHOLE * profile.peak_bytes for profile in (base, one)):
+        return ""  # the peak of one was not recorded
+    changes = {
+        group: (one.groups.get(group, 0) - base.groups.get(group, 0)) / more
+        for group in {*one.groups, *base.groups}
+        if group != "unattributed"
+    }
+    group = max(changes, key=lambda name: changes[name], default="")
+    if changes.get(group, 0) < 0.5:  # no group makes up most of the difference
+        return (
+            f"; {other.name}: the tensors take {size(one.peak_bytes)} at their peak instead of {size(base.peak_bytes)}"
+        )
+    amounts = f"{size(one.groups.get(group, 0))} instead of {size(base.groups.get(group, 0))}"
+    return f"; {other.name}: {group} take {amounts} at the peak of {size(one.peak_bytes)}"
+
+
+def _alone(one: Summary) -> str:
+    facts = [f"{size(one.memory[1])} of GPU memory"] if one.memory is not None else []
+    time = one.step_time
+    if time is not None and not any(run.simulated for run in one.runs):
+        facts.append(f"{step_time(time.median_seconds)} a step")
+    return f"{one.name}: {', '.join(facts) or 'it ran'}"
+
+
+def _by_reason(failed: Sequence[Summary]) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for one in failed:
+        reasons.setdefault(_why(one), []).append(one.name)
+    return reasons
+
+
+def _why(one: Summary) -> str:
+    run = one.failed
+    return "" if run is None else why_failed(run)
+
+
+def why_failed(run: Run) -> str:
+    """``out of memory: another process holds the GPU``, ``ValueError: …``: why a run did not pass."""
+    cause = CAUSES.get(run.primary or "", "") if run.primary not in ("healthy", "unknown", None) else ""
+    if run.verdict == "oom":
+        rest = _small(cause).removeprefix("out of memory").lstrip(": ")
+        return f"out of memory: {rest}" if rest else "out of memory"
+    return _small(cause or run.verdict_reason.rstrip(".")) or run.verdict
+
+
+def _small(sentence: str) -> str:
+    """As part of a sentence: without a capital at its start, except in names."""
+    return sentence if not sentence[1:2].islower() and sentence[1:2] != " " else sentence[:1].lower() + sentence[1:]
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b, c, d and 3 more``."""
+    known, rest = list(names[:_NAMES]), len(names) - _NAMES
+    if rest > 0:
+        return f"{', '.join(known)} and {rest} more"
+    return " and ".join(filter(None, (", ".join(known[:-1]), known[-1])))

@@ -1,0 +1,244 @@
+"""Several copies of the program at once on one GPU: who gets what, and what sharing costs (``--copies``)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.units import lasted, size
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.trials import Answer, Trial
+from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.experiment.probing.event_state import EventState, StepCount
+from gpuwatch.experiment.trials.answer import listed, why_failed
+from gpuwatch.experiment.trials.occupied import occupied
+from gpuwatch.experiment.trials.plan import Configuration, Rule
+from gpuwatch.experiment.trials.result import ExperimentResult
+from gpuwatch.experiment.trials.trial import Goal, Stop, run_trial
+from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
+from gpuwatch.experiment.trials.trial_summary import PASSED, slow_down
+
+
+def copied(
+    setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, *, copies: int, budget: float, share: bool
+) -> ExperimentResult:
+    """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step."""
+    found = ExperimentResult()
+    until = time.monotonic() + budget
+    if pin := _one_gpu(setup):
+        setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": pin}
+    with found.until_interrupted():
+        for index, one in enumerate(chosen):
+            taken = "" if share else occupied(setup.machine, {**setup.variables, **one.setting.variables})
+            left = until - time.monotonic()
+            if taken or (index and left <= 0):
+                reason = f"{taken} (--share runs there all the same)" if taken else _no_time(budget)
+                found.trials.append(Trial(asked=one.setting.name, values=dict(one.values), not_tried=reason))
+                continue
+            share_of_time = max(left / (2 * (len(chosen) - index)), 10.0)
+            alone = run_trial(setup, one, Goal(rule, None, share_of_time))
+            found.trials.append(alone)
+            if alone.run is not None and alone.run.verdict in PASSED:
+                found.trials += _together(setup, one, Goal(rule, None, share_of_time), copies, found)
+            if found.interrupted is not None:
+                break
+    found.rounds = 1
+    found.answer = _answer(found.trials, copies, {one.setting.name: one.setting.code for one in chosen})
+    return found
+
+
+def _no_time(budget: float) -> str:
+    return f"no time left within --budget {lasted(budget)}"
+
+
+def _one_gpu(setup: TrialSetup) -> str:
+    """UUID of the first GPU that the program can use, where it could use several; else empty."""
+    if setup.machine is None:
+        return ""
+    environment = {**os.environ, **setup.variables}
+    listed, order = environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER")
+    seen = visible_devices(listed, order, setup.machine.devices).map
+    return seen[0].uuid if len(seen) > 1 else ""
+
+
+# -- at once --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the copies know of each other."""
+
+    copies: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stepping: set[int] = field(default_factory=set)
+    done: set[int] = field(default_factory=set)
+    ended: set[int] = field(default_factory=set)
+    interrupted: bool = False
+
+    @property
+    def all_step(self) -> bool:
+        """Whether every copy that still runs has begun with its steps."""
+        return len(self.stepping | self.ended) == self.copies and len(self.ended) < self.copies
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every copy that still runs has been measured."""
+        return len(self.done | self.ended) == self.copies
+
+
+class _TogetherStop(Stop):
+    """Counts only steps that were made while all copies stepped, and lets none end before all are measured."""
+
+    def __init__(self, goal: Goal, group: _Group, number: int) -> None:
+        super().__init__(goal, lambda steps: None)
+        self._group = group
+        self._number = number
+        self._skipped: tuple[int, int] | None = None
+        """Steps and timed steps before all copies stepped."""
+        self._since: float | None = None
+
+    def __call__(self, state: EventState, seconds: float, starting: Callable[[], bool]) -> bool:
+        group = self._group
+        with group.lock:
+            if state.steps.count:
+                group.stepping.add(self._number)
+            together = group.all_step
+            if group.interrupted:
+                self.why = "interrupted"
+                return True
+        if together and self._skipped is None:
+            self._skipped = (state.steps.count, len(state.steps.times))
+            self._since = state.steps.last_at
+        reached = self.succeeded or (together and self._reached(self.counted(state.steps), seconds) and not starting())
+        late = self._goal.deadline is not None and seconds >= self._goal.deadline
+        with group.lock:
+            if reached or late:
+                group.done.add(self._number)
+            if not group.all_done:
+                return False
+        self.why = "success" if self.succeeded else "deadline" if late and not reached else "steps"
+        return True
+
+    def counted(self, steps: StepCount) -> StepCount:
+        """The steps since all copies stepped."""
+        if self._skipped is None:
+            return StepCount(counted=steps.counted)
+        count, timed = self._skipped
+        return StepCount(
+            counted=steps.counted,
+            count=max(steps.count - count, 0),
+            times=steps.times[timed:],
+            validations=steps.validations,
+            first_at=self._since,
+            last_at=steps.last_at,
+        )
+
+
+class _Port:
+    """One copy's view of the feed, which each snapshot reaches."""
+
+    def __init__(self, feed: Feed, before: Snapshot | None, ports: list[_Port], lock: threading.Lock) -> None:
+        self._feed, self._before, self._ports, self._lock = feed, before, ports, lock
+        self._taken: deque[Snapshot] = deque()
+        ports.append(self)
+
+    def drain(self) -> list[Snapshot]:
+        """Every snapshot since this copy's last call."""
+        with self._lock:
+            for snapshot in self._feed.drain():
+                for port in self._ports:
+                    port._taken.append(snapshot)
+            mine = list(self._taken)
+            self._taken.clear()
+        return mine
+
+    def fresh(self, timeout: float) -> Snapshot | None:
+        """The machine before any copy was started."""
+        return self._before
+
+    def sample_now(self) -> None:
+        """Requests an extra snapshot."""
+        self._feed.sample_now()
+
+
+def _together(setup: TrialSetup, one: Configuration, goal: Goal, copies: int, found: ExperimentResult) -> list[Trial]:
+    group, trials, problems = _Group(copies), dict[int, Trial](), list[GpuwatchError]()
+    before, lock = setup.feed.fresh(3.0), threading.Lock()
+    ports: list[_Port] = []
+
+    def run(number: int, port: _Port) -> None:
+        try:
+            trials[number] = run_trial(
+                setup, one, goal, copy=number, stop=_TogetherStop(goal, group, number), feed=port
+            )
+        except GpuwatchError as error:
+            problems.append(error)
+        finally:
+            with group.lock:
+                group.ended.add(number)
+
+    setup.progress.says(f"{one.name}: {copies} at once")
+    threads = [
+        threading.Thread(target=run, args=(number, _Port(setup.feed, before, ports, lock)), name=f"copy-{number}")
+        for number in range(1, copies + 1)
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        try:
+            for thread in threads:
+                thread.join(0.1)
+        except KeyboardInterrupt:
+            group.interrupted = True
+            found.interrupted = signal.SIGINT
+    if problems:
+        raise problems[0]
+    return [trials[number] for number in sorted(trials)]
+
+
+# -- the answer -----------------------------------------------------------------------------------
+
+
+def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answer:
+    """Which settings let the copies run at once: first the one under which they hold least."""
+    fine: list[tuple[int, str, Trial, list[Trial]]] = []
+    bad: list[str] = []
+    for name in dict.fromkeys(trial.name for trial in trials if trial.run is not None):
+        alone, *beside = (trial for trial in trials if trial.name == name and trial.run is not None)
+        failed = next((trial for trial in (alone, *beside) if trial.run and trial.run.verdict not in PASSED), None)
+        if failed is not None and failed.run is not None:
+            which = f"copy {failed.copy} of {copies} fails" if failed.copy else "it fails alone"
+            bad.append(f"{name}: {which} ({why_failed(failed.run)})")
+        elif len(beside) == copies:
+            fine.append((max(_held(beside), default=0), name, alone, beside))
+    if not fine:
+        return Answer(sentence="; ".join(bad) or "Nothing was run")
+    fine.sort(key=lambda entry: entry[0])  # in the order of the configurations where they hold the same
+    _, name, alone, beside = fine[0]
+    sentence = f"{name}: {copies} at once run on one GPU{_cost(alone, beside)}"
+    rest = [f"{other}: they run too{_cost(one, two)}" for _, other, one, two in fine[1:]]
+    code = codes.get(alone.asked, "").rstrip()
+    return Answer(sentence="; ".join([sentence, *rest, *bad]), best=name, code=tuple(code.splitlines()))
+
+
+def _held(beside: Sequence[Trial]) -> list[int]:
+    return [amount for trial in beside if trial.run is not None and (amount := trial.run.memory.nvml_peak_bytes)]
+
+
+def _cost(alone: Trial, beside: Sequence[Trial]) -> str:
+    """`` (130 MiB each, × 1.92 the time of a step)``; empty if nothing is known."""
+    amounts = list(dict.fromkeys(map(size, sorted(_held(beside), reverse=True))))
+    simulated = any(trial.run is not None and trial.run.simulated for trial in beside)
+    slower = slow_down(alone.step_time, beside, simulated=simulated)
+    facts = (
+        "" if not amounts else f"{amounts[0]} each" if len(amounts) == 1 else listed(amounts),
+        "" if slower is None else f"up to {slower:.2f} times the time of a step alone",
+    )
+    known = ", ".join(filter(None, facts))
+    return f" ({known})" if known else ""

@@ -1,0 +1,72 @@
+"""A first short start of the program: which framework it loads, and how long a start takes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from gpuwatch.core.model.trials import Trial
+from gpuwatch.experiment.trials.plan import SIMULATED_STEPS, STEADY_SECONDS, Configuration, Rule
+from gpuwatch.experiment.trials.settings import named
+from gpuwatch.experiment.trials.trial import Goal, run_trial, used_no_gpu
+from gpuwatch.experiment.trials.trial_setup import TrialSetup
+
+_STEPS = 10
+_UNCOUNTED = 10.0
+"""Seconds on a GPU after which a start is ended in which no step was counted."""
+_LONGEST = 60.0
+"""Seconds after which a start is ended in which no step was counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStart:
+    """What the first start showed."""
+
+    trial: Trial
+    took: float
+    """Seconds from the start to the end of the program, for a few steps."""
+
+    @property
+    def frameworks(self) -> frozenset[str]:
+        """The frameworks that the program and its processes loaded."""
+        run = self.trial.run
+        if run is None:
+            return frozenset()
+        seen = (run.framework, *(process.framework for process in run.processes))
+        return frozenset(one.name for one in seen if one is not None)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the program failed as it is, for a reason that no setting of memory or devices can change."""
+        return self.trial.run is not None and self.trial.run.verdict == "error"
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the program used no GPU although it has a framework that could, so that no setting matters."""
+        return self.trial.run is not None and self.trial.run.verdict == "fallback" and used_no_gpu(self.trial.run)
+
+    def run_seconds(self, rule: Rule) -> tuple[float, float] | None:
+        """Seconds that a run takes, at least and at most; None if that is not known before."""
+        trial = self.trial
+        if trial.ended_by == "the program":
+            return self.took, self.took
+        if not trial.steps and rule.uncounted is not None:
+            return (self.took + rule.uncounted - _UNCOUNTED,) * 2
+        step = trial.step_time.median_seconds if trial.step_time is not None else None
+        match rule.kind:
+            case "steps":
+                return None if step is None else (self.took + rule.amount * step,) * 2
+            case "seconds":
+                return (self.took + rule.amount,) * 2
+            case "steady":
+                return self.took + min(2.0, STEADY_SECONDS), self.took + STEADY_SECONDS
+            case _:
+                return None
+
+
+def first_start(setup: TrialSetup, budget: float) -> FirstStart:
+    """Starts the program as it is and ends it after its first steps. Raises as :func:`run_trial` does."""
+    began = time.monotonic()
+    goal = Goal(Rule("steps", min(_STEPS, SIMULATED_STEPS), uncounted=_UNCOUNTED), deadline=min(_LONGEST, budget))
+    trial = run_trial(setup, Configuration(named("default")), goal, 0)
+    return FirstStart(trial, time.monotonic() - began)

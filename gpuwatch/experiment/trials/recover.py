@@ -1,0 +1,215 @@
+"""After an out-of-memory failure: which setting makes the program pass (``--recover``)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.core.formatting.units import lasted, size
+from gpuwatch.core.model.run import Oom, Run
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.model.trials import Answer, Recovery, Trial
+from gpuwatch.experiment.trials.answer import listed, why_failed
+from gpuwatch.experiment.trials.occupied import occupied
+from gpuwatch.experiment.trials.plan import Configuration, Rule
+from gpuwatch.experiment.trials.result import ExperimentResult
+from gpuwatch.experiment.trials.settings import NotTried, Setting, named, possible
+from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
+from gpuwatch.experiment.trials.trial_setup import TrialSetup
+from gpuwatch.experiment.trials.trial_summary import PASSED
+
+RULE = "to its end, or past three times the step of the failure"
+AGAIN = 2
+"""Further runs of what passed, before it is called verified."""
+_TIMES = 3
+"""How many times the step (or the seconds) of the failure a run must get past."""
+_LEAST_STEPS = 20
+_HEADROOM = 0.95
+"""Share of the card that growth may take with a limit: the rest is for contexts and libraries."""
+_FRAGMENTED = frozenset({"memory.fragmented"})
+_MIB = 1 << 20
+_WAYS: dict[str, tuple[str, ...]] = {
+    "tensorflow": ("growth", "async-allocator", "mixed-float16"),
+    "torch": ("expandable-segments",),
+    "jax": ("no-preallocate", "platform-allocator"),
+}
+
+
+def recovered(setup: TrialSetup, *, budget: float, share: bool) -> ExperimentResult:
+    """Runs the program until it runs out of memory, then with each setting that might help.
+
+    A setting that passes, to the end of the program or past three times the step of the failure, is run twice more.
+    The first that passes all three is the answer, and the rest is not tried; nor is what the cause rules out.
+    """
+    found = ExperimentResult(rule=RULE)
+    until = time.monotonic() + budget
+    with found.until_interrupted():
+        _recover(setup, found, until, budget, share=share)
+    if found.interrupted is not None:
+        found.answer = Answer(sentence="Interrupted: no setting has been verified yet")
+    return found
+
+
+def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: float, *, share: bool) -> None:
+    began = time.monotonic()
+    first = run_trial(setup, Configuration(named("default")), Goal(Rule("end"), deadline=budget / 2))
+    took = time.monotonic() - began
+    found.trials.append(first)
+    run = first.run
+    assert run is not None
+    if run.verdict != "oom":
+        found.answer = Answer(sentence=_no_oom(first))
+        return
+    goal = _goal(first, took)
+    best: Setting | None = None
+    for one in _ways(setup, run, share=share):
+        if isinstance(one, NotTried):
+            found.recover.append(Recovery(name=one.name, reason=one.reason))
+        elif best is not None:
+            found.recover.append(Recovery(name=one.name, reason=f"not needed: {best.name} is enough"))
+        elif until - time.monotonic() < took:
+            found.recover.append(Recovery(name=one.name, reason=f"no time left within --budget {lasted(budget)}"))
+        else:
+            deadline = max(until - time.monotonic(), took)
+            recovery = _tried(setup, one, Goal(goal, deadline=deadline), found.trials)
+            found.recover.append(recovery)
+            best = one if recovery.verified else None
+    found.answer = _answer(first, run, found, best)
+
+
+def _no_oom(trial: Trial) -> str:
+    run = trial.run
+    assert run is not None
+    if handled_oom(run):
+        return "It runs out of memory, but handles that and goes on: there is nothing to recover"
+    if run.verdict in PASSED:
+        return "It does not run out of memory: there is nothing to recover"
+    if run.verdict == "timeout":
+        return f"It did not run out of memory: {why_failed(run)}"
+    return f"It fails, but not for lack of GPU memory: {why_failed(run)}"
+
+
+def _goal(first: Trial, took: float) -> Rule:
+    """Past three times the step of the failure; in a program without counted steps, past three times its seconds."""
+    if first.counted and not _several(first):
+        return Rule("steps", max(_TIMES * (first.steps or 0), _LEAST_STEPS))
+    return Rule("seconds", _TIMES * took)
+
+
+def _several(trial: Trial) -> bool:
+    """Whether several processes use the framework: the steps are those of one of them, perhaps not of the failing."""
+    return trial.run is not None and len(trial.run.processes) > 1
+
+
+# -- what might help ------------------------------------------------------------------------------
+
+
+def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | NotTried]:
+    """The settings that might help, the likeliest first."""
+    framework = run.framework.name if run.framework is not None else ""
+    names = list(_WAYS.get(framework, ()))
+    total = run.memory.device_total_bytes
+    if framework == "tensorflow" and total:
+        names.insert(1, f"grow-to-limit={int(_HEADROOM * total) // _MIB}MiB")
+    if run.primary in _FRAGMENTED:
+        names.sort(key=lambda name: name not in ("async-allocator", "expandable-segments"))
+    ways: list[Setting] = [named(name) for name in names]
+    ways[0:0] = _other_gpus(setup, run)  # costs nothing, neither speed nor precision
+    for one in ways:
+        missing = possible(one, setup.simulation)
+        reason = missing.reason if isinstance(missing, NotTried) else _ruled_out(one, run, setup)
+        taken = "" if share or reason else occupied(setup.machine, {**setup.variables, **one.variables})
+        if taken:
+            reason = f"{taken} (--share runs there all the same)"
+        yield NotTried(name=one.name, reason=reason) if reason else one
+
+
+def _other_gpus(setup: TrialSetup, run: Run) -> list[Setting]:
+    """Each GPU with more free memory than the one on which it failed, the emptiest first."""
+    if setup.machine is None or len(setup.machine.devices) < 2 or "CUDA_VISIBLE_DEVICES" in os.environ:
+        return []
+    here = setup.machine.device(run.memory.device_uuid)
+    others = [device for device in setup.machine.devices if device is not here and _free(device) > _free(here)]
+    others.sort(key=lambda device: -_free(device))
+    return [named(f"visible={device.index}") for device in others]
+
+
+def _free(device: Device | None) -> float:
+    return 0.0 if device is None else device.number("memory.free_bytes") or 0.0
+
+
+def _ruled_out(one: Setting, run: Run, setup: TrialSetup) -> str:
+    """Why this setting cannot help here; empty if it might."""
+    oom = _largest(run)
+    if oom is None or oom.requested_bytes is None:
+        return ""
+    total = max((device.number("memory.total_bytes") or 0.0 for device in _reachable(one, run, setup)), default=0.0)
+    halved = 2 if one.name == "mixed-float16" else 1
+    if total and oom.requested_bytes / halved > total:
+        return f"one tensor asks for {size(oom.requested_bytes)}, and the card has {size(total)}"
+    return ""
+
+
+def _reachable(one: Setting, run: Run, setup: TrialSetup) -> Sequence[Device]:
+    """The GPU that the setting chooses, else the one on which it failed."""
+    if setup.machine is None:
+        return ()
+    number = one.variables.get("CUDA_VISIBLE_DEVICES")
+    if number is not None:
+        return [device for device in setup.machine.devices if str(device.index) == number]
+    device = setup.machine.device(run.memory.device_uuid)
+    return setup.machine.devices if device is None else (device,)
+
+
+def _largest(run: Run) -> Oom | None:
+    return max(run.ooms, key=lambda oom: oom.requested_bytes or 0, default=None)
+
+
+# -- trying ---------------------------------------------------------------------------------------
+
+
+def _tried(setup: TrialSetup, one: Setting, goal: Goal, trials: list[Trial]) -> Recovery:
+    """Runs it once, and twice more if it passes."""
+    passed = 0
+    for number in range(1, 2 + AGAIN):
+        trial = run_trial(setup, Configuration(one), goal, number)
+        trials.append(trial)
+        run = trial.run
+        assert run is not None
+        if trial.overridden or trial.not_tried:
+            why = f"the program sets the same itself (at {trial.overridden})" if trial.overridden else trial.not_tried
+            return Recovery(name=one.name, reason=why)
+        if run.verdict not in PASSED:
+            return Recovery(name=one.name, passed=passed, runs=number, reason=_why_not(one, run))
+        passed += 1
+    return Recovery(name=one.name, passed=passed, runs=passed, verified=True)
+
+
+def _why_not(one: Setting, run: Run) -> str:
+    """Why it did not pass. A limit that was tried is nearly the whole card: it is not what is too small."""
+    limit, total = one.options.get("memory_limit"), run.memory.device_total_bytes
+    if run.verdict == "oom" and limit and total:
+        return f"out of memory with {size(limit * _MIB)} of the card's {size(total)}"
+    return why_failed(run)
+
+
+def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | None) -> Answer:
+    where = "" if _several(first) else f" at step {first.steps}" if first.steps else " before its first step"
+    failed = f"It runs out of memory{where}"
+    if best is not None:
+        last = found.trials[-1]
+        held = last.run.memory.nvml_peak_bytes if last.run is not None and last.run.device_map else None
+        amount = f" in {size(held)}" if held else ""
+        covered = f"past step {last.steps}" if last.steps else f"past {_TIMES} times the time of the failure"
+        covered = "to its end" if last.ended_by == "the program" else covered
+        results = ", but changes results" if best.changes_results else ""
+        sentence = f"{best.name} makes it pass{amount}, {covered}, verified {AGAIN} of {AGAIN}{results}; as it is, "
+        sentence += f"it runs out of memory{where}"
+        return Answer(sentence=sentence, best=best.name, code=tuple(best.code.rstrip().splitlines()))
+    once = [f"{one.name} passed {one.passed} of {one.runs} runs" for one in found.recover if one.passed]
+    tried = [one.name for one in found.recover if one.runs]
+    what = f"{listed(tried)} did not help" if tried else "no setting can help"
+    main = next((finding for finding in run.findings if finding.id == run.primary), None)
+    action = f". {main.action}" if main is not None and main.action else ""
+    return Answer(sentence="; ".join([f"{failed}: {what}", *once]).rstrip(".") + action.rstrip("."))

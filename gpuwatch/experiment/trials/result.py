@@ -1,0 +1,44 @@
+"""What one form of ``gpuwatch try`` found."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from gpuwatch.core.model.trials import Answer, Fit, Largest, Recovery, Trial
+from gpuwatch.experiment.trials.trial import Interrupted
+
+
+@dataclass(slots=True)
+class ExperimentResult:
+    """Trials and their answer."""
+
+    trials: list[Trial] = field(default_factory=list)
+    answer: Answer = field(default_factory=lambda: Answer(sentence="Nothing was run"))
+    rule: str = ""
+    """When a measurement ended, in words, where that is not the rule that was asked for."""
+    largest: Largest | None = None
+    rounds: int = 0
+    """Rounds that were completed."""
+    fits: list[Fit] = field(default_factory=list)
+    needed: tuple[int, int] | None = None
+    """Bytes with which it fails, and with which it runs."""
+    recover: list[Recovery] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    steps: int | None = None
+    """Steps of each run, as the first that got so far has set them."""
+    interrupted: int | None = None
+    """The signal that broke it off."""
+
+    @contextmanager
+    def until_interrupted(self) -> Iterator[None]:
+        """Ctrl+C ends what is within: the trial that it cut short is kept, and ``interrupted`` says which signal."""
+        try:
+            yield
+        except Interrupted as cut:
+            self.trials += [cut.trial] if cut.trial is not None else []
+            self.interrupted = cut.number
+        except KeyboardInterrupt:
+            self.interrupted = signal.SIGINT

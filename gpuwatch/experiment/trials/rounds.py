@@ -1,0 +1,172 @@
+"""Runs every configuration in interleaved rounds (A B C A B C), within a budget of time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gpuwatch.core.formatting.units import lasted
+from gpuwatch.core.model.trials import Answer, Trial
+from gpuwatch.experiment.trials.answer import answer, listed, why_failed
+from gpuwatch.experiment.trials.occupied import occupied
+from gpuwatch.experiment.trials.plan import Configuration, Rule
+from gpuwatch.experiment.trials.result import ExperimentResult
+from gpuwatch.experiment.trials.settings import NotTried
+from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
+from gpuwatch.experiment.trials.trial_setup import TrialSetup
+from gpuwatch.experiment.trials.trial_summary import PASSED
+
+_LEAST = 10.0
+"""Seconds that a trial has at least, however short the budget is."""
+
+
+def compared(
+    setup: TrialSetup,
+    chosen: Sequence[Configuration],
+    missing: Sequence[NotTried],
+    rule: Rule,
+    *,
+    rounds: int,
+    budget: float,
+    share: bool,
+    memory: bool = False,
+) -> ExperimentResult:
+    """Runs each configuration once a round. ``budget``: seconds in all; rounds are dropped first, then configurations.
+
+    ``memory``: after the first round, each is run once more, with the framework's recorder of memory on.
+
+    The first run that reaches ``rule`` sets the number of steps of all others. A configuration that failed, or that
+    the program overrides, is not run again; nor, without ``share``, one on a GPU that others use. An interruption
+    (Ctrl+C) ends it; what is known so far is returned.
+    """
+    found = ExperimentResult()
+    free = []
+    for one in chosen:
+        taken = "" if share else occupied(setup.machine, {**setup.variables, **one.setting.variables})
+        if taken:
+            found.trials.append(_left_out(one, f"{taken} (--share runs there all the same)"))
+        else:
+            free.append(one)
+    setup.made, setup.planned = 0, len(free) * (rounds + memory)
+    with found.until_interrupted():
+        _run_rounds(setup, free, rule, found, rounds=rounds, budget=budget, memory=memory)
+    inherited = sorted({name for one in chosen for name in one.setting.variables if name in os.environ})
+    if inherited and any(not one.setting.variables for one in chosen):
+        verb = "is" if len(inherited) == 1 else "are"
+        found.notes.append(f"{', '.join(inherited)} {verb} set in this environment: default has it too.")
+    handled = dict.fromkeys(trial.name for trial in found.trials if trial.run and handled_oom(trial.run))
+    if handled:
+        found.notes.append(f"Memory ran out under {listed(list(handled))}; the program handled that, and went on.")
+    if any(_shared(trial) for trial in found.trials):
+        found.notes.append("Other programs used the GPU meanwhile: room and speed may have changed between runs.")
+    if any(
+        trial.run is not None
+        and trial.run.verdict != "interrupted"
+        and trial.ended_by not in ("the program", "success")
+        and not trial.steps
+        for trial in found.trials
+    ):
+        found.notes.append("No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.")
+    found.trials += [Trial(asked=one.name, not_tried=one.reason) for one in missing]
+    found.answer = answer(found.trials, {one.setting.name: one.setting.code for one in chosen})
+    return found
+
+
+def _shows_setting(trial: Trial) -> bool:
+    """Whether the program ran under the setting that was asked for."""
+    return not trial.overridden and not trial.not_tried
+
+
+def _shared(trial: Trial) -> bool:
+    """Whether other programs held memory on the program's GPUs."""
+    run = trial.run
+    used = {mapping.uuid for mapping in run.device_map} if run is not None else set()
+    return run is not None and any(one.others_peak_bytes and one.uuid in used for one in run.memory.devices)
+
+
+def not_run(start: Trial, setup: TrialSetup) -> ExperimentResult:
+    """What there is to say if the program fails as it is, or uses no GPU."""
+    assert start.run is not None
+    if start.run.verdict in PASSED:
+        sentence = f"It uses no GPU, so no setting was tried: {why_failed(start.run)}"
+    else:
+        sentence = f"It fails as it is, so no setting was tried: {why_failed(start.run)}"
+    return ExperimentResult(trials=[replace(start, round=1)], answer=Answer(sentence=sentence))
+
+
+def _run_rounds(
+    setup: TrialSetup,
+    chosen: Sequence[Configuration],
+    rule: Rule,
+    found: ExperimentResult,
+    *,
+    rounds: int,
+    budget: float,
+    memory: bool,
+) -> None:
+    until = time.monotonic() + budget
+    took: dict[str, float] = {}
+    left = list(chosen)
+    for number in range(1, rounds + 1):
+        expected = sum(took.get(one.name, 0.0) for one in left)
+        if number > 1 and time.monotonic() + expected > until:
+            found.notes.append(
+                f"{number - 1} of {rounds} rounds: another would take {lasted(expected)}, more than --budget"
+                f" {lasted(budget)} leaves."
+            )
+            break
+        again: list[Configuration] = []
+        for index, one in enumerate(left):
+            remaining = until - time.monotonic()
+            mean = sum(took.values()) / len(took) if took else 0.0
+            if number == 1 and index and mean > remaining:
+                reason = f"no time left within --budget {lasted(budget)}"
+                found.trials += [_left_out(other, reason) for other in left[index:]]
+                break
+            share = remaining / (len(left) - index) if number == 1 else remaining
+            deadline = max(remaining if rule.kind == "end" else share, _LEAST)
+            began = time.monotonic()
+            trial = run_trial(setup, one, Goal(rule, found.steps, deadline), number)
+            took[one.name] = time.monotonic() - began
+            found.trials.append(trial)
+            if found.steps is None and _set_pace(trial):
+                found.steps = trial.steps
+            if trial.run is not None and trial.run.verdict in PASSED and _shows_setting(trial):
+                again.append(one)
+        found.rounds = number
+        if memory and number == 1:
+            _record(setup, chosen, rule, found, until)
+        left = again
+        if not left:
+            break
+
+
+def _record(
+    setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, found: ExperimentResult, until: float
+) -> None:
+    """Runs each configuration that the first round has shown to be there once more, with the recorder on."""
+    late = []
+    for one in chosen:
+        first = next((trial for trial in found.trials if trial.name == one.name), None)
+        if first is None or first.run is None or first.run.verdict not in (*PASSED, "oom") or not _shows_setting(first):
+            continue
+        left = until - time.monotonic()
+        if left < _LEAST:
+            late.append(one.name)
+            continue
+        goal = Goal(rule, found.steps, left)
+        found.trials.append(run_trial(setup, one, goal, record=True))
+    if late:
+        found.notes.append(f"No time was left within --budget to record the memory of {listed(late)}.")
+
+
+def _set_pace(trial: Trial) -> bool:
+    """Whether the others do as many steps as this run."""
+    return trial.run is not None and trial.run.verdict in PASSED and trial.ended_by not in ("the program", "success")
+
+
+def _left_out(configuration: Configuration, reason: str) -> Trial:
+    return Trial(asked=configuration.setting.name, values=dict(configuration.values), not_tried=reason)

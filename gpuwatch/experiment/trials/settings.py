@@ -1,0 +1,300 @@
+"""The settings that ``gpuwatch try`` can try, by name, and those that it tries by default.
+
+TensorFlow's are the probes' (``probes/*.py``): their ENVIRONMENT, and their ``configure()``, which is called inside the
+program (``probes/_gpuwatch_watch/_gpuwatch_trial.py``). PyTorch's and JAX's are variables: docs.pytorch.org
+("CUDA Environment Variables"), docs.jax.dev ("GPU memory allocation").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.core.model.run import Setting as RunSetting
+from gpuwatch.experiment.probing.environment_settings import PROGRAM
+from gpuwatch.experiment.probing.probe_scripts import find_probe
+from gpuwatch.experiment.probing.recipe import recipe
+from gpuwatch.sim.shape import parse_size
+
+_MIB = 1 << 20
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_GROWTH = ("memory growth", "allow_growth")
+_AMOUNT = ("memory_limit", "per_process_gpu_memory_fraction")
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting to try."""
+
+    name: str
+    """As it is given to ``--config``: ``limit=6GiB``."""
+    label: str
+    framework: Literal["tensorflow", "torch", "jax", "any"] = "any"
+    variables: dict[str, str] = {}
+    """Environment variables to start the program with."""
+    probe: str | None = None
+    """What is applied inside the program (GPUWATCH_TRIAL); None if the variables are all."""
+    options: dict[str, Any] = {}
+    """The probe's options."""
+    changes_results: bool = False
+    """The program's results differ a little: mixed precision, TF32, XLA."""
+    needs: Literal["", "several-gpus"] = ""
+    simulated: bool = True
+    """Whether it can be tried on simulated GPUs."""
+    tier: str = ""
+    """The only tier of simulated GPUs that has it, ``driver`` or ``plugin``; empty if both have."""
+    code: str = ""
+    """What to paste to keep it: shell lines for variables, else Python."""
+    same: tuple[str, ...] = ()
+    """Settings of a run (``Run.settings``) by which a program makes this setting itself."""
+
+
+class NotTried(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that does not apply here."""
+
+    name: str
+    reason: str
+
+
+def named(text: str) -> Setting:
+    """The setting that a user names: ``growth``, ``limit=6GiB``, ``TF_GPU_THREAD_MODE=gpu_private``.
+
+    Raises:
+        UsageError: there is no such setting, or its value is wrong.
+    """
+    name, given, value = text.strip().partition("=")
+    if name in _PLAIN and not given:
+        return _PLAIN[name]()
+    if name in _WITH_VALUE:
+        make, example = _WITH_VALUE[name]
+        if not value:
+            raise UsageError(f"{name} needs a value", hint=f"for example --config {name}={example}")
+        return make(value)
+    if name in _PLAIN:
+        raise UsageError(f"{name} takes no value", hint=f"--config {name}")
+    if given and _VARIABLE.fullmatch(name):
+        return _variables(text.strip(), text.strip(), {name: value}, same=(name,))
+    known = [*_PLAIN, *_WITH_VALUE]
+    hint = ", ".join([*_PLAIN, *(f"{one}={example}" for one, (_, example) in _WITH_VALUE.items()), "VARIABLE=value"])
+    raise UsageError(f"unknown setting {text!r}{did_you_mean(name, known)}", hint=f"known: {hint}")
+
+
+def default_set(frameworks: Collection[str], gpus: Sequence[int], simulation: str | None) -> list[Setting | NotTried]:
+    """The settings to compare for a program.
+
+    ``frameworks``: those that it loads (tensorflow, torch, jax). ``gpus``: total memory of each GPU, in bytes.
+    ``simulation``: tier of simulated GPUs, None if they are real.
+    """
+    chosen: dict[str, Setting] = {"default": named("default")}
+    for framework in ("tensorflow", "torch", "jax"):
+        if framework in frameworks:
+            for text in _DEFAULT[framework](gpus):
+                chosen.setdefault(text, named(text))
+    return [_applicable(one, gpus, simulation) for one in chosen.values()]
+
+
+def possible(setting: Setting, simulation: str | None) -> Setting | NotTried:
+    """The setting, unless GPUs simulated in this tier (None: real ones) do not have it."""
+    if simulation is None or (setting.simulated and setting.tier in ("", simulation)):
+        return setting
+    which = "simulated GPUs" if not setting.simulated else f"GPUs simulated as a {simulation}"
+    return NotTried(name=setting.name, reason=f"{which} do not have it")
+
+
+def made_by_program(setting: Setting, settings: Mapping[str, RunSetting]) -> str:
+    """``the program sets memory growth itself (train.py:3)``; empty if it does not.
+
+    ``settings``: those of the run in which ``setting`` was to be tried.
+    """
+    for name in setting.same:
+        one = settings.get(name)
+        if one is None or one.source in ("", "environment", "gpuwatch try"):
+            continue
+        place = "os.environ" if one.source == PROGRAM else one.source
+        return f"the program sets {name.replace('memory_limit', 'a memory limit')} itself ({place})"
+    return ""
+
+
+def _applicable(setting: Setting, gpus: Sequence[int], simulation: str | None) -> Setting | NotTried:
+    if not gpus and setting.name not in ("default", "cpu-only"):
+        return NotTried(name=setting.name, reason="there is no GPU")
+    if setting.needs == "several-gpus" and len(gpus) < 2:
+        return NotTried(name=setting.name, reason="there is only one GPU")
+    return possible(setting, simulation)
+
+
+def _tensorflow(gpus: Sequence[int]) -> list[str]:
+    half = [f"grow-to-limit={min(gpus) // 2 // _MIB}MiB"] if gpus else []
+    alone = [f"visible={number}" for number in range(len(gpus))] if len(gpus) > 1 else []
+    return ["growth", *half, "async-allocator", "mixed-float16", "xla", *alone, "cpu-only"]
+
+
+_DEFAULT: dict[str, Callable[[Sequence[int]], list[str]]] = {
+    "tensorflow": _tensorflow,
+    "torch": lambda gpus: ["expandable-segments", "fraction=0.5", "tf32"],
+    "jax": lambda gpus: ["no-preallocate", "fraction=0.5", "platform-allocator"],
+}
+
+
+def _variables(name: str, label: str, variables: dict[str, str], **more: Any) -> Setting:
+    code = "\n".join(f"export {variable}={value}" for variable, value in variables.items())
+    return Setting(name=name, label=label, variables=variables, code=code, **more)
+
+
+def _by_probe(name: str, probe: str, options: dict[str, Any], **more: Any) -> Setting:
+    """A setting that the probe's configure() makes inside the program."""
+    script = find_probe(probe)
+    _, *paragraphs, _ = recipe(script, options).split("\n\n")  # without the title and the work
+    return Setting(
+        name=name,
+        framework="tensorflow",
+        variables=script.environment,
+        probe=probe,
+        options=options,
+        code="\n\n".join(paragraphs),
+        **more,
+    )
+
+
+def _of_environment(name: str, probe: str, label: str, **more: Any) -> Setting:
+    """A setting that is the probe's ENVIRONMENT alone."""
+    variables = find_probe(probe).environment
+    return _variables(name, label, variables, framework="tensorflow", **more)
+
+
+def _growth() -> Setting:
+    same = ("TF_FORCE_GPU_ALLOW_GROWTH", *_GROWTH)
+    return _of_environment("growth", "growth-env", "memory growth", same=same)
+
+
+def _async() -> Setting:
+    setting = _of_environment(
+        "async-allocator", "async-allocator", "CUDA's asynchronous allocator", same=("TF_GPU_ALLOCATOR",)
+    )
+    return msgspec.structs.replace(setting, probe="async-allocator", tier=find_probe("async-allocator").tier)
+
+
+def _cpu() -> Setting:
+    variables = find_probe("cpu-only").environment
+    return _variables("cpu-only", "no GPU", variables, same=("CUDA_VISIBLE_DEVICES",))
+
+
+def _mixed() -> Setting:
+    return Setting(
+        name="mixed-float16",
+        label="mixed precision (Keras)",
+        framework="tensorflow",
+        probe="mixed-float16",
+        changes_results=True,
+        simulated=False,
+        code='import keras\n\nkeras.mixed_precision.set_global_policy("mixed_float16")',
+    )
+
+
+def _xla() -> Setting:
+    return _variables(
+        "xla",
+        "XLA for all graphs",
+        {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2"},
+        framework="tensorflow",
+        changes_results=True,
+        simulated=False,
+        same=("TF_XLA_FLAGS",),
+    )
+
+
+def _limit(value: str) -> Setting:
+    mib = _mib(value)
+    return _by_probe(
+        f"limit={value}",
+        "limit",
+        {"memory_limit": mib},
+        label=f"memory limit {_amount(mib)}",
+        same=(*_GROWTH, *_AMOUNT),
+    )
+
+
+def _grow_to_limit(value: str) -> Setting:
+    mib = _mib(value)
+    return _by_probe(
+        f"grow-to-limit={value}",
+        "grow-to-limit",
+        {"memory_limit": mib},
+        label=f"memory growth up to {_amount(mib)}",
+        same=("TF_FORCE_GPU_ALLOW_GROWTH", *_GROWTH, *_AMOUNT),
+    )
+
+
+def _fraction(value: str) -> Setting:
+    try:
+        fraction = float(value)
+    except ValueError:
+        fraction = 0.0
+    if not 0 < fraction <= 1:
+        raise UsageError(f"fraction={value}: not a fraction", hint="for example --config fraction=0.5")
+    variables = {"XLA_PYTHON_CLIENT_MEM_FRACTION": value}
+    call = f"torch.cuda.set_per_process_memory_fraction({fraction:g})"
+    return Setting(
+        name=f"fraction={value}",
+        label=f"{fraction:.0%} of the GPU's memory",
+        variables=variables,
+        probe="fraction",
+        options={"fraction": fraction},
+        code=f"{call}  # PyTorch\nexport XLA_PYTHON_CLIENT_MEM_FRACTION={value}  # JAX",
+        same=(*_AMOUNT, "XLA_PYTHON_CLIENT_MEM_FRACTION"),
+    )
+
+
+def _visible(value: str) -> Setting:
+    variables = {**find_probe("visible-env").environment, "CUDA_VISIBLE_DEVICES": value}
+    label = f"GPU {value} alone" if "," not in value else f"GPUs {value}"
+    same = ("CUDA_VISIBLE_DEVICES", "visible devices", "visible_device_list")
+    return _variables(f"visible={value}", label, variables, needs="several-gpus", same=same)
+
+
+def _mib(value: str) -> int:
+    mib = parse_size(value) // _MIB
+    if mib < 1:
+        raise UsageError(f"{value}: less than 1 MiB", hint="for example --config limit=6GiB")
+    return mib
+
+
+def _amount(mib: int) -> str:
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
+def _of(framework: str, name: str, label: str, variable: str, value: str, **more: Any) -> Callable[[], Setting]:
+    return lambda: _variables(name, label, {variable: value}, framework=framework, same=(variable,), **more)
+
+
+_SEGMENTS = "expandable_segments:True"
+_PLAIN: dict[str, Callable[[], Setting]] = {
+    "default": lambda: Setting(name="default", label="as the program is"),
+    "growth": _growth,
+    "async-allocator": _async,
+    "mixed-float16": _mixed,
+    "xla": _xla,
+    "cpu-only": _cpu,
+    "expandable-segments": _of(
+        "torch", "expandable-segments", "expandable segments", "PYTORCH_CUDA_ALLOC_CONF", _SEGMENTS, simulated=False
+    ),
+    "tf32": _of(
+        "torch", "tf32", "TF32 products", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", changes_results=True, simulated=False
+    ),
+    "no-preallocate": _of(
+        "jax", "no-preallocate", "memory as needed", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", simulated=False
+    ),
+    "platform-allocator": _of(
+        "jax", "platform-allocator", "no pool of memory", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", simulated=False
+    ),
+}
+_WITH_VALUE: dict[str, tuple[Callable[[str], Setting], str]] = {
+    "limit": (_limit, "6GiB"),
+    "grow-to-limit": (_grow_to_limit, "6GiB"),
+    "fraction": (_fraction, "0.5"),
+    "visible": (_visible, "1"),
+}

@@ -1,0 +1,47 @@
+"""Throughput as text, with its spread."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.units import UNKNOWN, per_second
+from gpuwatch.core.model.run import Throughput
+
+WIDE = 0.10
+"""Share of the median that p10 to p90 may span; beyond, the speed is unreliable."""
+SCATTER = "▲ step times vary by more than 10 %: this speed is unreliable"
+
+
+def speed(throughput: Throughput | None) -> str:
+    """``412 ±2``: median steps per second, and half the range from p10 to p90."""
+    if throughput is None:
+        return UNKNOWN
+    shown = per_second(throughput.steps_per_second)
+    fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
+    if fast <= 0 or slow <= 0:
+        return shown
+    decimals = len(shown.partition(".")[2])
+    return f"{shown} ±{abs(1 / fast - 1 / slow) / 2:.{decimals}f}"
+
+
+def step_time(value: float) -> str:
+    """Three significant digits, since steps are compared: ``1.08 ms``."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1:
+            return f"{value * factor:#.3g} {unit}".replace(". ", " ")
+    return f"{value * 1e6:#.3g} µs".replace(". ", " ")
+
+
+def wide(throughput: Throughput | None) -> bool:
+    """Whether step times vary so much that the speed is unreliable."""
+    if throughput is None or throughput.median_step_seconds <= 0:
+        return False
+    return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE * throughput.median_step_seconds
+
+
+def unproven(one: Throughput, other: Throughput, *, simulated: bool) -> str:
+    """Why two speeds of the same work cannot be compared; empty if they can."""
+    if simulated:
+        return "speeds not compared, as simulated GPUs compute on this computer's CPU"
+    if wide(one) or wide(other):
+        return "speeds not compared, as step times vary by more than 10 %"
+    apart = one.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < one.p10_step_seconds
+    return "" if apart else "same speed within noise"

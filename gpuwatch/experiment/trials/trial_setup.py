@@ -1,0 +1,125 @@
+"""What all trials of an experiment share: the command, the feed, the folder of their output."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.trials import Trial
+from gpuwatch.experiment.trials.progress import NoProgress, Progress
+from gpuwatch.machine.collector.live_feed import LiveFeed
+
+_SAMPLE_SECONDS = 0.2
+_PATIENCE = 5.0
+
+
+class Feed(Protocol):
+    """What a trial needs of a feed."""
+
+    def drain(self) -> list[Snapshot]:
+        """Every snapshot since the last call."""
+        ...
+
+    def fresh(self, timeout: float) -> Snapshot | None:
+        """A snapshot taken after this call."""
+        ...
+
+    def sample_now(self) -> None:
+        """Requests an extra snapshot."""
+        ...
+
+
+@dataclass(slots=True)
+class TrialSetup:
+    """What all trials of an experiment share."""
+
+    command: tuple[str, ...]
+    feed: Feed
+    folder: Path
+    """Takes a file of output for each trial; only this user may read it."""
+    machine: Snapshot | None = None
+    """The machine before the first trial; None if the driver did not answer in time."""
+    simulation: str | None = None
+    """Tier of the simulated GPUs; None: the GPUs are real."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of every trial."""
+    success: re.Pattern[str] | None = None
+    """A line of output that matches means success."""
+    isolate: bool = False
+    """Give each trial a fresh working folder and TMPDIR."""
+    progress: Progress = field(default_factory=NoProgress)
+    made: int = 0
+    """Trials that were started."""
+    planned: int = 0
+    """Trials that there will be at most; 0 if that is not known."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the GPUs are simulated: speeds are not compared then."""
+        return self.simulation is not None
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Total memory in bytes of each GPU that the program can use as it is."""
+        from gpuwatch.core.model.visibility import visible_devices
+
+        if self.machine is None:
+            return ()
+        environment = {**os.environ, **self.variables}
+        listed, order = environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER")
+        seen = {entry.uuid for entry in visible_devices(listed, order, self.machine.devices).map}
+        totals = [device.number("memory.total_bytes") for device in self.machine.devices if device.uuid in seen]
+        return tuple(int(total or 0) for total in totals)
+
+
+@contextmanager
+def running_feed(environment: dict[str, str] | None = None) -> Iterator[LiveFeed]:
+    """A feed that samples as often as trials need. ``environment``: that of other simulated GPUs."""
+    feed = LiveFeed(_SAMPLE_SECONDS, environment=environment)
+    feed.start()
+    try:
+        yield feed
+    finally:
+        feed.stop()
+
+
+@contextmanager
+def open_setup(
+    command: Sequence[str],
+    *,
+    simulation: str | None,
+    success: re.Pattern[str] | None = None,
+    isolate: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[TrialSetup]:
+    """A setup with its feed running and a fresh folder, which :func:`tidy` removes."""
+    progress = progress or NoProgress()
+    with running_feed() as feed:
+        folder = Path(tempfile.mkdtemp(prefix="gpuwatch-try-"))
+        machine = feed.fresh(_PATIENCE)
+        try:
+            yield TrialSetup(
+                tuple(command), feed, folder, machine, simulation, success=success, isolate=isolate, progress=progress
+            )
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            progress.close()
+
+
+def tidy(folder: Path, trials: Sequence[Trial], kept: Callable[[Trial], bool]) -> None:
+    """Removes the files of output of trials that are not ``kept``, and the folder if none is."""
+    for trial in trials:
+        if trial.output and not kept(trial):
+            Path(trial.output).unlink(missing_ok=True)
+    if not any(trial.output and kept(trial) for trial in trials):
+        shutil.rmtree(folder, ignore_errors=True)

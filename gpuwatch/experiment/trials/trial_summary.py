@@ -1,0 +1,164 @@
+"""The runs of one setting taken together: memory, speed, and how they ended."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.trials import StepTime, Trial
+
+PASSED = ("ok", "fallback")
+DIFFERENT = 0.02
+"""Speeds that differ by less are the same: no measurement is steadier."""
+_SURE = 0.10
+"""Beyond this half-width of the interval, as a share of the time of a step, speeds that overlap are not the same."""
+
+SAME_MEMORY = 0.01
+"""Share by which NVML's peaks must differ to be mentioned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All runs of one setting."""
+
+    name: str
+    trials: tuple[Trial, ...]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that were made."""
+        return tuple(trial.run for trial in self.trials if trial.run is not None)
+
+    @property
+    def not_tried(self) -> str:
+        """Why it was not tried, or could not be applied."""
+        return next((trial.not_tried for trial in self.trials if trial.not_tried), "")
+
+    @property
+    def overridden(self) -> str:
+        """Where the program sets the same itself."""
+        return next((trial.overridden for trial in self.trials if trial.overridden), "")
+
+    @property
+    def tried(self) -> bool:
+        """Whether its runs show what the setting does."""
+        return bool(self.runs) and not self.not_tried and not self.overridden
+
+    @property
+    def failed(self) -> Run | None:
+        """Its first run that did not pass."""
+        return next((run for run in self.runs if run.verdict not in PASSED), None)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all its runs passed."""
+        return bool(self.runs) and self.failed is None
+
+    @property
+    def shown(self) -> Run | None:
+        """The run that stands for all of them: one that failed, else the one that held most memory."""
+        return self.failed or max(self.runs, key=lambda run: run.memory.nvml_peak_bytes or 0, default=None)
+
+    @property
+    def furthest(self) -> Trial:
+        """The run that failed; where none did, the one that got furthest."""
+        failed = self.failed
+        if failed is not None:
+            return next(trial for trial in self.trials if trial.run is failed)
+        return max(self.trials, key=lambda trial: (trial.ended_by == "the program", trial.steps or 0))
+
+    @property
+    def memory(self) -> tuple[int, int] | None:
+        """Least and most of the peaks of its runs by NVML, in bytes; None if one is unknown, or it used no GPU."""
+        held = [run.memory.nvml_peak_bytes for run in self.runs if run.device_map]
+        known = [amount for amount in held if amount]
+        return (min(known), max(known)) if known and len(known) == len(self.runs) else None
+
+    @property
+    def allocator_peak(self) -> int | None:
+        """The most that the framework's allocator had handed out in any of its runs; None if no run says so."""
+        return max((peak for run in self.runs if (peak := run.memory.allocator_peak_bytes) is not None), default=None)
+
+    @property
+    def step_time(self) -> StepTime | None:
+        """Over all its runs: the median of their medians, and the range of their intervals."""
+        times = [trial.step_time for trial in self.trials if trial.step_time is not None]
+        if not times:
+            return None
+        return StepTime(
+            median_seconds=statistics.median(time.median_seconds for time in times),
+            low_seconds=min(time.low_seconds for time in times),
+            high_seconds=max(time.high_seconds for time in times),
+            timed=sum(time.timed for time in times),
+        )
+
+    @property
+    def same_work(self) -> bool:
+        """Whether its runs did as much as those of other settings: they ended by themselves, or had as many steps."""
+        return all(trial.steps or trial.ended_by in ("the program", "success") for trial in self.trials if trial.run)
+
+    @property
+    def changes_results(self) -> bool:
+        """Whether the setting changes what the program computes."""
+        return any(trial.changes_results for trial in self.trials)
+
+
+def summaries(trials: Sequence[Trial]) -> tuple[Summary, ...]:
+    """A summary of each setting, in the order in which they were asked for.
+
+    Copies that ran at once and runs with the recorder are left out: their memory and speed are not the setting's.
+    """
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.copy or trial.recorded:
+            continue
+        found.setdefault(trial.name, []).append(trial)
+    return tuple(Summary(name, tuple(of)) for name, of in found.items())
+
+
+def recorded_profiles(trials: Sequence[Trial]) -> dict[str, MemoryProfile]:
+    """Who held GPU memory under each setting, of those whose run was recorded: the fullest GPU's profile."""
+    found: dict[str, MemoryProfile] = {}
+    for trial in trials:
+        if trial.recorded and trial.run is not None:
+            on_gpu = next((one for one in trial.run.memory_profiles if one.device != "host"), None)
+            if on_gpu is not None:
+                found[trial.name] = on_gpu
+    return found
+
+
+def spread(time: StepTime) -> float:
+    """Half the interval, as a share of the median."""
+    return (time.high_seconds - time.low_seconds) / 2 / time.median_seconds if time.median_seconds > 0 else 0.0
+
+
+def apart(one: StepTime, other: StepTime) -> bool:
+    """Whether the intervals show that one is faster, by more than 2 %."""
+    fast, slow = sorted((one, other), key=lambda time: time.median_seconds)
+    return fast.high_seconds < slow.low_seconds and slow.median_seconds > fast.median_seconds * (1 + DIFFERENT)
+
+
+def speed_against(one: StepTime | None, other: StepTime | None, *, simulated: bool) -> str:
+    """``the same speed (±1 %)``, ``12 % faster``, ``2.1 times as fast``; empty where speeds cannot be compared."""
+    if one is None or other is None or simulated or one.median_seconds <= 0 or other.median_seconds <= 0:
+        return ""
+    if not apart(one, other):
+        width = max(spread(one), spread(other), abs(other.median_seconds / one.median_seconds - 1))
+        return f"the same speed (±{max(100 * width, 1):.0f} %)" if width <= _SURE else "speeds cannot be told apart"
+    ratio = other.median_seconds / one.median_seconds
+    if ratio >= 2:
+        return f"{ratio:.1f} times as fast"
+    if ratio > 1:
+        return f"{100 * (ratio - 1):.0f} % faster"
+    return f"{100 * (1 - ratio):.0f} % slower" if ratio > 0.5 else f"{1 / ratio:.1f} times as slow"
+
+
+def slow_down(alone: StepTime | None, beside: Sequence[Trial], *, simulated: bool) -> float | None:
+    """How many times longer than alone a step takes beside the others, at most; None where that may be noise."""
+    times = [trial.step_time for trial in beside if trial.step_time is not None]
+    if simulated or alone is None or alone.median_seconds <= 0:
+        return None
+    return max((time.median_seconds / alone.median_seconds for time in times if apart(time, alone)), default=None)

@@ -1,0 +1,109 @@
+"""Looks up :mod:`.advice_table`: what to do, in the terms of the framework that failed and the environment it ran in.
+
+A TensorFlow setting does not help a JAX program, and nobody needs to be told what the log shows that they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.explain.diagnosis.advice_table import JAX, TABLE, TENSORFLOW, TORCH, compiled
+from gpuwatch.explain.diagnosis.evidence import Evidence
+
+_IN_LINES = (
+    ("bitsandbytes", "bitsandbytes"), ("cuda_setup", "bitsandbytes"), ("cuda setup", "bitsandbytes"),
+    ("csrc/ops.cu", "bitsandbytes"), ("csrc\\ops.cu", "bitsandbytes"),
+    ("onnxruntime", "onnxruntime"), ("cupy", "cupy"), ("numba", "numba"), ("sglang", "sglang"), ("vllm", "vllm"),
+    ("ctranslate2", "ctranslate2"), ("ggml", "llama.cpp"), ("paddle", "paddlepaddle"), ("mxnet", "mxnet"),
+    ("jax", JAX), ("external/xla/xla/", JAX), ("torch", TORCH),
+)  # fmt: skip
+_ORDER = (
+    "bitsandbytes", "onnxruntime", "cupy", "numba", "comfyui", "sglang", "vllm", "text-generation-inference",
+    "ctranslate2", "llama.cpp", "paddlepaddle", "mxnet", "caffe", "darknet", "DirectML", JAX, TORCH, TENSORFLOW,
+)  # fmt: skip
+"""If a log names several, the first of these failed: XLA's lines look like TensorFlow's, others use PyTorch."""
+_ON_TORCH = frozenset({"comfyui", "sglang", "vllm", "text-generation-inference", "bitsandbytes"})
+"""Programs to which PyTorch's own advice applies where the table has none of theirs."""
+_OTHERS = {
+    "memory.fragmented": "Keep the shapes of batches constant, or make them smaller.",
+    "memory.masked": "Free GPU memory before the library starts: end other programs on it, or make the batch smaller.",
+    "memory.limit-too-small": "Raise the memory limit that was set: the device has room for more.",
+}
+_NEUTRAL = (
+    "Install the CUDA libraries in the version that the program was built for{}, and add their folder to"
+    " LD_LIBRARY_PATH (PATH on Windows)."
+)
+_ENVIRONMENT = "environment."
+_CELLS = tuple(
+    (cell, compiled(cell.says) if cell.says else None, compiled(cell.done) if cell.done else None) for cell in TABLE
+)
+
+
+def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
+    """The framework that printed ``lines``, else that of the run or the log; empty if unknown."""
+    run = evidence.run
+    if run is not None and run.framework is not None:
+        return TORCH if run.framework.name == "torch" else run.framework.name
+    text = " ".join(lines).lower()
+    for word, name in _IN_LINES:
+        if word in text:
+            return name
+    known = evidence.log.frameworks if evidence.log is not None else []
+    return next((name for name in _ORDER if name in known), "")
+
+
+def advice(
+    cause: str, framework: str, lines: Iterable[str] = (), evidence: Evidence | None = None, least: str = ""
+) -> str:
+    """The table's action for a cause; empty if it has none.
+
+    ``lines``: the finding's evidence. ``least``: ``says`` for only those cells that match one of them,
+    ``environment`` also for those of an environment of the log.
+    """
+    log = evidence.log if evidence is not None and evidence.run is None else None
+    environments = {topic.removeprefix(_ENVIRONMENT) for topic in (log.topics if log is not None else ())}
+    said = list(lines)
+    shown = "\n".join(line for kept in (log.evidence.values() if log is not None else ()) for line in kept)
+    for name in (framework, TORCH) if framework in _ON_TORCH else (framework,):
+        for cell, says, done in _CELLS:
+            if cell.cause != cause or cell.framework not in ("", name):
+                continue
+            if cell.environment and cell.environment not in environments:
+                continue
+            if least and says is None and not (cell.environment and least == "environment"):
+                continue
+            match = next(filter(None, map(says.search, said)), None) if says is not None else None
+            if (says is not None and match is None) or (done is not None and done.search(shown)):
+                continue
+            return cell.action.format(**match.groupdict()) if match is not None and match.groupdict() else cell.action
+    return ""
+
+
+def with_advice(found: Finding, evidence: Evidence) -> Finding:
+    """The finding of a log, with the action for its lines, and for the environment that the log shows if its rule
+    knew no more than the cause."""
+    if found.id == "healthy":
+        return found
+    least = "environment" if found.title == CAUSES[found.id] else "says"
+    framework = framework_of(evidence, found.evidence)
+    return replace(found, action=advice(found.id, framework, found.evidence, evidence, least) or found.action)
+
+
+def memory_action(cause: str, framework: str, evidence: Evidence | None = None) -> str:
+    """The framework's own remedy for a memory cause; empty if the cause's general advice applies."""
+    if framework in ("", TENSORFLOW):
+        return ""
+    return advice(cause, framework, (), evidence) or _OTHERS.get(cause, "")
+
+
+def libraries_action(framework: str, cuda: str | None = None) -> str:
+    """How to install the CUDA libraries for a framework other than TensorFlow; ``cuda``: the version, if known."""
+    return advice("cuda.libraries-missing", framework) or _NEUTRAL.format(f", CUDA {cuda}" if cuda else "")
+
+
+def gpu_build(framework: str) -> str:
+    """How to install the build with GPU support."""
+    return advice("build.cpu-only", framework) or "Install (or compile) a build of the program with CUDA support."

@@ -1,0 +1,98 @@
+"""The cause pages, in Markdown: ``gpuwatch/docs/causes/<id>.md``, one for each cause id."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+
+from gpuwatch.core.model.findings import CAUSES
+
+FOLDER = "docs/causes"
+_MOST = 3
+_SHORTEST = 3
+"""Shorter words appear on every page."""
+
+GROUPS = (
+    ("Memory", "memory."),
+    ("Placement, settings and code", ("placement.", "config.", "api.", "distribution.")),
+    ("GPU visibility", "visibility."),
+    ("Driver, libraries and build", ("driver.", "cuda.", "build.")),
+    ("Shared machines", ("mode.", "mig.", "container.")),
+    ("Hardware and performance", ("hardware.", "throttle.", "pcie.", "idle.", "input.", "function.", "program.")),
+    ("No cause", ("simulation.", "healthy", "unknown")),
+)
+"""Headings of the list of causes, with the prefixes of their ids."""
+
+
+def grouped() -> list[tuple[str, list[str]]]:
+    """Every cause id by heading, in the order of :data:`CAUSES`."""
+    return [(title, [cause for cause in CAUSES if cause.startswith(begins)]) for title, begins in GROUPS]
+
+
+def page(cause: str) -> str:
+    """The page of a cause in Markdown; KeyError for an unknown id."""
+    if cause not in CAUSES:
+        raise KeyError(cause)
+    return (files("gpuwatch") / FOLDER / f"{cause}.md").read_text(encoding="utf-8")
+
+
+def page_path(cause: str) -> Path | None:
+    """The file of a page; None if there is none, as in a zip archive."""
+    path = Path(str(files("gpuwatch") / FOLDER / f"{cause}.md"))
+    return path if path.is_file() else None
+
+
+_OUT_OF_MEMORY = ("memory.model-too-large", "memory.other-process", "memory.limit-too-small")
+_NO_GPU = ("build.cpu-only", "driver.missing", "visibility.hidden")
+_EVERYDAY = {
+    "oom": _OUT_OF_MEMORY,
+    "out-of-memory": _OUT_OF_MEMORY,
+    "resource-exhausted": _OUT_OF_MEMORY,
+    "resourceexhaustederror": _OUT_OF_MEMORY,
+    "no-gpu": _NO_GPU,
+    "gpu-not-found": _NO_GPU,
+    "cpu-only": _NO_GPU,
+    "fallback": ("placement.no-kernel", "placement.device-missing", "build.cpu-only"),
+    "slow": ("input.bound", "throttle.thermal", "throttle.power"),
+}
+"""Common search words, and the causes that they usually mean."""
+
+
+def near(word: str) -> list[str]:
+    """Cause ids that ``word`` may mean, the likeliest first."""
+    asked = word.strip().lower().replace("_", "-").replace(" ", "-")
+    if asked in _EVERYDAY:
+        return list(_EVERYDAY[asked])
+    known = list(CAUSES)
+    found = get_close_matches(asked, known, n=3, cutoff=0.7)
+    tails = {cause.partition(".")[2] or cause: cause for cause in known}
+    found += [
+        tails[tail] for tail in get_close_matches(asked.partition(".")[2] or asked, list(tails), n=2, cutoff=0.75)
+    ]
+    found += [cause for cause in known if asked and asked in cause]
+    return list(dict.fromkeys(found))[:_MOST] or _telling_of(word)
+
+
+def _telling_of(word: str) -> list[str]:
+    """The causes whose pages contain the word most often: ``oom``, ``xid``, ``nvlink``."""
+    if len(word.strip()) < _SHORTEST:
+        return []
+    pattern = re.compile(rf"\b{re.escape(word.strip())}\b", re.IGNORECASE)
+    counts = {cause: len(pattern.findall(page(cause))) for cause in CAUSES}
+    return [cause for cause in sorted(counts, key=lambda one: -counts[one]) if counts[cause]][:_MOST]
+
+
+def index() -> str:
+    """The list of all pages in Markdown (``README.md`` of the same folder)."""
+    lines = [
+        "# Causes",
+        "",
+        "All causes that gpuwatch recognises. `gpuwatch cause ID` prints a page, and `p` on the Findings tab opens it.",
+        "Findings of equal severity are sorted: what ended the work, then why no GPU was usable, then the rest.",
+    ]
+    for title, causes in grouped():
+        lines += ["", f"## {title}", "", "| id | cause |", "|---|---|"]
+        lines += [f"| [`{cause}`]({cause}.md) | {CAUSES[cause]} |" for cause in causes]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,485 @@
+"""What happened to a watched machine, and what is wrong with it now: events and findings from one engine.
+
+A fold over snapshots in order of time: the same snapshots give the same events and findings, whether they arrive one
+by one or from a recording (:func:`over`). Each condition is judged once: its onset and end are events, and while it
+holds it is a finding with the same text, severity and cause. Pure: it reads no clock and no device. Findings are
+reworded only every few seconds.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from gpuwatch.core.formatting.units import steady_span
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.conditions import (
+    cpu_with_free_gpu,
+    error_counters,
+    gpu_faults,
+    health_flags,
+    idle_memory,
+    input_bound,
+    memory_filling,
+    pcie_link,
+    throttling,
+    unread_gpus,
+)
+from gpuwatch.explain.diagnosis.conditions.condition_registry import CONDITIONS, Condition
+from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence, FeedState
+from gpuwatch.explain.diagnosis.conditions.duration_text import duration
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleContext
+from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
+from gpuwatch.explain.diagnosis.engine import broken, diagnose, in_order
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import RULES, finding
+from gpuwatch.machine.past.device_events import DeviceEvents
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.process_events import ProcessEvents
+
+TOPICS = (
+    gpu_faults,
+    throttling,
+    pcie_link,
+    idle_memory,
+    input_bound,
+    memory_filling,
+    error_counters,
+    health_flags,
+    unread_gpus,
+    cpu_with_free_gpu,
+)
+"""The modules whose conditions are judged. To add one: one import above, one name here."""
+
+CAPACITY = 1000
+"""Events kept."""
+GAP = 15.0
+"""Seconds between two samples that count as unobserved, if samples are usually more frequent."""
+_USUAL = 2.5
+"""A gap is this many times the usual interval, if samples are less frequent."""
+AGAIN = 5.0
+"""Seconds after which findings are reworded, single-sample rules rerun, and an unchanged machine is judged again."""
+PAST = 1800.0
+"""Seconds for which a past finding is listed."""
+_RESUMES = 10.0
+"""A condition that ends without delay and returns within so many seconds is the same occurrence."""
+
+_MOMENTARY = tuple(rule for rule in RULES if not rule.single_look)
+
+_Key = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class _Entry:
+    number: int
+    """The number of the occurrence in its events."""
+    occurrence: Occurrence
+    condition: Condition | None
+    """None: ``finding`` is from a single-sample rule."""
+    finding: Finding | None = None
+    listed: bool = True
+    worded: float = float("-inf")
+    announced: bool = False
+    """Whether its onset event was sent."""
+
+
+class Conditions:
+    """Takes snapshots, and the state of their feed, in order of time."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.events: deque[MachineEvent] = deque(maxlen=capacity)
+        """Oldest first."""
+        self.count = 0
+        """Number of all events so far; :attr:`events` drops the oldest."""
+        self.past: deque[Finding] = deque(maxlen=100)
+        """Findings that no longer hold, the latest last; each with ``until``."""
+        self._number = 0
+        """Number of the latest occurrence."""
+        self._processes = ProcessEvents()
+        self._devices = DeviceEvents()
+        self._silence = DriverSilence()
+        self._memory = Memory()
+        self._episodes = ClockEpisodes()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets everything that depends on time."""
+        self.samples = 0
+        self.observed = 0.0
+        """Observed seconds."""
+        self.unobserved = 0.0
+        """Seconds in gaps between samples, while the driver or the collector did not answer."""
+        self.past.clear()
+        self._held: tuple[Finding, ...] = ()
+        self._all: tuple[tuple[Finding, ...], tuple[Finding, ...], tuple[Finding, ...]] | None = None
+        self._came: float | None = None
+        """When the last sample was taken."""
+        self._unjudged = 0.0
+        """Observed seconds since the last judged sample, without changes."""
+        self._skipped = 0
+        """Unchanged samples since then."""
+        self._judged = float("-inf")
+        self._snapshot: Snapshot | None = None
+        self._steps: deque[float] = deque(maxlen=8)
+        """Seconds between the latest samples."""
+        self._entries: dict[_Key, _Entry] = {}
+        self._momentary: tuple[Finding, ...] = ()
+        self._asked = float("-inf")
+        self._state: object = None
+        self._broken: dict[str, Finding] = {}
+        self._healthy: Finding | None = None
+        self._healthy_worded = float("-inf")
+        self._healthy_since: float | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The current problems and notes; ``healthy``, perhaps with notes, if there is no problem."""
+        silence = self._silence.findings
+        if not silence:
+            return self._held
+        if self._all is None or self._all[0] != silence or self._all[1] is not self._held:
+            rest = tuple(one for one in self._held if one.id != "healthy")
+            self._all = (silence, self._held, silence + rest)
+        return self._all[2]
+
+    @property
+    def held(self) -> dict[int, Finding]:
+        """The findings of current conditions, by the number in their events."""
+        return {
+            entry.number: entry.finding
+            for entry in self._entries.values()
+            if entry.announced and entry.finding is not None and entry.listed
+        }
+
+    @property
+    def silence(self) -> Finding | None:
+        """The finding that the driver or the collector does not answer, if so."""
+        return self._silence.silence
+
+    def throttling(self, uuid: str, until: float) -> list[Episode]:
+        """When and why a device was throttled, as known at a moment; the latest onset first."""
+        return self._episodes.of(uuid, until)
+
+    # -- input ----------------------------------------------------------------------------------
+
+    def feed(self, status: FeedState, at: float) -> list[MachineEvent]:
+        """Takes the state of the feed, also while no snapshots arrive."""
+        found = self._silence.look(status, at)
+        if self._silence.silence is not None:
+            self._healthy_since, self._healthy = None, None
+        return self._keep(found)
+
+    def look(self, snapshot: Snapshot) -> list[MachineEvent]:
+        """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
+        at = snapshot.taken_at.timestamp()
+        if self._came is not None and (at < self._came or (at == self._came and snapshot.unchanged(self._snapshot))):
+            if self._came - at < GAP:
+                return []
+            self._begin()  # the clock was set back: earlier times cannot be compared
+            self._memory.restart()
+        self._silence.answered(at)
+        before, came, self._snapshot = self._snapshot, self._came, snapshot
+        seconds, gap = self._step(at)
+        still = not gap and snapshot.unchanged(before)
+        if still and at - self._judged < AGAIN and not self._processes.waiting:
+            self._skipped += 1
+            self._unjudged += seconds
+            return []
+        found: list[MachineEvent] = []
+        if not still and self._skipped and before is not None and came is not None:
+            found += self._judge(before, came, 0.0)  # the state until this change
+        self._unjudged += seconds
+        self._skipped += still
+        if gap:
+            for entry in self._entries.values():
+                entry.occurrence.unobserved += gap
+        found += self._judge(snapshot, at, gap, first=before is None)
+        return self._keep(found)
+
+    def _step(self, at: float) -> tuple[float, float]:
+        """Advances to a sample: the observed seconds before it, and those of a gap; one of them is 0."""
+        seconds = 0.0 if self._came is None else at - self._came
+        usual = min(self._steps, default=0.0)
+        if seconds:
+            self._steps.append(seconds)
+        gap = seconds if seconds > max(GAP, _USUAL * usual) else 0.0
+        self._came = at
+        self.samples += 1
+        self.observed += seconds - gap
+        self.unobserved += gap
+        return seconds - gap, gap
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _keep(self, found: list[MachineEvent]) -> list[MachineEvent]:
+        self.events.extend(found)
+        self.count += len(found)
+        return found
+
+    def _judge(self, snapshot: Snapshot, at: float, gap: float, *, first: bool = False) -> list[MachineEvent]:
+        """Judges a sample, together with the identical ones before it."""
+        seconds, self._unjudged, self._judged = self._unjudged, 0.0, at
+        samples, self._skipped = self._skipped or 1, 0
+        context = SampleContext(snapshot, at, seconds, self._memory, samples)
+        if snapshot.driver is not None:
+            came_and_went, freed = self._processes.look(snapshot, at)
+            context.remember()
+            for device in snapshot.devices:
+                self._episodes.look(device, at, first=first)
+            found = self._devices.look(snapshot, at, freed)
+            found += self._lasting(context)
+            found += came_and_went
+        else:
+            found = self._unseen(context)
+        found += self._once(context)
+        while self.past and at - _moment(self.past[0].until) > PAST:
+            self.past.popleft()
+        self._word(snapshot, at, gap=bool(gap))
+        return found
+
+    def _word(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
+        now = [
+            entry.finding
+            for entry in self._entries.values()
+            # Without the driver a condition is neither present nor over.
+            if entry.announced
+            and entry.finding is not None
+            and entry.listed
+            and (entry.condition is None or snapshot.driver is not None)
+        ]
+        now += self._broken.values()
+        if gap or any(one.severity != "info" for one in now):
+            self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem
+        if not any(one.severity != "info" for one in now):
+            self._healthy_since = at if self._healthy_since is None else self._healthy_since
+            if self._healthy is None or at - self._healthy_worded >= AGAIN:
+                self._healthy_worded, self._healthy = at, self._nothing_wrong(snapshot, self._healthy_since)
+            now.append(self._healthy)
+        found = tuple(in_order(now))
+        if found != self._held:
+            self._held = found
+
+    # -- conditions -----------------------------------------------------------------------------
+
+    def _lasting(self, context: SampleContext) -> list[MachineEvent]:
+        found: list[MachineEvent] = []
+        seen: set[_Key] = set()
+        for number, condition in enumerate(CONDITIONS):
+            for sign in self._signs(condition, context):
+                key = (number, *sign.key)
+                entry = self._entries.get(key)
+                if entry is None:
+                    if not sign.holds:
+                        continue
+                    occurrence = Occurrence(sign, context.at, context.at, condition.appears, condition.leaves)
+                    entry = self._entries[key] = _Entry(self._next(), occurrence, condition)
+                seen.add(key)
+                entry.occurrence.add(sign, context.at, context.seconds, context.samples)
+        for key, entry in list(self._entries.items()):
+            if entry.condition is None:
+                continue
+            occurrence = entry.occurrence
+            if key not in seen:
+                unknown = entry.condition.unknown(occurrence.sign, context)
+                sign_ = Sign(cause=occurrence.sign.cause, holds=None) if unknown else None
+                occurrence.add(sign_, context.at, context.seconds, context.samples)
+            if (
+                occurrence.over
+                or occurrence.unknown > entry.condition.forgets
+                or _process_gone(occurrence.sign, context)
+            ):
+                found += self._end(key, entry, context)
+            elif occurrence.reported:
+                found += self._course(entry, entry.condition, context)
+        return found
+
+    def _course(self, entry: _Entry, condition: Condition, context: SampleContext) -> Iterator[MachineEvent]:
+        """Rewords the finding when due; yields its onset event and later news."""
+        at, before = context.at, entry.finding
+        try:
+            news = list(condition.news(entry.occurrence, context))
+            if news or at - entry.worded >= AGAIN:
+                entry.worded = at
+                entry.listed = condition.listed(entry.occurrence, context)
+                entry.finding = condition.finding(entry.occurrence, context)
+        except Exception as error:  # noqa: BLE001 - shown as a finding; the other conditions still work
+            self._break(condition, error, at)
+            entry.finding = None
+        if entry.finding is None or entry.finding is before:
+            return
+        if not entry.announced:
+            self._resume(entry)
+        severity = entry.finding.severity
+        if before is not None and SEVERITY_ORDER[before.severity] < SEVERITY_ORDER[severity]:
+            severity = before.severity  # never lowered while it holds
+        entry.finding = replace(entry.finding, severity=severity, since=_time(entry.occurrence.since))
+        phase = "changed" if entry.announced else "began"
+        if not entry.announced or (before is not None and before.severity != severity):
+            news = news or [entry.finding.title]
+        entry.announced = True
+        for text in news:
+            yield _event(at, f"{condition.name}.{phase}", text, entry.finding, entry)
+            phase = "changed"
+
+    def _resume(self, entry: _Entry) -> None:
+        """Continues one that ended without delay and returns: one finding with two onsets."""
+        for past in self.past:
+            same = entry.finding is not None and _subject(past) == _subject(entry.finding)
+            ended_at_once = entry.occurrence.leaves <= 0
+            if same and ended_at_once and entry.occurrence.since - _moment(past.until) < _RESUMES:
+                self.past.remove(past)
+                entry.occurrence.since = _moment(past.since)
+                return
+
+    def _unseen(self, context: SampleContext) -> list[MachineEvent]:
+        """Without the driver, conditions are neither present nor over, until they are forgotten."""
+        found: list[MachineEvent] = []
+        for key, entry in list(self._entries.items()):
+            if entry.condition is not None:
+                unknown = Sign(cause=entry.occurrence.sign.cause, holds=None)
+                entry.occurrence.add(unknown, context.at, context.seconds)
+                if entry.occurrence.unknown > entry.condition.forgets:
+                    found += self._end(key, entry, context)
+        return found
+
+    def _end(self, key: _Key, entry: _Entry, context: SampleContext) -> Iterator[MachineEvent]:
+        del self._entries[key]
+        ended = entry.finding
+        if not entry.announced or ended is None:
+            return
+        if entry.listed:
+            self.past.append(replace(ended, until=_time(entry.occurrence.last)))
+        if entry.condition is None:
+            name, text = "finding", f"no longer: {ended.title} ({duration(entry.occurrence)})"
+        else:
+            name, text = entry.condition.name, entry.condition.ended(entry.occurrence, ended, context)
+        if text:
+            yield _event(context.at, f"{name}.ended", text, ended, entry, good=True)
+
+    def _signs(self, condition: Condition, context: SampleContext) -> tuple[Sign, ...]:
+        try:
+            return tuple(condition.signs(context))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._break(condition, error, context.at)
+            return ()
+
+    def _break(self, condition: Condition, error: Exception, at: float) -> None:
+        name = type(condition).__name__
+        self._broken.setdefault(name, replace(broken(name, condition.causes, error), since=_time(at)))
+
+    # -- single-sample rules --------------------------------------------------------------------
+
+    def _once(self, context: SampleContext) -> Iterator[MachineEvent]:
+        """Runs the single-sample rules when the machine changed, else every few seconds."""
+        snapshot, at = context.snapshot, context.at
+        state = (tuple(device.state for device in snapshot.devices), snapshot.problems, snapshot.driver is None)
+        if state != self._state or at - self._asked >= AGAIN:
+            self._state, self._asked = state, at
+            found = diagnose(Evidence(snapshot=snapshot), _MOMENTARY)
+            self._momentary = tuple(one for one in found if one.id != "healthy")
+        seen: set[_Key] = set()
+        for one in self._momentary:
+            key: _Key = (-1, *_subject(one))
+            seen.add(key)
+            entry = self._entries.get(key)
+            if entry is None:
+                occurrence = Occurrence(Sign(cause=one.id), at, at, appears=0.0, leaves=0.0)
+                entry = self._entries[key] = _Entry(self._next(), occurrence, None, one)
+                self._resume(entry)
+            entry.occurrence.add(Sign(cause=one.id), at, context.seconds)
+            entry.finding = replace(one, since=_time(entry.occurrence.since))
+            if not entry.announced:
+                entry.announced = True
+                yield _event(at, "finding.began", one.title, one, entry)
+        for key, entry in list(self._entries.items()):
+            if entry.condition is None and key not in seen:
+                entry.occurrence.add(None, at, context.seconds)
+                yield from self._end(key, entry, context)
+
+    # -- healthy --------------------------------------------------------------------------------
+
+    def _nothing_wrong(self, snapshot: Snapshot, since: float) -> Finding:
+        found = finding("healthy", "info", "likely", evidence=self._looked_at(snapshot))
+        return replace(found, since=_time(since))
+
+    def _looked_at(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """What was watched and for how long, what was looked for, and what could not be judged."""
+        gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
+        # Without processes, memory that no process explains is not known either.
+        listed = bool(programs) or not all("memory.unexplained_bytes" in d.missing for d in snapshot.devices)
+        listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
+        what = f"{gpus} GPU{'' if gpus == 1 else 's'}"
+        what += f" and {programs} process{'' if programs == 1 else 'es'}" if listed else ""
+        lines = [f"watched: {what}, for {steady_span(self.observed)}"]
+        if self.unobserved:
+            lines.append(f"not observed: {steady_span(self.unobserved)} without samples")
+        able, unable = [], []
+        for condition in filter(lambda one: one.looks_for, CONDITIONS):
+            lacking = next(
+                (name for name in condition.needs if all(name not in d.readings for d in snapshot.devices)), ""
+            )
+            if condition.of_processes and not listed:
+                unable.append(f"not judged: {condition.looks_for} (processes are not reported)")
+            elif not lacking:
+                able.append(condition.looks_for)
+            elif snapshot.devices:
+                reason = next((d.missing[lacking].reason for d in snapshot.devices if lacking in d.missing), "")
+                why = f": {reason.replace('_', ' ')}" if reason else ""
+                unable.append(f"not judged: {condition.looks_for} ({lacking}{why})")
+        if able and snapshot.devices:
+            lines.append(f"looked for: {'; '.join((*able, 'GPUs in an exclusive or prohibited compute mode'))}")
+        return (*lines, *unable)
+
+
+def over(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """The findings at the end of ``snapshots`` (oldest first), and the past ones."""
+    conditions = Conditions()
+    for snapshot in snapshots:
+        conditions.look(snapshot)
+    return conditions.findings, tuple(conditions.past)
+
+
+def _subject(one: Finding) -> tuple[object, ...]:
+    return (one.id, one.device_uuid, one.pid, one.title)
+
+
+def _process_gone(sign: Sign, context: SampleContext) -> bool:
+    """Whether the process has exited; a device that is away may come back, and says nothing meanwhile."""
+    process, device = sign.process, sign.device
+    if process is None or process.device_uuid is None:
+        return False
+    if device is not None and (device.uuid not in context.devices or context.devices[device.uuid].state == "asleep"):
+        return False
+    rows = context.of.get((process.pid, process.create_time), ())
+    return not rows if device is None else not any(row.device_uuid == device.uuid for row in rows)
+
+
+def _event(at: float, kind: str, text: str, of: Finding, entry: _Entry, *, good: bool = False) -> MachineEvent:
+    severity = of.severity if not good else "info" if of.severity == "info" else "good"
+    return MachineEvent(
+        at=at,
+        kind=kind,
+        text=text,
+        severity=severity,
+        certainty=of.certainty,
+        cause=of.id,
+        occurrence=entry.number,
+        device_uuid=of.device_uuid,
+        pid=of.pid,
+    )
+
+
+def _time(at: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC)
+
+
+def _moment(time: datetime.datetime | None) -> float:
+    return time.timestamp() if time is not None else 0.0

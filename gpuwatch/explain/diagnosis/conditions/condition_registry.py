@@ -1,0 +1,87 @@
+"""The conditions in the order of their declaration, filled by the imports in :mod:`..condition_engine`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from gpuwatch.core.model.findings import CAUSES, Certainty, Finding, Severity
+from gpuwatch.explain.diagnosis.conditions.duration_text import duration
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
+from gpuwatch.explain.diagnosis.rule_registry import finding
+
+
+class Condition:
+    """A problem that lasts: how a sample shows it, and the finding while it holds.
+
+    ``signs`` yields a sign for each subject for which it holds, and one with ``holds=None`` if that is unknown; for
+    all others it does not hold. Its onset and end are events: ``NAME.began``, ``NAME.ended``.
+    """
+
+    name: ClassVar[str]
+    causes: ClassVar[tuple[str, ...]]
+    looks_for: ClassVar[str] = ""
+    """Named in the finding that no problems were found."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Device metrics that it needs."""
+    of_processes: ClassVar[bool] = False
+    """Whether it judges processes, which some sources do not report."""
+    appears: ClassVar[float]
+    """Seconds for which it must hold before it is reported."""
+    leaves: ClassVar[float]
+    """Seconds for which it must be gone before it ends."""
+    forgets: ClassVar[float] = 900.0
+    """Seconds of unknown samples after which it ends, too."""
+    one_sample: ClassVar[bool] = False
+    """Whether it is also reported from a single sample (``gpuwatch snapshot``)."""
+    dead_devices: ClassVar[bool] = False
+    """Whether it also judges GPUs that do not answer; for other conditions these are unknown."""
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """The signs of this sample."""
+        raise NotImplementedError
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """The finding, whose title is also the text of the event; None if it is not worth reporting."""
+        raise NotImplementedError
+
+    def report(self, occurrence: Occurrence, severity: Severity, certainty: Certainty, **fields: Any) -> Finding:
+        """A finding with the cause, device and process of the occurrence; ``fields`` as in :func:`finding`."""
+        sign = occurrence.sign
+        subject = {
+            "device_uuid": sign.device.uuid if sign.device is not None else None,
+            "pid": sign.process.pid if sign.process is not None else None,
+        }
+        return finding(sign.cause, severity, certainty, **(subject | fields))
+
+    def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
+        """Whether it is a finding; otherwise it only has events."""
+        return True
+
+    def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
+        """What happened since the last event; each is an event of its own."""
+        return ()
+
+    def unknown(self, sign: Sign, context: SampleContext) -> bool:
+        """Whether a sample without this sign says nothing, because its GPU is asleep, lost or not listed."""
+        if sign.device is None or self.dead_devices:
+            return False
+        device = context.devices.get(sign.device.uuid)
+        return device is None or device.state != "ok"
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """The text of the event at its end; empty for none."""
+        return f"no longer: {finding.title} ({duration(occurrence)})"
+
+
+CONDITIONS: list[Condition] = []
+
+
+def condition(declared: type[Condition]) -> type[Condition]:
+    """Declares a condition."""
+    unknown = [cause for cause in declared.causes if cause not in CAUSES]
+    if unknown or not declared.causes:
+        raise ValueError(f"unknown cause ids: {unknown}")
+    CONDITIONS.append(declared())
+    return declared

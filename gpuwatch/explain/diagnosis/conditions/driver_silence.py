@@ -1,0 +1,151 @@
+"""The driver, or the collector that queries it, does not answer: detected from the feed's state, without a snapshot."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import span
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.machine.past.machine_event import MachineEvent
+
+_OLD = "the data shown is older, and nothing is judged meanwhile"
+
+
+class FeedState(Protocol):
+    """The state of a feed, as in :class:`gpuwatch.machine.collector.feed.FeedStatus`."""
+
+    @property
+    def state(self) -> str:
+        """Only ``not-answering`` and ``ok`` matter here."""
+
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the next snapshot has been overdue."""
+
+    @property
+    def replaced(self) -> int:
+        """How often the collector was replaced."""
+
+    @property
+    def detail(self) -> str:
+        """Why."""
+
+    @property
+    def blame(self) -> str:
+        """What is wrong with the collector itself; empty while waiting for the driver."""
+
+    @property
+    def source_note(self) -> str:
+        """The last change of where the samples come from, for the user."""
+
+
+class DriverSilence:
+    """Turns the feed's state into events and findings: one silence, however often the collector is replaced in it."""
+
+    def __init__(self) -> None:
+        self.silence: Finding | None = None
+        """The finding while nothing answers."""
+        self.replaced: Finding | None = None
+        """The finding from the replacement of a collector until its successor works."""
+        self._replaced = 0
+        self._source_note = ""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """At most one: a replacement during a silence is part of it."""
+        one = self.silence or self.replaced
+        return (one,) if one is not None else ()
+
+    def look(self, status: FeedState, at: float) -> list[MachineEvent]:
+        """Takes the state of the feed at ``at`` (seconds since the epoch); the events since the last call."""
+        found: list[MachineEvent] = []
+        if status.source_note and status.source_note != self._source_note:
+            self._source_note = status.source_note
+            found.append(MachineEvent(at=at, kind="source.changed", text=printable(status.source_note)))
+        if status.replaced > self._replaced:
+            self._replaced, self.replaced = status.replaced, _replacement(status, at)
+            found.append(_event(at, "collector.replaced", self.replaced))
+        if status.state == "not-answering":
+            before, since = self.silence, _time(at - status.waiting_seconds)
+            if before is not None and before.since is not None:
+                since = before.since
+            now = _not_working(status, since) if status.blame else _silent(status, since)
+            if now != before:
+                self.silence = now
+            if before is None:
+                found.append(_event(at, "silence.began", now))
+        elif status.state == "ok" and self.silence is not None:
+            who = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples arrive again"
+            since = self.silence.since or _time(at)
+            text = f"{who}, after {span(at - since.timestamp())}"
+            found.append(_event(at, "silence.ended", self.silence, text))
+            self.silence = None
+        return found
+
+    def answered(self, at: float) -> None:
+        """A snapshot of this moment arrived: the successor of a replaced collector works."""
+        if self.replaced is not None and self.replaced.since is not None and at > self.replaced.since.timestamp():
+            self.replaced = None
+
+
+def _time(at: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC)
+
+
+def _event(at: float, kind: str, one: Finding, ended: str = "") -> MachineEvent:
+    severity = "good" if ended else one.severity
+    return MachineEvent(
+        at=at, kind=kind, text=ended or one.title, severity=severity, certainty=one.certainty, cause=one.id
+    )
+
+
+def _replacement(status: FeedState, at: float) -> Finding:
+    found = finding(
+        "unknown",
+        "warning",
+        "fact",
+        title=printable(status.detail) or "the collector did not answer and was replaced",
+        evidence=("gpuwatch queries the driver in a separate process; no sample arrived until another one started",),
+        action="The Events tab shows what happened before.",
+    )
+    return replace(found, since=_time(at))
+
+
+def _not_working(status: FeedState, since: datetime.datetime) -> Finding:
+    """The collector is to blame."""
+    found = finding(
+        "unknown",
+        "error",
+        "fact",
+        title=f"The collector, which queries the driver, {printable(status.blame)}",
+        evidence=("the collector is a process of gpuwatch itself", printable(status.detail), _waited(since)),
+        action="Wait: gpuwatch replaces it. If it is an error in gpuwatch, report it with its traceback.",
+    )
+    return replace(found, since=since)
+
+
+def _silent(status: FeedState, since: datetime.datetime) -> Finding:
+    times = "once" if status.replaced == 1 else f"{status.replaced} times"
+    found = finding(
+        "driver.bad-state",
+        "error",
+        "likely",
+        title="The driver does not answer",
+        evidence=(
+            _waited(since),
+            "the process that queries it is running and waiting for an answer",
+            printable(status.detail),
+            f"it was replaced {times} so far" if status.replaced else "",
+        ),
+        action="If it lasts: look for Xid or NVRM lines in dmesg, and check whether nvidia-smi hangs too.",
+    )
+    return replace(found, since=since)
+
+
+def _waited(since: datetime.datetime) -> str:
+    return f"no sample since {since.astimezone():%H:%M:%S}; {_OLD}"

@@ -1,0 +1,39 @@
+"""Durations and times as text: coarse in findings, so that a line seldom changes; exact in events."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.core.formatting.units import span, steady_span
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
+
+
+def clock(at: float) -> str:
+    """The local time of day."""
+    return datetime.datetime.fromtimestamp(at).strftime("%H:%M:%S")
+
+
+def lasted(occurrence: Occurrence, at: float) -> str:
+    """``since 10:02:31, for 4 min: in 80 % of the samples, 3 min in all``, and how much was not observed."""
+    if occurrence.samples < 2:
+        return "seen in one sample so far"
+    whole = at - occurrence.since
+    text = f"since {clock(occurrence.since)}, for {steady_span(whole)}"
+    if occurrence.share < 0.95:
+        text += f": in {occurrence.share * 100:.0f} % of the samples, {steady_span(occurrence.held)} in all"
+    elif occurrence.observed < 0.8 * (whole - occurrence.unobserved):
+        text += f", {steady_span(occurrence.observed)} of which could be judged"
+    if occurrence.unobserved:
+        text += f"; not observed for {steady_span(occurrence.unobserved)} of it"
+    return text
+
+
+def mean(occurrence: Occurrence, name: str, unit: str) -> str:
+    """``1410 MHz``: the mean while it held; empty if it was never read."""
+    figure = occurrence.figure(name)
+    return f"{figure.mean:.0f} {unit}" if figure is not None else ""
+
+
+def duration(occurrence: Occurrence) -> str:
+    """``3 min``, from the first to the last sample in which it held; for events."""
+    return span(occurrence.last - occurrence.since)

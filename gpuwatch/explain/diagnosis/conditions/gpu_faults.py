@@ -1,0 +1,137 @@
+"""A GPU that does not answer or is no longer listed, and hardware errors (Xids) that the driver reported."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import span
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.model.xids import OFF_THE_BUS, Xid
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
+from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
+from gpuwatch.machine.past.machine_event import BAD_STATES
+
+_FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
+_LATEST = 3
+"""Xids in the evidence."""
+_RECENT = 3600.0
+"""Observed seconds for which an Xid is an error; a warning afterwards, if no other followed. While the driver hangs or
+sampling is paused, nothing is observed."""
+
+
+@condition
+class Lost(Condition):
+    """A GPU whose readings cannot be trusted, or that the driver no longer lists."""
+
+    name = "gpu-lost"
+    causes = ("hardware.fault",)
+    looks_for = "GPUs that are lost or faulty"
+    appears = 0.0
+    leaves = 0.0
+    one_sample = True
+    dead_devices = True
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """The device as last seen."""
+        for device in context.devices.values():
+            if device.state in BAD_STATES:
+                yield Sign(cause="hardware.fault", device=device, about="lost")
+        for uuid in context.memory.missed:
+            yield Sign(cause="hardware.fault", device=context.memory.devices[uuid], about="lost")
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """Includes what the driver reported about it."""
+        device = occurrence.device
+        listed = device.uuid in context.devices
+        detail = f": {printable(device.state_detail)}" if listed and device.state_detail else ""
+        return self.report(
+            occurrence,
+            "error",
+            "fact",
+            title=f"{seen_as(device)} {_FAULTS[device.state] if listed else 'is no longer listed'}",
+            evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _which(device)),
+            action=Xid(at=0.0, code=OFF_THE_BUS).action
+            if device.state == "lost"
+            else "Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
+        )
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """``GPU 0 is back, after 3 min``; nothing if it was removed for good."""
+        device = occurrence.device
+        if device.uuid not in context.devices:
+            return ""
+        return f"{seen_as(device)} is back, after {span(context.at - occurrence.since)}"
+
+
+@condition
+class HardwareXid(Condition):
+    """The driver reported an Xid that points to the card. Remembered for the whole session."""
+
+    name = "xid"
+    causes = ("hardware.fault",)
+    appears = 0.0
+    leaves = 0.0
+    forgets = float("inf")
+    one_sample = True
+    dead_devices = True
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """An old one is another condition, with another severity."""
+        for uuid, xids in context.memory.xids.items():
+            device = context.devices.get(uuid) or context.memory.devices.get(uuid)
+            if xids and device is not None:
+                recent = context.memory.without_xid[uuid] < _RECENT
+                yield Sign(cause="hardware.fault", device=device, about="recent Xid" if recent else "old Xid")
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """The title is the latest one."""
+        device = occurrence.device
+        xids, recent = context.memory.xids[device.uuid], occurrence.sign.about == "recent Xid"
+        hours = (context.at - xids[-1].at) / 3600
+        return self.report(
+            occurrence,
+            "error" if recent else "warning",
+            "fact",
+            title=_reported(device, xids[-1].text) + ("" if recent else ", an hour ago or longer"),
+            evidence=(*_xid_lines(device, context), "" if recent else f"none for {hours:.0f} h since", _which(device)),
+            action=xids[-1].action,
+        )
+
+    def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
+        """For a lost GPU it is part of that finding's evidence."""
+        device = occurrence.device
+        return device.uuid in context.devices and device.state not in BAD_STATES
+
+    def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
+        """Each Xid is an event."""
+        device, memory = occurrence.device, context.memory
+        for xid in memory.xids[device.uuid]:
+            if xid.at > memory.xids_in_events.get(device.uuid, float("-inf")):
+                memory.xids_in_events[device.uuid] = xid.at
+                yield _reported(device, xid.text)
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """A reported error does not end."""
+        return ""
+
+
+def _reported(device: Device, text: str) -> str:
+    return f"{seen_as(device)}: driver reported {text}"
+
+
+def _xid_lines(device: Device, context: SampleContext) -> list[str]:
+    xids = context.memory.xids.get(device.uuid, ())[-_LATEST:]
+    return [
+        f"driver reported {xid.text} at {datetime.datetime.fromtimestamp(xid.at):%Y-%m-%d %H:%M:%S}" for xid in xids
+    ]
+
+
+def _which(device: Device) -> str:
+    if not device.pci_bus_id:  # it did not answer when it was listed
+        return f"NVML only knows its position: number {device.index} of the list"
+    return f"{device.name} {device.uuid} at {device.pci_bus_id}"

@@ -1,0 +1,120 @@
+"""Health flags of a device: pending memory repairs, the driver's recovery action, the NVLink fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.duration_text import lasted
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
+from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
+
+_START_FABRIC = (
+    "With NVSwitches, check systemctl status nvidia-fabricmanager: it must run, in the driver's version "
+    "(also nvidia-imex if GPUs of several hosts are connected)."
+)
+_RESET = "End the work on this GPU and reset it (nvidia-smi -r), or reboot."
+_MENDING = frozenset({"degraded-bandwidth", "route-recovery", "limited-capacity"})
+"""Fabric problems with which traffic continues, more slowly."""
+
+
+class _Flag(NamedTuple):
+    """A metric whose value is a name; ``{}`` in the texts stands for it."""
+
+    good: frozenset[str]
+    severity: Severity
+    title: str
+    action: str
+    cause: str = "hardware.fault"
+    detail: str = ""
+
+
+_NO = frozenset({"no"})
+_FLAGS = {
+    "remapped_rows.failure": _Flag(
+        _NO,
+        "error",
+        "memory could not be remapped",
+        "Have the card replaced: its spare memory rows are used up (NVIDIA's criterion for a return).",
+    ),
+    "remapped_rows.pending": _Flag(_NO, "warning", "bad memory rows will be remapped at the next reset", _RESET),
+    "retired_pages.pending": _Flag(_NO, "warning", "bad memory pages will be retired at the next reboot", _RESET),
+    "ecc.sram_threshold_exceeded": _Flag(
+        _NO,
+        "error",
+        "SRAM errors exceed the threshold of NVIDIA's field diagnostic",
+        "End the work on this GPU and run NVIDIA's field diagnostic on the card, or have it replaced.",
+    ),
+    "health.recovery_action": _Flag(
+        frozenset({"none"}),
+        "error",
+        "driver requests {}",
+        "End the work on this GPU, then do what the driver requests: {}.",
+    ),
+    "fabric.state": _Flag(
+        frozenset({"completed"}),
+        "warning",
+        "not registered with the NVLink fabric: {}",
+        _START_FABRIC,
+        "driver.bad-state",
+        "until then CUDA may fail to start (error 802)",
+    ),
+    "fabric.health": _Flag(
+        frozenset({"healthy"}),
+        "error",
+        "NVLink fabric reports {}",
+        f"Check the log of nvidia-fabricmanager, the NVSwitches and cables. {_START_FABRIC}",
+    ),
+}
+
+
+@condition
+class HealthFlag(Condition):
+    """A flag with a bad value; another value is another occurrence."""
+
+    name = "health-flag"
+    causes = ("hardware.fault", "driver.bad-state")
+    appears = 0.0
+    leaves = 0.0
+    forgets = float("inf")
+    one_sample = True
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """One per device and flag."""
+        for device in context.devices.values():
+            failed = device.readings.get("remapped_rows.failure") == "yes"
+            for metric, flag in _FLAGS.items():
+                value = device.readings.get(metric)
+                if failed and metric.endswith(".pending"):
+                    continue  # a reset does not help
+                if isinstance(value, str) and value not in flag.good:
+                    yield Sign(cause=flag.cause, device=device, about=f"{metric}: {value}")
+
+    def unknown(self, sign: Sign, context: SampleContext) -> bool:
+        """Also if it cannot be read now."""
+        device = context.devices.get(sign.device.uuid) if sign.device is not None else None
+        lacks = device is None or sign.about.partition(": ")[0] not in device.readings
+        return lacks or super().unknown(sign, context)
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """A fact: the driver says so."""
+        device, (metric, _, value) = occurrence.device, occurrence.sign.about.partition(": ")
+        flag, severity = _FLAGS[metric], _FLAGS[metric].severity
+        if metric == "fabric.health" and set(value.split("+")) - {"healthy"} <= _MENDING:
+            severity = "warning"
+        words = ", ".join(sorted(set(value.split("+")) - {"healthy"})).replace("-", " ")
+        more = flag.detail
+        if metric == "ecc.sram_threshold_exceeded":
+            lifetime = device.number("ecc.sram_uncorrected_lifetime")
+            more = f"{lifetime:.0f} uncorrected in its lifetime" if lifetime is not None else ""
+        return self.report(
+            occurrence,
+            severity,
+            "fact",
+            title=f"{seen_as(device)} {flag.title.format(words)}",
+            evidence=(occurrence.sign.about, more, lasted(occurrence, context.at)),
+            action=flag.action.format(words),
+        )

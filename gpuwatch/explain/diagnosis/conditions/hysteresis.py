@@ -1,0 +1,151 @@
+"""How long a condition has held, and when that is long enough to report it.
+
+An occurrence has a level between 0 and 1 that rises while the condition holds and falls while it does not. It is
+reported when the level reaches 1, and ends when it is 0 again. So a condition must hold for some time before it is
+reported and be gone for some time before it ends, and noise around its threshold causes no series of events.
+Unobserved time changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gpuwatch.core.model.snapshot import Device, Process
+
+LEAST_SAMPLES = 5
+"""Samples in which a condition that needs time must have held, however far apart they are."""
+_ROUNDING = 1e-9
+
+
+class Sign(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sample says about one condition of one device, process or machine."""
+
+    cause: str
+    holds: bool | None = True
+    """None: unknown from this sample (an idle device says nothing about its link)."""
+    device: Device | None = None
+    process: Process | None = None
+    about: str = ""
+    """Distinguishes conditions of the same cause and subject."""
+    numbers: dict[str, float | None] = {}
+    """Averaged over the samples in which it holds, without those that are None."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Identity of the condition."""
+        who = (self.process.pid, self.process.create_time) if self.process is not None else None
+        return (self.cause, self.device.uuid if self.device is not None else None, who, self.about)
+
+
+@dataclass(slots=True)
+class Figure:
+    """Statistics of a number over the samples in which a condition held."""
+
+    first: float
+    last: float
+    least: float
+    most: float
+    total: float
+    count: int = 1
+
+    @property
+    def mean(self) -> float:
+        """Arithmetic mean over samples."""
+        return self.total / self.count
+
+    def add(self, value: float) -> None:
+        """One more sample."""
+        self.last = value
+        self.least, self.most = min(self.least, value), max(self.most, value)
+        self.total += value
+        self.count += 1
+
+
+@dataclass(slots=True)
+class Occurrence:
+    """One condition of one subject, from the first sample in which it held until it ends."""
+
+    sign: Sign
+    """The latest sign that held."""
+    since: float
+    """Seconds since the epoch."""
+    last: float
+    """When it was last seen to hold."""
+    appears: float
+    """Seconds for which it must hold."""
+    leaves: float
+    """Seconds for which it must be gone before it ends."""
+    level: float = 0.0
+    reported: bool = False
+    observed: float = 0.0
+    """Observed seconds since it began."""
+    held: float = 0.0
+    """Observed seconds in which it held."""
+    unknown: float = 0.0
+    """Seconds since the last sample from which it was known."""
+    unobserved: float = 0.0
+    """Seconds without samples since it began."""
+    samples: int = 0
+    holding: int = 0
+    figures: dict[str, Figure] = field(default_factory=dict)
+    _held_before: bool | None = None
+
+    @property
+    def device(self) -> Device:
+        """The device; only for conditions of devices."""
+        assert self.sign.device is not None
+        return self.sign.device
+
+    @property
+    def process(self) -> Process:
+        """The process; only for conditions of processes."""
+        assert self.sign.process is not None
+        return self.sign.process
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.level <= _ROUNDING and self._held_before is False
+
+    @property
+    def share(self) -> float:
+        """Share of its samples in which it held, 0 to 1."""
+        return self.holding / self.samples if self.samples else 0.0
+
+    def figure(self, name: str) -> Figure | None:
+        """A number of its signs; None if none of them had it."""
+        return self.figures.get(name)
+
+    def add(self, sign: Sign | None, at: float, seconds: float, samples: int = 1) -> None:
+        """Adds a sample at ``at``, ``seconds`` of observed time after the previous one; it stands for ``samples``.
+
+        ``sign`` None: it did not hold. An interval counts only if the samples at both ends agree.
+        """
+        holds = sign.holds if sign is not None else False
+        if holds is None:
+            self.unknown += seconds
+            return
+        self.unknown = 0.0
+        self.samples += samples
+        self.observed += seconds
+        if holds and sign is not None:
+            self.sign, self.last = sign, at
+            self.holding += samples
+            self.held += seconds
+            for name, value in sign.numbers.items():
+                if value is None:
+                    continue
+                known = self.figures.get(name)
+                if known is None:
+                    self.figures[name] = Figure(value, value, value, value, value)
+                else:
+                    known.add(value)
+        before, self._held_before = self._held_before, holds
+        if holds and (before or self.appears <= 0):
+            self.level = 1.0 if self.appears <= 0 else min(1.0, self.level + seconds / self.appears)
+        elif not holds and (before is False or self.leaves <= 0):
+            self.level = 0.0 if self.leaves <= 0 else max(0.0, self.level - seconds / self.leaves)
+        if self.level >= 1.0 - _ROUNDING and (self.holding >= LEAST_SAMPLES or self.appears <= 0):
+            self.reported = True

@@ -1,0 +1,212 @@
+"""GPU memory held by an idle process, and memory that no listed process holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import memory, size, steady_span
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.reading import number
+from gpuwatch.core.model.snapshot import WSL, Device, Process
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
+from gpuwatch.explain.diagnosis.rules.phrasing import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
+
+_YOUNG = 120.0
+"""Age in seconds below which a process may still be loading data."""
+_LONG = 300.0
+"""Idle seconds from which it is a warning."""
+_UNEXPLAINED_SHARE = 0.05
+_WORKS = 80.0
+"""Percent of one core from which a process that is idle on its GPU is working on the CPU."""
+
+
+@condition
+class IdleMemory(Condition):
+    """A process holds much memory without computing."""
+
+    name = "idle-memory"
+    causes = ("idle.memory-held",)
+    of_processes = True
+    looks_for = "processes that hold GPU memory while idle"
+    needs = ("utilization.gpu_percent", "memory.total_bytes")
+    appears = 60.0
+    leaves = 15.0
+    one_sample = True
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """Unknown utilization is not idle, nor is a process that has just started."""
+        for uuid, rows in context.processes.items():
+            device = context.devices.get(uuid)
+            total = device.number("memory.total_bytes") if device is not None else None
+            if device is None or not total:
+                continue
+            least = max(HELD_LEAST, HELD_SHARE * total)
+            for row in rows:
+                held = number(row.readings.get("gpu_memory_bytes"))
+                if held is None or held < least or row.type == "G":
+                    continue
+                idle = _idle(row, device, rows)
+                if idle is None:
+                    yield Sign(cause="idle.memory-held", device=device, process=row, holds=None)
+                elif idle and not _young(row, context.at):
+                    yield Sign(
+                        cause="idle.memory-held",
+                        device=device,
+                        process=row,
+                        numbers={
+                            "held": held,
+                            "busy": device.number("utilization.gpu_percent"),
+                            "cpu": row.number("cpu_percent"),
+                        },
+                    )
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """A note at first, a warning after some minutes. A single sample counts only if the whole device is idle."""
+        device, process = occurrence.device, occurrence.process
+        single = occurrence.samples < 2
+        held, total = process.number("gpu_memory_bytes"), device.number("memory.total_bytes")
+        rows = context.of.get((process.pid, process.create_time), [])
+        elsewhere = [row for row in rows if row.device_uuid != device.uuid and (row.number("sm_percent") or 0) > IDLE]
+        action = setting_of(process)
+        if process.note.startswith("zombie"):
+            action = "End the parent of this zombie process: only then does the driver free its memory."
+        elif elsewhere:
+            used = ", ".join(str(row.device_index) for row in elsewhere)
+            action = f"It only computes on GPU {used}: start it with CUDA_VISIBLE_DEVICES={used} to keep this one free."
+        age = process.run_seconds(context.at)
+        busy = occurrence.figure("busy")
+        alone = busy is not None and busy.mean <= IDLE
+        if single and not alone:
+            return None
+        where = f"idle {seen_as(device)}" if alone else f"{seen_as(device)} and does not compute there"
+        whose = "" if alone else ", by others: the driver has no kernel sample of this process"
+        return self.report(
+            occurrence,
+            "warning" if context.at - occurrence.since >= _LONG else "info",
+            "fact" if alone and not single else "likely",
+            title=f"{who(process)} holds {memory(held)} on {where}",
+            evidence=(
+                f"process {process.pid} holds {memory(held)} of {size(total)}",
+                f"idle {lasted(occurrence, context.at)} (utilization {mean(occurrence, 'busy', '%')}{whose})",
+                f"running for {steady_span(age)}" if age is not None else "",
+                f"framework: {printable(process.framework)}" if process.framework else "",
+                _instead(occurrence),
+                command(process),
+            ),
+            action=action,
+        )
+
+
+def _instead(occurrence: Occurrence) -> str:
+    """A process that computes meanwhile has its ops elsewhere: silent soft placement looks like this from outside."""
+    cpu = occurrence.figure("cpu")
+    if cpu is None or cpu.mean < _WORKS:
+        return ""
+    return (
+        f"meanwhile it uses {cpu.mean:.0f} % of a CPU core: its work may run on the CPU"
+        " (gpuwatch run --placement shows where)"
+    )
+
+
+def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
+    """If the device is busy, the driver's samples per process say for whom; no sample means no kernel."""
+    busy = device.number("utilization.gpu_percent")
+    if busy is not None and busy <= IDLE:
+        return True
+    own = row.number("sm_percent")
+    if own is not None:
+        return own <= 0
+    unsampled = row.missing.get("sm_percent")
+    others = any((other.number("sm_percent") or 0) > IDLE for other in rows if other.pid != row.pid)
+    if unsampled is not None and unsampled.reason == "no_sample" and others:
+        return True
+    return None if busy is None or others or len(rows) > 1 else False
+
+
+def _young(row: Process, at: float) -> bool:
+    age = row.run_seconds(at)
+    return age is not None and age < _YOUNG
+
+
+@condition
+class UnexplainedMemory(Condition):
+    """Much memory is used that no listed process holds."""
+
+    name = "unexplained-memory"
+    causes = ("container.pid-namespace", "memory.other-process")
+    looks_for = "GPU memory that no listed process holds"
+    needs = ("memory.unexplained_bytes", "memory.total_bytes")
+    appears = 20.0
+    leaves = 20.0
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """One for the machine, without devices in MIG mode, whose processes belong to the instances."""
+        cause = "container.pid-namespace" if context.snapshot.host.container else "memory.other-process"
+        parts = _unexplained(context)
+        if parts:
+            amount = sum(held for _, held in parts)
+            yield Sign(cause=cause, about="unexplained", numbers={"amount": amount})
+        elif not any(_judged(device) for device in context.devices.values()):
+            yield Sign(cause=cause, holds=None, about="unexplained")
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """Says who it may be; which of them it is cannot be seen from here."""
+        parts = _unexplained(context, 0.5)  # reported until well below the threshold
+        if not parts:
+            return None
+        host = context.snapshot.host
+        amount = size(sum(held for _, held in parts))
+        where = seen_as(parts[0][0]) if len(parts) == 1 else f"{len(parts)} GPUs"
+        uuid = parts[0][0].uuid if len(parts) == 1 else None
+        lines = (*(_against(device, held, context) for device, held in parts), lasted(occurrence, context.at))
+        if host.container:
+            windows = host.container == WSL
+            where = "Linux under Windows" if windows else f"a container ({host.container})"
+            action = "Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host."
+            if windows:
+                action = "Look in the Task Manager of Windows (Details, column Dedicated GPU memory)."
+            return self.report(
+                occurrence,
+                "info",
+                "likely",
+                title=f"{amount} on {where} held by processes that are not visible here",
+                evidence=(*lines, f"this is {where}, which does not list processes outside of it"),
+                action=action,
+                device_uuid=uuid,
+            )
+        nodes = " ".join(f"/dev/nvidia{device.index}" for device, _ in parts)
+        return self.report(
+            occurrence,
+            "warning",
+            "likely",
+            title=f"{amount} on {where} held by no listed process",
+            evidence=(*lines, "possibly a worker whose parent was killed, a container's process, or an MPS client"),
+            action=f"As root: fuser -v {nodes} shows who has the devices open; end leftover processes.",
+            device_uuid=uuid,
+        )
+
+
+def _judged(device: Device) -> bool:
+    """Whether its memory can be compared with its processes' memory."""
+    amount, total = device.number("memory.unexplained_bytes"), device.number("memory.total_bytes")
+    return amount is not None and bool(total) and device.readings.get("mig.mode") != "enabled"
+
+
+def _unexplained(context: SampleContext, share: float = 1.0) -> list[tuple[Device, float]]:
+    """Devices with much memory that no listed process holds, in bytes; ``share`` of the threshold is enough."""
+    parts = []
+    for device in context.devices.values():
+        amount, total = device.number("memory.unexplained_bytes"), device.number("memory.total_bytes")
+        if _judged(device) and amount and total and amount >= share * max(HELD_LEAST, _UNEXPLAINED_SHARE * total):
+            parts.append((device, amount))
+    return parts
+
+
+def _against(device: Device, amount: float, context: SampleContext) -> str:
+    count = len(context.on(device.uuid))
+    listed = f"the {count} listed process{'es' if count != 1 else ''} hold{'s' if count == 1 else ''}"
+    return f"{seen_as(device)}: {size(device.number('memory.used_bytes'))} used; {listed} {size(amount)} less"

@@ -1,0 +1,118 @@
+"""A GPU starved by the host: by its input, or by the program that launches its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import steady_span
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
+from gpuwatch.explain.diagnosis.rules.phrasing import command, who
+from gpuwatch.explain.diagnosis.starved_gpu import LOW, advice
+
+_WINDOW = 9
+"""Buckets judged together: 90 seconds."""
+_CORE = 90.0
+"""Percent of one core from which the host is busy for this process."""
+_DISK = 0.3
+"""Share of samples in which the process waited for a disk."""
+_WARM = 120.0
+"""Seconds after its first kernels in which a process compiles, tunes and fills its buffers."""
+_AT_WORK = 30.0
+"""An old process that computes within so many seconds after it was first seen was at work before."""
+
+
+def _settled(series: Series, at: float) -> bool:
+    """Whether import, compilation and warm-up are over."""
+    if series.active_since is None:
+        return False
+    if series.old and series.active_since - series.began <= _AT_WORK:
+        return True
+    return at - series.active_since >= _WARM + _WINDOW * BUCKET
+
+
+def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
+    """The numbers of a process whose GPU waits for the host; None if it does not, or too little is known.
+
+    Every bucket must show the GPU at work: an evaluation on the CPU, a checkpoint, a compilation or the end of a
+    training is a single pause, which proves nothing.
+    """
+    if not buckets or any(bucket.count < 2 or bucket.most < RESTING for bucket in buckets):
+        return None
+    samples = sum(bucket.count for bucket in buckets)
+    mean_ = sum(bucket.utilization for bucket in buckets) / samples
+    if mean_ > LOW:
+        return None
+    cpu_count = sum(bucket.cpu_count for bucket in buckets)
+    cpu = sum(bucket.cpu for bucket in buckets) / cpu_count if cpu_count else None
+    disk = sum(bucket.disk for bucket in buckets) / samples
+    if (cpu is None or cpu < _CORE) and disk < _DISK:
+        return None
+    return {
+        "busy": mean_,
+        "least": min(bucket.least for bucket in buckets),
+        "most": max(bucket.most for bucket in buckets),
+        "rises": float(sum(bucket.rises for bucket in buckets)),
+        "cpu": cpu,
+        "disk": disk * 100,
+    }
+
+
+@condition
+class InputBound(Condition):
+    """Low or sawtooth utilization while the process keeps a core busy or waits for a disk."""
+
+    name = "input-bound"
+    causes = ("input.bound",)
+    of_processes = True
+    looks_for = "GPUs starved for input"
+    needs = ("utilization.gpu_percent",)
+    appears = 30.0
+    leaves = 60.0
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """One per process, for its busiest device."""
+        for rows in context.of.values():
+            process = rows[0]
+            series = context.series(process)
+            if series is None or process.type == "G" or not _settled(series, context.at):
+                continue
+            if series.due():
+                series.verdict = waits(series.whole(_WINDOW))
+            if series.verdict is not None:
+                yield Sign(cause="input.bound", process=process, numbers=series.verdict)
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """Inferred, so ``likely``: a program that launches very small kernels looks the same from outside."""
+        process = occurrence.process
+        low, high, rises = (occurrence.figure(name) for name in ("least", "most", "rises"))
+        cpu, disk = occurrence.figure("cpu"), occurrence.figure("disk")
+        framework = (process.framework or "").partition(" ")[0]
+        teeth = ""
+        if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW / 2:
+            every = steady_span(_WINDOW * BUCKET / rises.mean)
+            teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from idle to busy every {every}"
+        rows = context.of.get((process.pid, process.create_time), [])
+        gpus = ", ".join(str(row.device_index) for row in rows if row.device_index is not None)
+        return self.report(
+            occurrence,
+            "warning",
+            "likely",
+            title=f"GPU {gpus} is starved for input by {who(process)}",
+            evidence=(
+                f"utilization {mean(occurrence, 'busy', '%')} on average {lasted(occurrence, context.at)}",
+                teeth,
+                f"the process and its workers use {cpu.mean:.0f} % of a CPU core" if cpu is not None else "",
+                f"it waited for a disk in {disk.mean:.0f} % of the samples"
+                if disk is not None and disk.mean >= 5
+                else "",
+                f"framework: {printable(process.framework or '')}",
+                command(process),
+            ),
+            action=advice(framework),
+            device_uuid=process.device_uuid,
+        )

@@ -1,0 +1,174 @@
+"""GPU memory that grows steadily and will soon be full, and memory that is nearly full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gpuwatch.core.formatting.units import memory, size, steady_span
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Process
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.duration_text import duration, lasted
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.sample_context import MEMORY_WINDOW, SampleContext
+from gpuwatch.explain.diagnosis.rules.phrasing import seen_as, who
+
+_SOON = 600.0
+"""Seconds to full from which growth is a warning."""
+_URGENT = 30.0
+"""Seconds to full below which growth over :data:`_SHORT` seconds is enough; else it must last the whole window."""
+_SHORT = 20.0
+_LEAST_USED = 0.5
+"""Share of the device below which growth is not yet a problem."""
+_LOADING = 300.0
+"""Age in seconds below which the largest holder may still be loading its model."""
+_LEAST_SAMPLES = 8
+_LEAST_GROWTH = 0.005
+"""Share of the total memory, over the samples."""
+_SIGNIFICANT = 4.0
+"""Growth over the samples relative to their scatter around the line: less is noise."""
+_PARTS = 4
+"""Memory must grow in each of so many parts: one step is not a trend."""
+_NEARLY_FULL = 0.95
+_FREE_AGAIN = 0.90
+
+Samples = list[tuple[float, float]]
+
+
+def trend(samples: Samples, total: float) -> float | None:
+    """Bytes per second by which memory grows steadily; None if it does not, or noise is as large.
+
+    A least-squares line through the samples (seconds, bytes). Its rise must exceed the scatter, and memory must rise
+    in every part, including the last tenth: a start-up that levels off is not a leak. If the last third is slower,
+    its rate counts.
+    """
+    if len(samples) < _LEAST_SAMPLES or samples[-1][1] - samples[0][1] < _LEAST_GROWTH * total / 2:
+        return None
+    begun = samples[0][0]
+    times = [at - begun for at, _ in samples]
+    values = [value for _, value in samples]
+    count, long = len(samples), times[-1]
+    mean_time, mean = sum(times) / count, sum(values) / count
+    spread = sum((time - mean_time) ** 2 for time in times)
+    slope = sum((time - mean_time) * (value - mean) for time, value in zip(times, values, strict=True)) / spread
+    growth = slope * long
+    if growth < _LEAST_GROWTH * total:
+        return None
+    off = sum((value - mean - slope * (time - mean_time)) ** 2 for time, value in zip(times, values, strict=True))
+    if growth < _SIGNIFICANT * (off / count) ** 0.5:
+        return None
+    places = [round(part * (count - 1) / _PARTS) for part in range(_PARTS + 1)]
+    if min(values[later] - values[earlier] for earlier, later in pairwise(places)) <= growth / _PARTS / 4:
+        return None
+    third, tenth = count - 1 - count // 3, count - 1 - max(count // 10, 2)
+    if values[-1] <= values[tenth]:
+        return None
+    return min(slope, (values[-1] - values[third]) / (times[-1] - times[third]))
+
+
+def to_full(samples: Samples, total: float) -> tuple[float, float] | None:
+    """Bytes per second, and seconds until ``total`` is reached; None unless memory grows steadily."""
+    if len(samples) < 2 or not _LEAST_USED * total <= samples[-1][1] < _NEARLY_FULL * total:
+        return None
+    long = samples[-1][0] - samples[0][0]
+    rate = trend(samples, total) if long >= _SHORT else None
+    if rate is None or rate <= 0:
+        return None
+    seconds = (total - samples[-1][1]) / rate
+    return (rate, seconds) if seconds <= (_SOON if long >= MEMORY_WINDOW else _URGENT) else None
+
+
+def _holder(context: SampleContext, uuid: str) -> Process | None:
+    return max(context.on(uuid), key=lambda row: row.number("gpu_memory_bytes") or 0, default=None)
+
+
+def _loading(context: SampleContext, uuid: str) -> bool:
+    holder = _holder(context, uuid)
+    age = holder.run_seconds(context.at) if holder is not None else None
+    return age is not None and age < _LOADING
+
+
+@condition
+class Filling(Condition):
+    """At this rate the device is full within ten minutes."""
+
+    name = "memory-filling"
+    causes = ("memory.model-too-large",)
+    looks_for = "memory that grows until it is full"
+    needs = ("memory.used_bytes", "memory.total_bytes")
+    appears = 0.0  # the trend already needs many samples
+    leaves = 30.0
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """One per device."""
+        for uuid, device in context.devices.items():
+            total, samples = device.number("memory.total_bytes"), context.memory.used.get(uuid)
+            if not total or not samples:
+                yield Sign(cause="memory.model-too-large", device=device, about="filling", holds=None)
+                continue
+            if samples[-1][1] <= samples[0][1]:
+                continue
+            grows = to_full(list(samples), total)
+            if grows is not None and not _loading(context, uuid):
+                numbers: dict[str, float | None] = {"rate": grows[0], "seconds": grows[1], "used": samples[-1][1]}
+                yield Sign(cause="memory.model-too-large", device=device, about="filling", numbers=numbers)
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """Names the largest holder, which need not be the one that grows."""
+        device = occurrence.device
+        rate, left, used = (occurrence.figures[name] for name in ("rate", "seconds", "used"))
+        first = _holder(context, device.uuid)
+        return self.report(
+            occurrence,
+            "warning",
+            "likely",
+            title=f"{seen_as(device)} memory is filling up: full in about {steady_span(left.last)} at this rate",
+            evidence=(
+                f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
+                f"it grows by {size(rate.last * 60)} a minute; {lasted(occurrence, context.at)}",
+                f"{who(first)} holds most: {memory(first.number('gpu_memory_bytes'))}" if first is not None else "",
+            ),
+            action="Look for tensors kept alive between steps (lists of losses, growing shapes).",
+            pid=first.pid if first is not None else None,
+        )
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """``GPU 0 memory no longer grows (3 min)``."""
+        return f"{seen_as(occurrence.device)} memory no longer grows ({duration(occurrence)})"
+
+
+@condition
+class NearlyFull(Condition):
+    """Only an event, because it is normal: TensorFlow allocates nearly all free memory at its start."""
+
+    name = "memory-full"
+    causes = ("memory.model-too-large",)
+    appears = 0.0
+    leaves = 0.0
+    forgets = float("inf")
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """Unknown between nearly full and free again, so that it stays as it was."""
+        for device in context.devices.values():
+            used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
+            share = used / total if used is not None and total else None
+            if share is None or share >= _FREE_AGAIN:
+                full = share is not None and share >= _NEARLY_FULL
+                yield Sign(cause=self.causes[0], device=device, about="full", holds=True if full else None)
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """Only its title is used, for the event."""
+        device = occurrence.device
+        used, total = (size(device.number(f"memory.{name}_bytes")) for name in ("used", "total"))
+        return self.report(
+            occurrence, "info", "fact", title=f"{seen_as(device)} memory is nearly full: {used} of {total}"
+        )
+
+    def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
+        """Never a finding."""
+        return False
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """``GPU 0 memory is no longer full (3 min)``."""
+        return f"{seen_as(occurrence.device)} memory is no longer full ({duration(occurrence)})"

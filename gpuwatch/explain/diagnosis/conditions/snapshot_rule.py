@@ -1,0 +1,47 @@
+"""Conditions judged from a single snapshot: for ``gpuwatch snapshot``, a run and the doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.explain.diagnosis.conditions import (
+    error_counters,
+    gpu_faults,
+    health_flags,
+    idle_memory,
+    throttling,
+    unread_gpus,
+)
+from gpuwatch.explain.diagnosis.conditions.condition_registry import CONDITIONS
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
+from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleContext
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import rule
+
+TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory, unread_gpus)
+"""The modules that have such conditions."""
+_CONDITIONS = tuple(one for one in CONDITIONS if one.one_sample)
+
+
+@rule(*dict.fromkeys(cause for one in _CONDITIONS for cause in one.causes), single_look=True)
+def conditions(evidence: Evidence) -> Iterator[Finding]:
+    """What holds in this sample, regardless of how long; of a run only what concerns its GPUs."""
+    snapshot = evidence.snapshot
+    if snapshot is None:
+        return
+    at = snapshot.taken_at.timestamp()
+    context = SampleContext(snapshot, at, 0.0, Memory())
+    context.remember()
+    used = {one.uuid for one in evidence.run.device_map if one.uuid} if evidence.run is not None else set[str]()
+    for condition in _CONDITIONS:
+        for sign in condition.signs(context):
+            if not sign.holds or (sign.process is not None and evidence.run is not None):
+                continue
+            if used and sign.device is not None and sign.device.uuid not in used and not condition.dead_devices:
+                continue  # of the others only what may be why it did not get them
+            occurrence = Occurrence(sign, at, at, appears=0.0, leaves=0.0)
+            occurrence.add(sign, at, 0.0)
+            found = condition.finding(occurrence, context)
+            if found is not None and condition.listed(occurrence, context):
+                yield found

@@ -1,0 +1,278 @@
+"""Throttling by heat, power brake and power cap; and the history of each clock event reason."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from typing import ClassVar
+
+import msgspec
+
+from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, POWER_CAP, THERMAL, clock_reasons
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.duration_text import duration, lasted, mean
+from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.sample_context import UNDER_LOAD, SampleContext
+from gpuwatch.explain.diagnosis.rules.hot_component import heat
+from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
+
+_LITTLE = 0.03
+"""Share of the clock below which a loss to heat is a note, not a warning."""
+_MUCH = 0.35
+"""Share of the clock from which a loss to the power cap is a warning."""
+_EPISODES = 400
+
+
+def _numbers(device: Device) -> dict[str, float | None]:
+    return {
+        "clock": device.number("clocks.sm_mhz"),
+        "temperature": device.number("temperature.gpu_celsius"),
+        "draw": device.number("power.draw_watts"),
+        "busy": device.number("utilization.gpu_percent"),
+    }
+
+
+def _lost(occurrence: Occurrence, context: SampleContext) -> tuple[float | None, str]:
+    """The share of the clock that was lost, and a line with the loss in MHz."""
+    device, clock = occurrence.device, occurrence.figure("clock")
+    if clock is None:
+        return None, ""
+    free = context.memory.free_clock.get(device.uuid)
+    most = device.number("clocks.sm_max_mhz")
+    if free is not None and free > clock.mean:
+        lost = f"{free - clock.mean:.0f} MHz lost"
+        return 1 - clock.mean / free, f"SM clock {clock.mean:.0f} MHz, {free:.0f} MHz when not throttled: {lost}"
+    if most:
+        below = max(most - clock.mean, 0.0)
+        share = below / most if free is None else 0.0
+        return share, f"SM clock {clock.mean:.0f} MHz, {below:.0f} MHz below the card's maximum ({most:.0f})"
+    return None, f"SM clock {clock.mean:.0f} MHz"
+
+
+class _Throttled(Condition):
+    """The driver gives a reason for lower clocks."""
+
+    causes = ("throttle.power",)
+    needs: ClassVar[tuple[str, ...]] = ("clocks.event_reasons",)
+    one_sample = True
+    about: ClassVar[str] = ""
+
+    @abstractmethod
+    def holds(self, reasons: frozenset[str], device: Device) -> bool:
+        """Whether the reasons are of this kind."""
+
+    @abstractmethod
+    def reason(self, device: Device) -> str:
+        """``thermal``, ``power brake``."""
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """Unknown if the driver gives no reasons."""
+        for device in context.devices.values():
+            reasons = clock_reasons(device)
+            if reasons is None:
+                yield Sign(cause=self.causes[0], device=device, holds=None, about=self.about)
+            elif self.holds(reasons, device):
+                yield Sign(cause=self.causes[0], device=device, about=self.about, numbers=_numbers(device))
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """``GPU 0 no longer throttled (thermal, 3 min)``."""
+        device = occurrence.device
+        return f"{seen_as(device)} no longer throttled ({self.reason(device)}, {duration(occurrence)})"
+
+
+@condition
+class Thermal(_Throttled):
+    """Throttled because the card, or its memory, is hot: reported at once, because the driver says so."""
+
+    name = "throttle"
+    causes = ("throttle.thermal",)
+    looks_for = "thermal throttling"
+    appears = 0.0
+    leaves = 30.0
+
+    def holds(self, reasons: frozenset[str], device: Device) -> bool:
+        """By software or hardware."""
+        return bool(reasons & THERMAL)
+
+    def reason(self, device: Device) -> str:
+        """Always the same."""
+        return "thermal"
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """A warning unless almost nothing is lost."""
+        device = occurrence.device
+        reasons = clock_reasons(device) or frozenset()
+        share, loss = _lost(occurrence, context)
+        little = share is not None and share < _LITTLE and "hw-thermal" not in reasons
+        measured = occurrence.figure("temperature")
+        hot = heat(device, measured.mean if measured is not None else None)
+        counted = device.number("events.thermal_percent")
+        return self.report(
+            occurrence,
+            "info" if little else "warning",
+            "fact",
+            title=hot.title,
+            evidence=(
+                lasted(occurrence, context.at),
+                f"the driver's reasons: {'+'.join(sorted(reasons & THERMAL))}",
+                loss,
+                hot.evidence,
+                f"the driver's counter: throttled by heat in {counted:.0f} % of the last seconds" if counted else "",
+            ),
+            action=hot.action,
+        )
+
+
+@condition
+class PowerBrake(_Throttled):
+    """The board requests lower clocks. ``hw-slowdown`` may flash when clocks change (NVML), so it must last."""
+
+    name = "power-brake"
+    looks_for = "throttling by the power brake"
+    appears = 5.0
+    leaves = 30.0
+    about = "brake"
+
+    def holds(self, reasons: frozenset[str], device: Device) -> bool:
+        """Unless heat is the reason."""
+        return bool(reasons & BRAKE) and not reasons & THERMAL
+
+    def reason(self, device: Device) -> str:
+        """``power brake``, or ``hardware slowdown`` if the driver does not say which."""
+        return NAMES["hw-power-brake" if "hw-power-brake" in (clock_reasons(device) or ()) else "hw-slowdown"]
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """A warning at any load."""
+        device = occurrence.device
+        action = "Check the power cables and the machine's power supply: the board itself requests lower clocks."
+        if "hw-power-brake" not in (clock_reasons(device) or ()):
+            action = "Check cooling, power cables and supply: the driver does not say which of them it is."
+        return self.report(
+            occurrence,
+            "warning",
+            "fact",
+            title=f"{seen_as(device)} throttled ({self.reason(device)})",
+            evidence=_power_evidence(occurrence, context, BRAKE),
+            action=action,
+        )
+
+
+@condition
+class PowerCap(_Throttled):
+    """Clocks limited by the power limit while the card is busy, which is normal for a busy card."""
+
+    name = "power-cap"
+    looks_for = "throttling by the power cap"
+    needs = ("clocks.event_reasons", "utilization.gpu_percent")
+    appears = 20.0
+    leaves = 60.0
+    about = "cap"
+
+    def holds(self, reasons: frozenset[str], device: Device) -> bool:
+        """Only under load: an idle card may report the cap at any time."""
+        busy = device.number("utilization.gpu_percent")
+        return POWER_CAP in reasons and busy is not None and busy >= UNDER_LOAD and not reasons & BRAKE
+
+    def reason(self, device: Device) -> str:
+        """Always the same."""
+        return "power cap"
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """A note; a warning if much of the clock is lost."""
+        device = occurrence.device
+        share, _ = _lost(occurrence, context)
+        limit, default = device.number("power.limit_watts"), device.number("power.default_limit_watts")
+        lowered = bool(limit and default and limit < 0.97 * default)
+        severity: Severity = "info"
+        if share is not None and share >= _MUCH:
+            severity = "warning"
+            title = f"{seen_as(device)} throttled (power cap), far below its clock"
+            action = "Raise the power limit (nvidia-smi -pl) as far as supply and cooling allow."
+        elif not lowered:
+            title = f"{seen_as(device)} at its power limit, which is normal for a busy GPU"
+            action = "Nothing to do; a higher limit (nvidia-smi -pl) would raise the clock a little."
+        if lowered:
+            title = f"{seen_as(device)} throttled (power cap): its power limit was lowered"
+            action = f"If nobody needs the lower limit: nvidia-smi -i {device.index} -pl {default:.0f}"
+        return self.report(
+            occurrence,
+            severity,
+            "fact",
+            title=title,
+            evidence=(
+                *_power_evidence(occurrence, context, frozenset({POWER_CAP})),
+                f"the card's default limit is {default:.0f} W" if lowered else "",
+            ),
+            action=action,
+        )
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """``GPU 0 no longer at its power limit (3 min)``."""
+        return f"{seen_as(occurrence.device)} no longer at its power limit ({duration(occurrence)})"
+
+
+def _power_evidence(occurrence: Occurrence, context: SampleContext, of: frozenset[str]) -> tuple[str, ...]:
+    device = occurrence.device
+    limit, draw = device.number("power.limit_watts"), mean(occurrence, "draw", "W")
+    return (
+        lasted(occurrence, context.at),
+        f"the driver's reasons: {'+'.join(sorted((clock_reasons(device) or frozenset()) & of))}",
+        f"{draw} on average of {limit:.0f} W" if draw and limit else "",
+        _lost(occurrence, context)[1],
+        f"utilization {mean(occurrence, 'busy', '%')}" if occurrence.figure("busy") else "",
+    )
+
+
+class Episode(msgspec.Struct):
+    """One clock event reason on one device, from its onset."""
+
+    uuid: str
+    reason: str
+    began: float
+    last: float
+    """When it was last seen."""
+    ended: float | None = None
+    """When it had been absent long enough to be over; None while it lasts."""
+    at_start: bool = False
+    """Whether it was already present in the first sample."""
+
+
+class ClockEpisodes:
+    """When each clock event reason was active, on all devices: every reason except idling, including normal ones."""
+
+    def __init__(self) -> None:
+        self._episodes: deque[Episode] = deque(maxlen=_EPISODES)
+        self._lasting: dict[tuple[str, str], Episode] = {}
+
+    def look(self, device: Device, at: float, *, first: bool) -> None:
+        """Adds a sample of a device. Unknown reasons are neither an onset nor an end."""
+        reasons = clock_reasons(device)
+        if reasons is None or not (reasons or self._lasting):
+            return
+        for reason in reasons:
+            episode = self._lasting.get((device.uuid, reason))
+            if episode is None:
+                episode = Episode(device.uuid, reason, at, at, at_start=first)
+                self._lasting[device.uuid, reason] = episode
+                self._episodes.append(episode)
+            episode.last = at
+        for key, episode in list(self._lasting.items()):
+            leaves = PowerCap.leaves if episode.reason == POWER_CAP else Thermal.leaves
+            if key[0] == device.uuid and episode.reason not in reasons and at - episode.last >= leaves:
+                episode.ended = at
+                del self._lasting[key]
+
+    def of(self, uuid: str, until: float) -> list[Episode]:
+        """Episodes of a device as known at a moment, the latest onset first."""
+        known = [one for one in self._episodes if one.uuid == uuid and one.began <= until]
+        return [
+            msgspec.structs.replace(
+                one,
+                last=min(one.last, until),
+                ended=one.ended if one.ended is not None and one.ended <= until else None,
+            )
+            for one in reversed(known)
+        ]

@@ -1,0 +1,89 @@
+"""Which CUDA a missing library belongs to, and how to install it.
+
+Source: file names in NVIDIA's toolkits, and TensorFlow's table "Tested build configurations". Its wheels include CUDA
+(``[and-cuda]``) since 2.14; a build for CUDA 10 or another major version cannot use those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpuwatch.explain.diagnosis.advice import libraries_action
+from gpuwatch.explain.diagnosis.advice_table import TENSORFLOW
+from gpuwatch.explain.logs.devices import LIBDEVICE
+
+_WHEEL = 'pip install "tensorflow[and-cuda]"'
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_PATH = re.compile(r"[\w./+@-]+")
+"""An interpreter's path that needs no quoting in a shell."""
+_FIRST_WITH_WHEELS = (2, 14)
+_FIRST_CUDA_WITH_WHEELS = 12
+_NAME = re.compile(r"(?:lib)?(cudart|cublas|cublasLt)(?:\.so\.|64_)(\d{1,3})(?:\.(\d))?")
+_EXACT = re.compile(r"lib(?:cufft|curand|cusolver|cusparse|cupti)\.so\.(\d{1,2})\.(\d)")
+_NEEDED_BY = {
+    "8": "1.0 to 1.4", "9": "1.5 to 1.12", "10": "1.13 to 2.3", "10.0": "1.13 to 2.0", "10.1": "2.1 to 2.3",
+    "11": "2.4 to 2.14",
+}  # fmt: skip
+_FOR_XLA = (
+    "Install nvidia-cuda-nvcc of the same CUDA (tensorflow[and-cuda] and jax[cuda12] include it), or set"
+    " XLA_FLAGS=--xla_gpu_cuda_data_dir= to the folder of a CUDA toolkit that contains nvvm/libdevice."
+)
+
+
+def cuda_of(names: Iterable[str]) -> str | None:
+    """``10.0`` for libcudart.so.10.0, ``12`` for libcublas.so.12; None if no name tells.
+
+    Sonames of CUDA 11 and later only have the major version; cuDNN's have none of CUDA.
+    """
+    for name in names:
+        match = _NAME.search(name)
+        if match is not None:
+            number, minor = match[2], match[3]
+            if (minor is None and len(number) == 3) or (minor is None and number in ("80", "90")):
+                number, minor = number[:-1], number[-1]  # cudart64_101.dll
+        elif (match := _EXACT.search(name)) is not None:
+            number, minor = match[1], match[2]
+        else:
+            continue
+        return number if int(number) >= 11 or minor is None else f"{number}.{minor}"
+    return None
+
+
+def _same_wheel(version: str | None, interpreter: str | None) -> str:
+    """The command for exactly this interpreter and release, to avoid another environment or an upgrade."""
+    pip = f"{interpreter} -m pip" if interpreter and _PATH.fullmatch(interpreter) else "pip"
+    pin = f"=={version}" if version and _RELEASE.fullmatch(version) else ""
+    return f'{pip} install "tensorflow[and-cuda]{pin}"'
+
+
+def install(
+    names: Iterable[str], version: str | None = None, *, by: str = TENSORFLOW, interpreter: str | None = None
+) -> str:
+    """How to install these libraries for the framework ``by``.
+
+    ``version`` is TensorFlow's, and ``interpreter`` the path of its Python, if known.
+    """
+    names = list(names)
+    if names == [LIBDEVICE]:
+        return _FOR_XLA
+    wants = cuda_of(names)
+    if by != TENSORFLOW:
+        return libraries_action(by, wants)
+    release = re.match(r"(\d+)\.(\d+)", version or "")
+    old = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS
+    new = release is not None and not old
+    if new or (wants is not None and int(wants.partition(".")[0]) >= _FIRST_CUDA_WITH_WHEELS and not old):
+        return f"Install them into the same environment: {_same_wheel(version, interpreter)}."
+    if wants is None and not old:
+        return f"Install them into the same environment: {_WHEEL}, with TensorFlow 2.14 or later."
+    if wants is None:
+        which = f"the CUDA and cuDNN that TensorFlow {version} was built for"
+        return f"Install {which} (system or conda), or a newer TensorFlow with its own: {_WHEEL}."
+    by = f", which TensorFlow {version if old else _NEEDED_BY.get(wants, 'of this age')} needs"
+    if wants == "11" and not old:
+        by += " (2.14: " + 'pip install "tensorflow[and-cuda]==2.14.*")'
+    return (
+        f"Install CUDA {wants} with its cuDNN (system or conda){by}; no other CUDA version works."
+        f" Or upgrade to a newer TensorFlow that includes its own: {_WHEEL}."
+    )

@@ -1,0 +1,322 @@
+"""The diagnostic report: findings of all sources, sorted and joined.
+
+The sources in order: the user's latest program, then what keeps the framework from the GPUs now, then the machine
+itself, then the probes. Within a source the order of causes decides (:mod:`gpuwatch.explain.diagnosis.engine`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.diagnostic import MACHINE as MACHINE
+from gpuwatch.core.model.diagnostic import Diagnostic, Effect, Excerpt, Gap, SourcedFinding, Variable
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.engine import ENDED_WORK, NO_GPU
+from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, meant_by
+
+RECENT = datetime.timedelta(days=1)
+"""A program that failed longer ago is reported, but not as the primary cause."""
+DOCTOR = "doctor"
+
+_PROGRAMS_OWN = frozenset(
+    {
+        "ArithmeticError", "AssertionError", "AttributeError", "EOFError", "FileExistsError", "FileNotFoundError",
+        "IndentationError", "IndexError", "IsADirectoryError", "KeyError", "LookupError", "ModuleNotFoundError",
+        "NameError", "NotADirectoryError", "RecursionError", "StopIteration", "SyntaxError", "TypeError",
+        "UnboundLocalError", "UnicodeDecodeError", "UnicodeEncodeError", "ValueError", "ZeroDivisionError",
+    }
+)  # fmt: skip
+"""Python exceptions that drivers and allocators do not raise, unlike RuntimeError, OSError and MemoryError."""
+_OF_GPUS = re.compile(
+    r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvml|libnv|device|driver|memory|tensorflow|keras|torch|jax|cupy|\bxla",
+    re.IGNORECASE,
+)
+
+_FRAME = re.compile(r"\s*File \"[^\"]*\", line \d+")
+_INSTALLED = re.compile(r"(?:site|dist)-packages|lib/python|<frozen")
+
+_STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+\s+\d+ ")
+"""Time and thread at the start of a TensorFlow log line."""
+_OWN = "GPUWATCH_"
+_SIMULATION = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"})
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_SET_FOR_PROGRAM = (
+    f"{_VISIBLE} is not set in this shell: it was set for this program only (before its command, in a job script, or"
+    " in the program itself). Remove it there, or set it to the GPUs to use (0, or a UUID)."
+)
+# Sources, the first one first.
+_PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
+_CAUSES = (*ENDED_WORK, *NO_GPU)
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Everything gathered for the report; ``missing`` names what could not be."""
+
+    taken_at: datetime.datetime
+    took_seconds: float
+    version: str
+    snapshot: Snapshot | None = None
+    silent: str = ""
+    """Why there is no snapshot, if the driver did not answer."""
+    doctor: Doctor | None = None
+    programs: tuple[Run, ...] = ()
+    probes: Comparison | None = None
+    missing: tuple[Gap, ...] = field(default=())
+    surroundings: Mapping[str, str] = field(default_factory=dict)
+    excerpts: tuple[Excerpt, ...] = ()
+    simulated: bool = False
+    """Whether simulated GPUs were requested, which is unknown from a driver that does not answer."""
+
+
+def diagnostic(looks: Looks) -> Diagnostic:
+    """The report."""
+    found = tuple(_where_it_was_set(entry, looks) for entry in _joined(_findings(looks)))
+    main = _main(found, looks)
+    if main == "healthy" and all(entry.id != main for entry in found):
+        found = (_healthy(), *found)
+    simulated = bool(
+        looks.simulated
+        or (looks.snapshot is not None and looks.snapshot.simulated)
+        or (looks.doctor is not None and looks.doctor.simulated)
+    )
+    host = looks.snapshot.host.hostname if looks.snapshot is not None else None
+    return Diagnostic(
+        taken_at=looks.taken_at,
+        took_seconds=round(looks.took_seconds, 3),
+        gpuwatch_version=looks.version,
+        simulated=simulated,
+        host=host or (looks.doctor.host if looks.doctor is not None else None),
+        primary=main,
+        findings=found,
+        snapshot=looks.snapshot,
+        doctor=looks.doctor,
+        variables=variables(looks.doctor, looks.programs),
+        programs=looks.programs,
+        probes=looks.probes,
+        surroundings=dict(looks.surroundings),
+        excerpts=looks.excerpts,
+        missing=looks.missing,
+    )
+
+
+def source_of(run: Run) -> str:
+    """``probe growth``, ``run of train.py``."""
+    # The title of a watched program is its command line.
+    return f"run of {run.title or run.config}" if run.group == "run" else f"probe {run.config}"
+
+
+def on_purpose(run: Run, found: Finding) -> bool:
+    """Whether a probe provoked the finding itself, so that it says nothing about the machine."""
+    if run.group == "run":
+        return False
+    return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or _provoked(run, found))
+
+
+def _of_probe(run: Run, found: Finding) -> Finding:
+    """A probe that hit its deadline is only a note: it says nothing certain about the machine."""
+    late = run.group != "run" and run.verdict == "timeout" and found.id == "unknown"
+    return msgspec.structs.replace(found, severity="info") if late else found
+
+
+def _of_program_alone(run: Run, found: Finding) -> Finding:
+    """An exception in the program's own code is only a note: it says nothing about GPUs."""
+    error = found.evidence[0] if found.evidence else ""
+    name = error.partition(":")[0]
+    if found.id != "unknown" or run.group != "run" or name not in _PROGRAMS_OWN or run.ooms or _OF_GPUS.search(error):
+        return found
+    where = next((line for line in reversed(run.log_tail) if _FRAME.match(line)), "")
+    if not where or _INSTALLED.search(where):
+        return found  # raised within a library, perhaps an incompatible one
+    return msgspec.structs.replace(
+        found,
+        severity="info",
+        title=f"{run.title or run.config} ended in {name}, raised by its own code and unrelated to GPUs",
+        evidence=(error, where.strip(), *found.evidence[1:]),
+        action="Check that line of the program; the whole traceback is in its log (gpuwatch report -o diag.html).",
+    )
+
+
+def _provoked(run: Run, found: Finding) -> bool:
+    return any(fallback.reason == found.id for fallback in run.fallbacks) and found.id.startswith(
+        ("visibility.", "placement.")
+    )
+
+
+def _findings(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
+    """Findings with their rank (lower comes first) and source."""
+    for number, run in enumerate(looks.programs):
+        rank = _PROGRAM if number == 0 and looks.taken_at - run.started_at <= RECENT else _EARLIER
+        yield from ((rank, _of_program_alone(run, found), source_of(run)) for found in run.findings)
+    if looks.doctor is not None:
+        yield from ((_DOCTOR, found, DOCTOR) for found in looks.doctor.findings)
+    if looks.snapshot is not None:
+        yield from ((_MACHINE, found, MACHINE) for found in looks.snapshot.findings)
+    if looks.silent:
+        yield _MACHINE, _silent(looks.silent), MACHINE
+    for run in looks.probes.runs if looks.probes is not None else ():
+        yield from (
+            (_PROBE, _of_probe(run, found), source_of(run)) for found in run.findings if not on_purpose(run, found)
+        )
+
+
+def _where_it_was_set(found: SourcedFinding, looks: Looks) -> SourcedFinding:
+    """Corrects the advice if the variable is not set in this shell but for the program only."""
+    doctor = looks.doctor
+    if found.id != "visibility.hidden" or doctor is None or _VISIBLE in doctor.environment:
+        return found
+    if not any(source_of(run) in found.sources and _VISIBLE in run.environment for run in looks.programs):
+        return found
+    return msgspec.structs.replace(found, action=_SET_FOR_PROGRAM)
+
+
+def _joined(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:
+    """In order, with each cause of a device once, with all its sources.
+
+    ``healthy`` is included once, if the doctor or the machine reports it and nothing contradicts it.
+    """
+    groups: dict[tuple[str, str | None, int | None], list[tuple[int, Finding, str]]] = {}
+    for entry in listed:
+        groups.setdefault((entry[1].id, entry[1].device_uuid, entry[1].pid), []).append(entry)
+    wrong = any(found.severity != "info" for _, found, _ in (entry for group in groups.values() for entry in group))
+    ordered = []
+    for entries in groups.values():
+        rank, best, _ = min(entries, key=_order)
+        best = _telling(best, [found for _, found, _ in sorted(entries, key=_order)])
+        if best.id == "healthy" and (wrong or rank not in (_DOCTOR, _MACHINE)):
+            continue
+        fields = {name: getattr(best, name) for name in Finding.__struct_fields__}
+        sources = dict.fromkeys(source for _, _, source in sorted(entries, key=lambda entry: entry[0]))
+        ordered.append((_order((rank, best, "")), SourcedFinding(**fields, sources=tuple(sources))))
+    return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
+
+
+def _telling(best: Finding, found: Sequence[Finding]) -> Finding:
+    """The first finding, with the title of the most specific one: only the doctor names a missing library."""
+    for other in found:
+        if _says_more(other.title, best.title, best.id):
+            # The same line from two processes counts once.
+            lines = {_STAMP.sub("", line): line for line in (*best.evidence, *other.evidence)}
+            evidence = [line for line in dict.fromkeys((*other.evidence, *best.evidence)) if line in lines.values()]
+            certainty = "fact" if "fact" in (best.certainty, other.certainty) else best.certainty
+            return msgspec.structs.replace(
+                best, title=other.title, evidence=tuple(evidence), action=other.action, certainty=certainty
+            )
+    return best
+
+
+def _says_more(title: str, than: str, cause: str) -> bool:
+    """Whether ``than`` is only the cause's title, or the beginning of ``title``."""
+    return title != than and title != CAUSES.get(cause) and (than == CAUSES.get(cause) or title.startswith(f"{than}:"))
+
+
+def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
+    """Current errors, then warnings; then those of earlier programs and probes; then notes."""
+    rank, found, _ = entry
+    if found.id == "healthy":
+        group = -1
+    elif found.severity == "info":
+        group = 4
+    else:
+        group = SEVERITY_ORDER[found.severity] + (2 if rank >= _EARLIER else 0)
+    return group, rank, _CAUSES.index(found.id) if found.id in _CAUSES else len(_CAUSES)
+
+
+def _main(found: Sequence[SourcedFinding], looks: Looks) -> str | None:
+    """The primary cause; notes alone are none."""
+    if found and found[0].severity != "info":
+        return found[0].id
+    return "healthy" if looks.doctor is not None or looks.snapshot is not None else None
+
+
+def _silent(why: str) -> Finding:
+    return Finding(
+        id="driver.bad-state",
+        severity="error",
+        certainty="fact",
+        title=f"NVML does not answer: {why}",
+        action="Look for a GPU that hangs (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot.",
+    )
+
+
+def _healthy() -> SourcedFinding:
+    """The finding that a snapshot does not contain itself."""
+    return SourcedFinding(
+        id="healthy", severity="info", certainty="likely", title=CAUSES["healthy"], sources=(MACHINE,)
+    )
+
+
+def variables(doctor: Doctor | None, programs: Sequence[Run]) -> tuple[Variable, ...]:
+    """The effect of each variable of this shell, and of those that differed in the latest program."""
+    late = " ".join(
+        " ".join((found.title, *found.evidence))
+        for run in programs
+        for found in run.findings
+        if found.id == "config.too-late"
+    )
+    here = doctor.environment if doctor is not None else {}
+    own = [_variable(name, value, doctor, late) for name, value in sorted(here.items())] if doctor is not None else []
+    return (*own, *(_of_program(programs[0], here, late) if programs else ()))
+
+
+def _of_program(run: Run, here: Mapping[str, str], late: str) -> Iterator[Variable]:
+    """Variables whose values in the program differ from this shell's."""
+    for name, value in sorted(run.environment.items()):
+        if here.get(name) == value or name.startswith(_OWN) or (run.simulated and name in _SIMULATION):
+            continue
+        effect: Effect = "effect" if name in KNOWN_VARIABLES else "unknown"
+        note = f"this shell has {here[name]!r}" if name in here else "not set in this shell"
+        meant = meant_by(name)
+        if meant is not None:
+            effect, note = "misspelt", f"nothing reads it; {meant} was probably meant"
+        elif name in late:
+            effect, note = "too-late", "the program set it after its framework had started"
+        yield Variable(name=name, value=value, effect=effect, note=note, program=run.title or run.config)
+
+
+def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
+    def variable(effect: Effect, note: str) -> Variable:
+        return Variable(name=name, value=value, effect=effect, note=note)
+
+    if doctor.simulated and name in _SIMULATION:
+        return variable("effect", "set by gpuwatch for the simulated GPUs")
+    meant = meant_by(name)
+    if meant is not None:
+        return variable("misspelt", f"nothing reads it; {meant} was probably meant")
+    if name in late:
+        return variable("too-late", "a program set it after its framework had started")
+    for check in doctor.checks:
+        if check.title == name:
+            note = check.detail + (f" → {check.action}" if check.action else "")
+            return variable("warning" if check.state in ("warn", "fail") else "effect", note)
+    others = next((check.detail for check in doctor.checks if check.id == "environment.others"), "")
+    for part in others.split("; "):
+        if part.startswith(f"{name}="):
+            return variable("effect", part.rpartition(" (")[2].rstrip(")"))
+    return variable("effect" if name in KNOWN_VARIABLES else "unknown", "")
+
+
+def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """From saved runs (newest first): the latest user programs, and the latest run of each probe by start time."""
+    programs: list[Run] = []
+    probes: dict[str, Run] = {}
+    for run in runs:
+        if run.group == "run":
+            programs.append(run)
+        else:
+            probes.setdefault(run.config, run)
+    return tuple(programs[:most]), tuple(sorted(probes.values(), key=lambda run: run.started_at))
+
+
+def of_this_machine(run: Run, host: str | None, *, simulated: bool) -> bool:
+    """Whether a saved run is from this machine (home folders may be shared between machines)."""
+    return run.simulated == simulated and (run.host is None or host is None or run.host == host)

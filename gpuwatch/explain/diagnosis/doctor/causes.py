@@ -1,0 +1,428 @@
+"""Causes that only the doctor's facts show: system files, the driver's answers, paths of libraries.
+
+The rules of the engine judge the framework's run and the snapshot. Findings from here either add to one of theirs
+(same id: evidence is added, the action replaced) or report a cause that they cannot see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.doctor import Library
+from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.no_driver import GIVE_GPUS, JOIN_GROUP
+from gpuwatch.explain.diagnosis.doctor import framework
+from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY
+from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
+from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
+from gpuwatch.explain.diagnosis.engine import NO_GPU, diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.memory_holders import described, holders, make_room
+from gpuwatch.explain.diagnosis.rule_registry import Rule, finding
+from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE
+from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.sim.libraries import runtime_obstacle
+
+Cause = Callable[[Facts], Iterator[Finding]]
+_TIGHT_BYTES = 500 << 20
+"""Free memory below which a CUDA context may not fit."""
+_MISMATCH = (803, 804)
+_NO_DEVICE = (100, 303)
+
+
+def no_driver(facts: Facts) -> Iterator[Finding]:
+    """Why there is no driver: nouveau, a container without GPUs, no card, or nothing installed."""
+    system = facts.system
+    if facts.nvml_answers or facts.simulated or system is None:
+        return
+    if facts.driver is not None and facts.driver.cuinit_code == 0:
+        return
+    if system.kernel_module is not None and facts.driver is not None and facts.driver.nvml_code:
+        return  # it is installed but does not start
+    lines, title = [], ""
+    if system.cards and any(card.driver == "nouveau" for card in system.cards):
+        lines.append(f"nouveau has claimed {system.cards[0].bus_id}")
+    elif system.cards is not None and not system.cards and not system.wsl:
+        lines.append("no NVIDIA card on the PCI bus")
+        title = "No NVIDIA driver found, and no NVIDIA card on this machine's PCI bus"
+    elif system.container is None and system.kernel_module is not None:
+        return
+    if system.container is not None:
+        lines.append(f"this is a container ({system.container}); device files in it: {len(system.device_files)}")
+    if system.kernel_module is None and not system.wsl:
+        lines.append("/proc/driver/nvidia/version does not exist: the kernel module is not loaded")
+    if lines:
+        yield finding("driver.missing", "error", "fact", title=title, evidence=lines, action=advice(facts))
+
+
+def versions_differ(facts: Facts) -> Iterator[Finding]:
+    """Kernel module, libcuda and NVML have different releases, and CUDA does not start."""
+    known = driver_versions(facts)
+    started = facts.driver is not None and facts.driver.cuinit_code == 0
+    if len(set(known.values())) > 1 and not started:
+        yield finding(
+            "driver.mismatch",
+            "error",
+            "fact",
+            evidence=[f"{name}: {version}" for name, version in known.items()],
+            action=REBOOT,
+        )
+
+
+def does_not_start(facts: Facts) -> Iterator[Finding]:
+    """The result of cuInit, without a framework."""
+    answer = facts.driver
+    code = answer.cuinit_code if answer is not None else None
+    if code is None or code == 0:
+        return
+    line = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
+    if code in _MISMATCH:
+        yield finding("driver.mismatch", "error", "fact", evidence=[line], action=start_action(code))
+    elif code not in _NO_DEVICE:
+        yield finding(
+            "driver.bad-state",
+            "error",
+            "fact",
+            title=f"The driver is installed but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",
+            evidence=[line],
+            action=start_action(code),
+        )
+    elif code == 100 and facts.nvml_answers and not facts.hidden:
+        yield finding(
+            "container.lost-devices",
+            "error",
+            "likely",
+            title="NVML answers, but CUDA finds no device",
+            evidence=[line],
+            action=RECREATE,
+        )
+
+
+def half_a_driver(facts: Facts) -> Iterator[Finding]:
+    """Only one of the driver's two libraries is present: a container started with half of the driver."""
+    answer = facts.driver
+    if answer is None or answer.libcuda is None or answer.nvml is None:
+        return
+    if answer.libcuda.error is None and answer.cuinit_code == 0 and answer.nvml.error is not None:
+        yield finding(
+            "driver.missing",
+            "warning" if facts.usable else "error",
+            "fact",
+            title="CUDA starts but NVML is missing: TensorFlow since 2.21 then has no GPU, without a message",
+            evidence=[answer.nvml.error],
+            action=HALF_ACTION,
+        )
+    elif answer.libcuda.error is not None and answer.nvml_code == 0:
+        yield finding(
+            "driver.missing",
+            "error",
+            "fact",
+            title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
+            evidence=[answer.libcuda.error],
+            action=HALF_ACTION,
+        )
+
+
+def nvml_hangs(facts: Facts) -> Iterator[Finding]:
+    """NVML was called and did not return, even if a framework got its GPUs anyway."""
+    answer = facts.driver
+    if answer is None:
+        return
+    begun = answer.nvml_code == 0 and facts.snapshot is None
+    if answer.late != "nvmlInit" and not begun:
+        return
+    what = "NVML started, but a later call did not return" if begun else "nvmlInit did not return"
+    yield finding(
+        "driver.bad-state",
+        "error",
+        "likely" if begun else "fact",
+        title="NVML does not answer: the driver or a GPU hangs",
+        evidence=[f"{what} within {facts.deadline:g} s"],
+        action="Look in dmesg for NVRM and Xid lines of a GPU that hangs; reset it (nvidia-smi -r), or reboot.",
+    )
+
+
+def closed_files(facts: Facts) -> Iterator[Finding]:
+    """Device files that this user may not use, or that are missing although the driver is loaded."""
+    system = facts.system
+    if facts.simulated or system is None or facts.usable or system.kernel_module is None:
+        return
+    closed = [entry for entry in system.device_files if not entry.usable]
+    if closed:
+        yield finding(
+            "driver.bad-state",
+            "error",
+            "fact",
+            title="This user may not use the GPU's device files",
+            evidence=[f"{entry.path}: {entry.mode}" for entry in closed],
+            action=JOIN_GROUP,
+        )
+    elif system.container and not system.device_files:
+        yield finding(
+            "container.lost-devices",
+            "error",
+            "fact",
+            evidence=["the kernel module is loaded, but this container has no /dev/nvidia*"],
+            action=GIVE_GPUS,
+        )
+
+
+def libraries(facts: Facts) -> Iterator[Finding]:
+    """Libraries that cannot be loaded, or that shadow the build's own."""
+    found = facts.look.libraries if facts.look is not None else None
+    if not found or facts.look is None:
+        return
+    bad = [library for library in found if library.state != "loaded"]
+    if bad and facts.has_driver_trace:
+        yield finding(
+            "cuda.libraries-missing",
+            "warning" if facts.usable else "error",
+            "fact",
+            title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
+            evidence=[_why(library) for library in bad],
+            action=framework.install_libraries(facts, [library.name for library in bad]),
+        )
+    shadowing = [library for library in found if library.shadows]
+    if shadowing:
+        yield finding(
+            "cuda.version-mismatch",
+            "info" if facts.usable else "warning",
+            "likely",
+            title="LD_LIBRARY_PATH shadows the framework's own CUDA libraries",
+            evidence=[f"{library.name}: {library.path} instead of {library.shadows}" for library in shadowing],
+            action="unset LD_LIBRARY_PATH, or remove the folder from it.",
+        )
+
+
+def _why(library: Library) -> str:
+    text = library.detail or library.state
+    return text if text.startswith(f"{library.name}:") else f"{library.name}: {text}"
+
+
+def not_installed(facts: Facts) -> Iterator[Finding]:
+    """The framework is not installed, or two distributions overwrite each other."""
+    look = facts.look
+    if look is None:
+        return
+    if look.missing:
+        yield finding(
+            "unknown",
+            "error" if facts.asked else "warning",
+            "fact",
+            title=look.missing,
+            action=framework.INSTALL_IT,
+        )
+        return
+    names = {entry.name for entry in look.distributions or ()}
+    if look.name == "tensorflow" and {"tensorflow", "tensorflow-cpu"} <= names:
+        yield finding(
+            "build.cpu-only",
+            "warning",
+            "likely",
+            title="tensorflow and tensorflow-cpu are both installed: the later one has overwritten the other's files",
+            evidence=[f"{entry.name} {entry.version}" for entry in look.distributions or ()
+                      if entry.name in ("tensorflow", "tensorflow-cpu")],
+            action='pip uninstall -y tensorflow tensorflow-cpu; pip install "tensorflow[and-cuda]".',
+        )  # fmt: skip
+
+
+def pytorch(facts: Facts) -> Iterator[Finding]:
+    """Advice that differs from TensorFlow's; some builds have no simulated GPUs."""
+    if facts.look is None or facts.look.name != "torch" or facts.look.missing:
+        return
+    if facts.look.gpu_build is False:
+        yield finding(
+            "build.cpu-only", "error" if facts.nvml_answers else "warning", "fact", action=framework.TORCH_BUILD
+        )
+    elif obstacle := _without_simulation(facts):
+        yield finding(
+            "unknown",
+            "warning",
+            "fact",
+            title=f"{obstacle}; PyTorch's messages here are about the machine without simulated GPUs",
+            action="Check PyTorch without --sim, or a newer version.",
+        )
+
+
+def _without_simulation(facts: Facts) -> str | None:
+    """Why this PyTorch has no simulated GPUs; None if it has, or none are simulated."""
+    if not facts.simulated or facts.framework is None or facts.framework.name != "torch":
+        return None
+    cuda = facts.framework.build.get("cuda_version")
+    return runtime_obstacle(str(cuda)) if cuda is not None else None
+
+
+def full(facts: Facts) -> Iterator[Finding]:
+    """A GPU whose memory others mostly hold, perhaps so much that not even a context fits."""
+    for device in facts.gpus:
+        free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
+        if free is None or facts.snapshot is None:
+            continue
+        tight = free < _TIGHT_BYTES
+        rows = [process for process in facts.snapshot.processes if process.device_uuid == device.uuid]
+        if not tight and (total is None or not rows or free >= MOSTLY * total):
+            continue
+        what = "a program may not even start there" if tight else "others hold the rest"
+        yield finding(
+            "memory.other-process",
+            "warning",
+            "likely",
+            title=f"GPU {device.index} has only {size(int(free))} free: {what}",
+            evidence=[described(amount, process) for amount, process in holders(facts.snapshot, device)],
+            action=make_room(facts.snapshot, device),
+            device_uuid=device.uuid,
+        )
+
+
+def wrong_result(facts: Facts) -> Iterator[Finding]:
+    """A device whose matrix product is wrong."""
+    for test in facts.look.tests if facts.look is not None else ():
+        if test.correct is False:
+            yield finding(
+                "hardware.fault",
+                "error",
+                "likely",
+                title=f"{test.device} computes a wrong result",
+                evidence=[f"the product of two matrices of ones on {test.ran_on} is wrong"],
+                action="Check dmesg for Xid and ECC errors; test the card; run the same on another one.",
+            )
+
+
+def timed_out(facts: Facts) -> Iterator[Finding]:
+    """The framework did not finish before its deadline."""
+    if facts.look is not None and facts.look.late and facts.run is not None:
+        yield finding(
+            "unknown",
+            "error",
+            "fact",
+            title=f"{facts.look.late} did not finish before its deadline",
+            action="Look in dmesg for a GPU that hangs, and for a slow file system.",
+        )
+
+
+def in_the_way(facts: Facts) -> Iterator[Finding]:
+    """The user's own file or folder with the framework's name, which Python imports instead."""
+    for path, everywhere in facts.system.in_the_way if facts.system is not None else ():
+        name = path.removesuffix("/").rpartition("/")[2].removesuffix(".py")
+        programs = "every program, because its folder is in PYTHONPATH" if everywhere else "programs in its folder"
+        yield finding(
+            "unknown",
+            "error" if everywhere else "warning",
+            "fact",
+            title=f"{path} shadows the package {name}: import {name} loads it in {programs}",
+            evidence=[path],
+            action=f"Rename it (and remove __pycache__/{name}.*.pyc), or start programs in another folder.",
+        )
+
+
+def broken_import(facts: Facts) -> Iterator[Finding]:
+    """The import failed with a message that ``explain`` recognises."""
+    run = facts.run
+    if run is None or run.framework is not None or not run.errors:
+        return
+    text = [*run.log_tail, *(f"{error.type}: {error.message}" for error in run.errors)]
+    log = parse("\n".join(text))
+    for found in diagnose(Evidence(log=log)):
+        if found.severity != "error" or found.id == "unknown":
+            continue
+        libraries_missing = found.id == "cuda.libraries-missing" and log.missing_libraries
+        action = framework.install_libraries(facts, log.missing_libraries) if libraries_missing else found.action
+        yield finding(
+            found.id,
+            found.severity,
+            found.certainty,
+            title=f"{facts.product} cannot be imported: {found.title}",
+            evidence=found.evidence,
+            action=action,
+        )
+
+
+CAUSES_HERE: tuple[Cause, ...] = (
+    no_driver,
+    versions_differ,
+    does_not_start,
+    half_a_driver,
+    nvml_hangs,
+    closed_files,
+    libraries,
+    not_installed,
+    pytorch,
+    full,
+    wrong_result,
+    timed_out,
+    in_the_way,
+    broken_import,
+)
+
+
+def findings(facts: Facts, engine: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The engine's findings and the doctor's, most severe first."""
+    known: list[Finding] = [found for found in engine if found.id != "healthy"]
+    for cause in CAUSES_HERE:
+        for found in cause(facts):
+            known = _added(known, found)
+    known = _driver_first(facts, _without_riddle(facts, known))
+    if _unexplained(facts, known):
+        known.append(
+            finding(
+                "unknown",
+                "error",
+                "fact",
+                title=f"{facts.product} has no GPU, and nothing says why",
+                evidence=(f"NVML lists {len(facts.gpus)}",),
+                action="Send this report to somebody who knows the machine: gpuwatch doctor -o doctor.md",
+            )
+        )
+    # The engine sorts, and adds ``healthy`` if nothing is wrong.
+    return diagnose(Evidence(), (Rule("doctor", (), lambda _: known),))
+
+
+def _without_riddle(facts: Facts, known: list[Finding]) -> list[Finding]:
+    """Without the ``unknown`` finding of a failed import that has another cause."""
+    failed = facts.run is not None and facts.run.framework is None
+    if not failed or not any(found.severity == "error" and found.id != "unknown" for found in known):
+        return known
+    engine = {found.title for found in (facts.run.findings if facts.run is not None else ()) if found.id == "unknown"}
+    return [found for found in known if found.id != "unknown" or found.title not in engine]
+
+
+def _driver_first(facts: Facts, known: list[Finding]) -> list[Finding]:
+    """Without libcuda no program can use a GPU, so hidden GPUs are only a warning then."""
+    answer = facts.driver
+    lacks = answer is not None and answer.libcuda is not None and answer.libcuda.error is not None
+    if not lacks or not any(found.id.startswith("driver.") and found.severity == "error" for found in known):
+        return known
+    return [
+        msgspec.structs.replace(found, severity="warning")
+        if found.id in ("visibility.bad-ordinal", "visibility.hidden") and found.severity == "error"
+        else found
+        for found in known
+    ]
+
+
+def _added(known: list[Finding], found: Finding) -> list[Finding]:
+    """One finding per cause and device: the higher severity, all evidence, the doctor's action."""
+    for index, other in enumerate(known):
+        if other.id == found.id != "unknown" and other.device_uuid == found.device_uuid:
+            severity = min(other.severity, found.severity, key=SEVERITY_ORDER.__getitem__)
+            merged = finding(
+                found.id,
+                severity,
+                "fact" if "fact" in (other.certainty, found.certainty) else "likely",
+                title=other.title if found.title == CAUSES[found.id] else found.title,
+                evidence=(*found.evidence, *other.evidence),
+                action=found.action or other.action,
+                device_uuid=other.device_uuid,
+                pid=other.pid,
+            )
+            return [*known[:index], merged, *known[index + 1 :]]
+    return [*known, found]
+
+
+def _unexplained(facts: Facts, known: list[Finding]) -> bool:
+    if facts.framework is None or facts.usable or not facts.gpus or _without_simulation(facts):
+        return False
+    return not any(found.severity == "error" or found.id in NO_GPU for found in known)

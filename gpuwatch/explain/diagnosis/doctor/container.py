@@ -1,0 +1,65 @@
+"""Checks of containers and WSL.
+
+Sources: NVIDIA Container Toolkit ("Specialized configurations": NVIDIA_VISIBLE_DEVICES and
+NVIDIA_DRIVER_CAPABILITIES), CUDA on WSL user guide.
+"""
+
+from __future__ import annotations
+
+from gpuwatch.core.model.no_driver import GIVE_GPUS, IN_WINDOWS
+from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.explain.diagnosis.doctor.driver import remedy
+from gpuwatch.explain.diagnosis.doctor.facts import Facts
+from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION
+
+_NONE = ("", "void", "none")
+
+
+@check("container.kind", "Container")
+def kind(facts: Facts) -> Answer | None:
+    """Whether this is a container, which only has the GPUs that it was started with."""
+    if facts.system is None:
+        return skip("not checked in time")
+    if facts.system.container is None:
+        return ok("none")
+    if facts.simulated or facts.nvml_answers or facts.system.device_files:
+        return ok(facts.system.container)
+    return warn(f"{facts.system.container}, without GPUs", remedy(facts, GIVE_GPUS))
+
+
+@check("container.visible-devices", "NVIDIA_VISIBLE_DEVICES")
+def visible(facts: Facts) -> Answer | None:
+    """Only read by the container runtime at the start."""
+    value = facts.environment.get("NVIDIA_VISIBLE_DEVICES")
+    if value is None or facts.system is None or facts.system.container is None:
+        return None
+    if value.strip().lower() in _NONE and not facts.nvml_answers:
+        return fail(f"NVIDIA_VISIBLE_DEVICES={value}: the container was started without GPUs", GIVE_GPUS)
+    return ok(f"NVIDIA_VISIBLE_DEVICES={value}")
+
+
+@check("container.capabilities", "NVIDIA_DRIVER_CAPABILITIES")
+def capabilities(facts: Facts) -> Answer | None:
+    """Which driver libraries the runtime puts into the container."""
+    value = facts.environment.get("NVIDIA_DRIVER_CAPABILITIES")
+    if value is None or facts.system is None or facts.system.container is None:
+        return None
+    given = {part.strip() for part in value.split(",")}
+    lacking = [] if "all" in given else [part for part in ("compute", "utility") if part not in given]
+    if not lacking:
+        return ok(f"NVIDIA_DRIVER_CAPABILITIES={value}")
+    means = {"compute": "libcuda", "utility": "NVML, which TensorFlow needs since 2.21"}
+    return fail(
+        f"NVIDIA_DRIVER_CAPABILITIES={value} lacks " + " and ".join(f"{part} ({means[part]})" for part in lacking),
+        HALF_ACTION,
+    )
+
+
+@check("container.wsl", "WSL")
+def wsl(facts: Facts) -> Answer | None:
+    """The driver belongs to Windows; its Linux library has a folder of its own."""
+    if facts.system is None or not facts.system.wsl:
+        return None
+    if not facts.system.wsl_libraries:
+        return fail("/usr/lib/wsl/lib/libcuda.so.1 does not exist", IN_WINDOWS)
+    return ok("libraries of the Windows driver in /usr/lib/wsl/lib; NUMA lines in logs are harmless there")

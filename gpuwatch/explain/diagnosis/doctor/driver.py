@@ -1,0 +1,224 @@
+"""Checks of kernel module, libcuda and NVML, and of their versions.
+
+Sources: NVIDIA driver README (chapter "/proc interface", nouveau), CUDA driver API (cuInit and its codes),
+CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on data-centre cards).
+"""
+
+from __future__ import annotations
+
+from gpuwatch.core.model.no_driver import INSTALL, NOUVEAU, missing_driver_action
+from gpuwatch.core.model.snapshot import FAILED_ITSELF
+from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts, cuda_version, several, took
+from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE, STATE_ADVICE
+
+REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
+_SIMULATED = "simulated GPUs have no kernel driver"
+_STARTS = STATE_ADVICE | {
+    803: REBOOT,
+    804: "Remove the cuda-compat folder from LD_LIBRARY_PATH: forward compatibility is for data-centre cards.",
+}
+
+
+def advice(facts: Facts) -> str:
+    """What to do about a missing driver (:mod:`gpuwatch.core.model.no_driver`)."""
+    nvml = facts.driver.nvml if facts.driver is not None else None
+    return missing_driver_action(facts.system, library=nvml is not None and nvml.error is None)
+
+
+def remedy(facts: Facts, action: str) -> str:
+    """``action``, unless there is no card at all: then the first check has the only advice needed."""
+    system = facts.system
+    bare = system is not None and system.cards is not None and not system.cards and not system.wsl
+    return "First see NVIDIA cards on the bus." if bare and not facts.nvml_answers else action
+
+
+def start_action(code: int) -> str:
+    """What to do about an error code of cuInit."""
+    return _STARTS.get(code, "Look for NVRM and Xid lines in dmesg, and reboot.")
+
+
+def late(facts: Facts) -> Answer:
+    """The answer of a check whose facts missed the deadline."""
+    return skip(f"no answer within {facts.deadline:g} s", "Look in dmesg for a GPU or file system that hangs.")
+
+
+@check("driver.cards", "NVIDIA cards on the bus")
+def cards(facts: Facts) -> Answer | None:
+    """The installed cards, with any kernel driver."""
+    if facts.simulated:
+        return skip(_SIMULATED)
+    if facts.system is None:
+        return late(facts)
+    if facts.system.wsl:
+        return skip("under WSL the bus belongs to Windows")
+    found = facts.system.cards
+    if found is None:
+        return skip("/sys does not show the PCI bus here")
+    if not found:
+        if facts.nvml_answers:
+            return ok("none in /sys, but NVML answers")
+        return fail("no NVIDIA card on the PCI bus", advice(facts))
+    listed = ", ".join(f"{card.bus_id} ({card.driver or 'no driver'})" for card in found[:16])
+    return ok(f"{several(len(found), 'card')}: {listed}")
+
+
+@check("driver.nouveau", "Kernel driver of the cards")
+def nouveau(facts: Facts) -> Answer | None:
+    """nouveau blocks NVIDIA's driver, which CUDA needs."""
+    system = facts.system
+    if facts.simulated or system is None or system.wsl or not system.cards:
+        return None
+    taken = [card for card in system.cards if card.driver not in ("nvidia", None)]
+    if any(card.driver == "nouveau" for card in taken):
+        return fail(f"nouveau has claimed {taken[0].bus_id}: CUDA needs NVIDIA's driver", NOUVEAU)
+    if taken:
+        return warn(
+            f"{taken[0].bus_id} belongs to {taken[0].driver}", "Return the card to the nvidia driver to use it here."
+        )
+    if all(card.driver is None for card in system.cards):
+        return fail("the card has no kernel driver", INSTALL)
+    return ok("nvidia")
+
+
+@check("driver.kernel-module", "Kernel module")
+def kernel_module(facts: Facts) -> Answer | None:
+    """/proc/driver/nvidia/version exists while the module is loaded."""
+    if facts.simulated:
+        return skip(_SIMULATED)
+    if facts.system is None:
+        return late(facts)
+    if facts.system.kernel_module is not None:
+        return ok(f"nvidia {facts.system.kernel_module}")
+    if facts.system.wsl:
+        return skip("under WSL the kernel driver belongs to Windows")
+    if facts.nvml_answers:
+        return ok("/proc/driver/nvidia is not visible here, but NVML answers")
+    if facts.system.modules is not None and "nvidia" in facts.system.modules:
+        return warn("the module nvidia is loaded, but /proc/driver/nvidia/version does not exist", REBOOT)
+    return fail(
+        "the kernel module nvidia is not loaded (/proc/driver/nvidia/version does not exist)",
+        remedy(facts, advice(facts)),
+    )
+
+
+@check("driver.libcuda", "libcuda.so.1")
+def libcuda(facts: Facts) -> Answer | None:
+    """The driver's CUDA library, which never comes with the framework."""
+    answer = facts.driver
+    if answer is None or answer.libcuda is None:
+        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
+    library = answer.libcuda
+    if library.error is not None:
+        if facts.system is not None and facts.system.wsl:
+            return fail(library.error, "Add /usr/lib/wsl/lib to LD_LIBRARY_PATH, or run ldconfig with it.")
+        action = advice(facts)
+        if facts.system is not None and facts.system.container:
+            action += " NVIDIA_DRIVER_CAPABILITIES must include compute."
+        return fail(library.error, remedy(facts, action))
+    where = library.path or "unknown file"
+    for part in ("/stubs/", "/compat/"):
+        if part in where:
+            return warn(
+                f"{where}: the toolkit's {part.strip('/')} library, not the driver's own",
+                "Remove that folder from LD_LIBRARY_PATH, unless this data-centre card needs cuda-compat.",
+            )
+    return ok(where + (f", version {library.version}" if library.version else ""))
+
+
+@check("driver.pynvml", "gpuwatch's Python module for NVML")
+def binding(facts: Facts) -> Answer | None:
+    """Only if it is at fault: the framework does not need it."""
+    if facts.snapshot is None:
+        return None
+    found = next((one for one in facts.snapshot.problems if one.reason == FAILED_ITSELF), None)
+    return None if found is None else warn(found.detail, found.hint)
+
+
+@check("driver.nvml", "NVML (libnvidia-ml.so.1)")
+def nvml(facts: Facts) -> Answer | None:
+    """Needed by nvidia-smi, and by TensorFlow since 2.21."""
+    answer = facts.driver
+    if answer is None or answer.nvml is None:
+        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
+    if answer.nvml.error is not None:
+        works = answer.cuinit_code == 0
+        action = advice(facts)
+        if works or (facts.system is not None and facts.system.container):
+            action = HALF_ACTION
+        reason = answer.nvml.error + ("; TensorFlow needs it since 2.21" if works else "")
+        return fail(reason, action if works else remedy(facts, action))
+    if answer.late == "nvmlInit":
+        return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Look in dmesg for a hanging GPU; reboot.")
+    if answer.nvml_code:
+        problem = next((p for p in facts.snapshot.problems if p.source == "nvml"), None) if facts.snapshot else None
+        reason = f": {problem.detail}" if problem is not None else ""
+        hint = problem.hint if problem is not None else "Look for NVRM lines in dmesg."
+        return fail(f"nvmlInit returns {answer.nvml_code}{reason}", hint[:1].upper() + hint[1:])
+    version = f", driver {answer.nvml_driver}" if answer.nvml_driver else ""
+    return ok(f"{answer.nvml.path}{version}")
+
+
+@check("driver.start", "CUDA starts (cuInit)")
+def start(facts: Facts) -> Answer | None:
+    """The first call of every CUDA program, in this environment."""
+    answer = facts.driver
+    if answer is None or answer.libcuda is None or answer.libcuda.error is not None:
+        return skip("libcuda.so.1 is not loaded")
+    if answer.late == "cuInit":
+        return warn(
+            f"cuInit did not return within {facts.deadline:g} s",
+            "Enable persistence (nvidia-smi -pm 1) to keep the driver loaded; look in dmesg for a GPU that hangs.",
+        )
+    code = answer.cuinit_code
+    if code is None:
+        return skip(answer.problem or "not reached")
+    if code == 0:
+        count = "" if answer.cuda_devices is None else f": {several(answer.cuda_devices, 'device')} visible"
+        if answer.cuda_devices == 0:
+            return fail("cuInit succeeds, but CUDA finds no device", "See the checks of devices and environment.")
+        return ok(f"cuInit succeeds in {took(answer.cuinit_seconds)}{count}")
+    reason = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
+    if code == 100 and facts.hidden:
+        return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
+    if code == 100:
+        return fail(reason, RECREATE)
+    return fail(reason, start_action(code))
+
+
+@check("driver.versions", "Driver versions")
+def versions(facts: Facts) -> Answer | None:
+    """Kernel module, libcuda and NVML must be of the same release."""
+    if facts.simulated:
+        return skip(_SIMULATED)
+    known = driver_versions(facts)
+    if len(known) < 2:
+        return skip("fewer than two are known")
+    listed = ", ".join(f"{name} {version}" for name, version in known.items())
+    if len(set(known.values())) == 1:
+        return ok(listed)
+    if facts.driver is not None and facts.driver.cuinit_code == 0:
+        return warn(listed, "Works now (cuda-compat); otherwise keep library and driver at the same release.")
+    return fail(listed, REBOOT)
+
+
+def driver_versions(facts: Facts) -> dict[str, str]:
+    """The driver's release by each of its parts."""
+    answer = facts.driver
+    found = {
+        "kernel module": facts.system.kernel_module if facts.system is not None else None,
+        "libcuda": answer.libcuda.version if answer is not None and answer.libcuda is not None else None,
+        "NVML": answer.nvml.version if answer is not None and answer.nvml is not None else None,
+    }
+    return {name: version for name, version in found.items() if version}
+
+
+@check("driver.cuda-version", "Supported CUDA")
+def supported(facts: Facts) -> Answer | None:
+    """The highest CUDA version that the driver supports."""
+    driver = facts.snapshot.driver if facts.snapshot is not None else None
+    if driver is not None and driver.cuda_version:
+        return ok(f"up to CUDA {driver.cuda_version} (driver {driver.version})")
+    if facts.driver is not None and facts.driver.cuda_driver:
+        return ok(f"up to CUDA {cuda_version(facts.driver.cuda_driver)}, by libcuda")
+    return skip("unknown without a driver")

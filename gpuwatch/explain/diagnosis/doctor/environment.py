@@ -1,0 +1,205 @@
+"""Checks of variables that affect a framework's visible GPUs, memory use and log.
+
+Sources: CUDA programming guide ("CUDA environment variables"), TensorFlow's gpu_device.cc and bfc allocator
+(TF_FORCE_GPU_ALLOW_GROWTH, TF_GPU_ALLOCATOR), torch.cuda (``_parse_visible_devices``), ``ld.so(8)``.
+"""
+
+from __future__ import annotations
+
+from gpuwatch.core.model.visibility import read_visible
+from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, several
+from gpuwatch.explain.diagnosis.rules.visibility import meant_by, no_word_of_cuda
+
+_ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
+_ALLOCATORS = {
+    "cuda_malloc_async": "uses CUDA's own pool: limits are thresholds, and an OOM has no report",
+    "cuda_malloc": "a cudaMalloc per tensor, which is slow",
+}
+_EFFECTS = {
+    "TF_PER_DEVICE_MEMORY_LIMIT_MB": "a limit for each device",
+    "TF_MIN_GPU_MULTIPROCESSOR_COUNT": "cards with fewer multiprocessors are ignored",
+    "TF_DEVICE_MIN_SYS_MEMORY_IN_MB": "memory that TensorFlow leaves free",
+    "TF_XLA_FLAGS": "XLA's compilation",
+    "XLA_FLAGS": "XLA's compilation",
+    "TF_USE_LEGACY_KERAS": "Keras 2 instead of 3",
+    "TF_GPU_THREAD_MODE": "threads that launch kernels",
+    "CUDA_LAUNCH_BLOCKING": "every kernel launch is synchronous: slow, for debugging",
+    "CUDA_MODULE_LOADING": "when kernels are loaded",
+    "CUDA_CACHE_DISABLE": "kernels are recompiled at every start",
+    "CUDA_MPS_PIPE_DIRECTORY": "programs use an MPS server",
+    "PYTORCH_CUDA_ALLOC_CONF": "PyTorch's allocator",
+    "PYTORCH_ALLOC_CONF": "PyTorch's allocator",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "availability is checked by NVML",
+    "LD_PRELOAD": "libraries loaded before all others",
+}
+
+
+@check("environment.visible-devices", "CUDA_VISIBLE_DEVICES")
+def visible(facts: Facts) -> Answer | None:
+    """As CUDA reads it: in order, up to the first invalid entry."""
+    value = facts.visible
+    if value is None:
+        return ok("not set: every GPU is visible")
+    devices = facts.gpus if facts.nvml_answers else None
+    seen = read_visible(value, devices)
+    shown = f"CUDA_VISIBLE_DEVICES={value}"
+    if seen.hides_all and seen.on_purpose:
+        return fail(f"{shown} hides every GPU", "Unset it, or list the GPUs to use (0, or a UUID).")
+    if seen.ended_at is not None:
+        entries = seen.entries
+        why = "is not a GPU of this machine"
+        if seen.repeated:
+            why = "is a duplicate, so that CUDA shows no GPU at all"
+        elif seen.ended_at.startswith("-"):
+            why = "ends the list"
+        rest = f", {', '.join(seen.after)} is never read" if seen.after and not seen.repeated else ""
+        read = f"; {seen.misread}" if seen.loose else ""
+        state = warn if entries else fail
+        return state(
+            f"{shown}: {seen.ended_at!r} {why}{rest}{read}; visible: {', '.join(entries) or 'none'}",
+            no_word_of_cuda(value) or "List existing GPUs, each once, without -1; UUIDs are safest.",
+        )
+    if seen.loose:
+        return warn(
+            f"{shown}: {seen.misread}; visible: {', '.join(seen.entries)}",
+            f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
+        )
+    if devices is None:
+        return skip(f"{shown}: without a driver the GPUs are unknown")
+    numbers = {str(device.index): device for device in devices}
+    order = [
+        next((d for d in devices if d.uuid.startswith(entry)), None) if not entry.isdigit() else numbers[entry]
+        for entry in seen.entries
+    ]
+    moved = [f"GPU:{at} is GPU {device.index}" for at, device in enumerate(order) if device and device.index != at]
+    left = len(devices) - len(seen.entries)
+    summary = f"{shown}: {len(seen.entries)} of {several(len(devices), 'GPU')} visible"
+    if moved:
+        summary += f", renumbered: {', '.join(moved)} of nvidia-smi"
+    elif left:
+        summary += f", {left} hidden"
+    return ok(summary)
+
+
+@check("environment.device-order", "CUDA_DEVICE_ORDER")
+def order(facts: Facts) -> Answer | None:
+    """CUDA counts the fastest GPU first, nvidia-smi by PCI bus: with mixed cards the numbers differ."""
+    value = facts.environment.get("CUDA_DEVICE_ORDER")
+    if value is not None and value not in _ORDERS:
+        return warn(f"CUDA_DEVICE_ORDER={value} is not a valid value", "Set it to PCI_BUS_ID.")
+    # A GPU that did not answer when listed has no address, and no name to compare.
+    models = sorted({device.name for device in facts.gpus if device.pci_bus_id})
+    if not facts.gpus:
+        return skip("without a driver the GPUs are unknown")
+    if len(models) < 2 or value == "PCI_BUS_ID":
+        return ok(f"CUDA_DEVICE_ORDER={value}" if value else "not set; all cards are the same model")
+    named = any(entry.strip().isdigit() for entry in (facts.visible or "").split(","))
+    detail = f"cards differ ({', '.join(models)}), and the order is fastest first: numbers differ from nvidia-smi's"
+    if named or facts.visible is None:
+        return warn(detail, "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs.")
+    return ok(detail + "; UUIDs are used")
+
+
+@check("environment.misspelt", "Misspelt variables")
+def misspelt(facts: Facts) -> Answer | None:
+    """Names similar to a known variable."""
+    names = (name for name in sorted(facts.environment) if name not in _EFFECTS)
+    found = [(name, meant) for name in names if (meant := meant_by(name)) is not None]
+    if not found:
+        return ok("none")
+    listed = "; ".join(f"nothing reads {name}, {meant} was probably meant" for name, meant in found)
+    return warn(listed, "; ".join(f"Write {meant}={facts.environment[name]}" for name, meant in found))
+
+
+def _of_torch(facts: Facts) -> bool:
+    """Whether PyTorch is checked, which does not read TensorFlow's variables."""
+    return facts.look is not None and facts.look.name == "torch"
+
+
+@check("environment.growth", "TF_FORCE_GPU_ALLOW_GROWTH")
+def growth(facts: Facts) -> Answer | None:
+    """Overrides the program's own setting; only read by TensorFlow."""
+    if _of_torch(facts):
+        return None
+    value = facts.environment.get("TF_FORCE_GPU_ALLOW_GROWTH")
+    if value is None:
+        return ok("not set: TensorFlow allocates nearly all memory of each visible GPU, unless the program changes it")
+    if value == "true":
+        return ok("true: memory grows as needed; set_memory_growth in the program has no effect")
+    if value == "false":
+        return warn(
+            "false: TensorFlow allocates nearly all memory, even if the program calls set_memory_growth",
+            "Unset it, or set it to true.",
+        )
+    return warn(f"{value!r} is neither true nor false: TensorFlow ignores it", "Write true, in lower case.")
+
+
+@check("environment.allocator", "TF_GPU_ALLOCATOR")
+def allocator(facts: Facts) -> Answer | None:
+    """An allocator other than TensorFlow's default."""
+    if _of_torch(facts):
+        return None
+    value = facts.environment.get("TF_GPU_ALLOCATOR")
+    if value is None:
+        return None
+    if value not in _ALLOCATORS:
+        return warn(f"TF_GPU_ALLOCATOR={value} is not a TensorFlow allocator", "Use cuda_malloc_async, or unset it.")
+    return ok(f"{value}: {_ALLOCATORS[value]}")
+
+
+@check("environment.library-path", "LD_LIBRARY_PATH")
+def library_path(facts: Facts) -> Answer | None:
+    """Searched before the framework's own folders."""
+    if facts.system is None:
+        return skip("not checked in time")
+    entries = facts.system.library_path
+    if not entries:
+        return ok("not set")
+    if facts.simulated:
+        return ok("holds the libraries of the simulated driver")
+    for entry in entries:
+        drivers = [name for name in entry.libraries if name.startswith(("libcuda.so", "libnvidia-ml.so"))]
+        kind = next((kind for kind in ("stubs", "compat") if f"/{kind}" in f"{entry.folder}/"), None)
+        if drivers and kind is not None:
+            return fail(
+                f"{entry.folder} contains {', '.join(drivers)}: the {kind} library shadows the driver's",
+                f"Remove {entry.folder} from LD_LIBRARY_PATH.",
+            )
+    shadowing = [library for library in (facts.look.libraries if facts.look else None) or () if library.shadows]
+    if shadowing:
+        listed = ", ".join(f"{library.name} from {library.path}" for library in shadowing[:4])
+        return warn(f"it shadows the wheel's own CUDA libraries: {listed}", "unset LD_LIBRARY_PATH")
+    gone = [entry.folder for entry in entries if not entry.exists]
+    folders = ", ".join(entry.folder for entry in entries)
+    return ok(folders + (f" (missing: {', '.join(gone)})" if gone else ""))
+
+
+@check("environment.log-level", "TF_CPP_MIN_LOG_LEVEL")
+def log_level(facts: Facts) -> Answer | None:
+    """Hides log lines with the device map, or the reason why there is no GPU."""
+    if _of_torch(facts):
+        return None
+    value = facts.environment.get("TF_CPP_MIN_LOG_LEVEL")
+    if value in (None, "0"):
+        return ok("every line is shown (names of missing libraries, since 2.12: with TF_CPP_VMODULE=dso_loader=1)")
+    hides = {"1": "the device map", "2": "the device map and warnings", "3": "all but fatal errors"}.get(str(value))
+    return warn(
+        f"{value} hides {hides or 'lines'} in your own programs' logs",
+        "Unset it to look for a problem; the doctor's own run had all lines.",
+    )
+
+
+@check("environment.others", "Other variables with an effect")
+def others(facts: Facts) -> Answer | None:
+    """Each with its effect."""
+    if facts.simulated and "LD_PRELOAD" in facts.environment:
+        return None
+    found = [
+        f"{name}={facts.environment[name]} ({effect})" for name, effect in _EFFECTS.items() if name in facts.environment
+    ]
+    if not found:
+        return None
+    if facts.environment.get("CUDA_LAUNCH_BLOCKING") not in (None, "", "0"):
+        return warn("; ".join(found), "Unset CUDA_LAUNCH_BLOCKING after debugging.")
+    return ok("; ".join(found))

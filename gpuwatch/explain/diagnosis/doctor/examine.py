@@ -1,0 +1,99 @@
+"""From the facts to the document: checks, findings, primary cause, device map."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.core.model.doctor import Doctor, System
+from gpuwatch.core.model.run import DeviceMapping
+from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.explain.diagnosis.doctor import container, devices, driver, environment, framework
+from gpuwatch.explain.diagnosis.doctor.causes import findings
+from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version
+from gpuwatch.explain.diagnosis.engine import diagnose, primary
+from gpuwatch.explain.diagnosis.evidence import Evidence
+
+TOPICS = (driver, devices, container, environment, framework)
+"""The modules with checks, in display order."""
+_TAIL = 40
+
+
+def in_order() -> list[Entry]:
+    """The checks by topic; within a topic, in the order of its file."""
+    groups = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
+    return sorted(CHECKS, key=lambda entry: groups.index(entry.id.partition(".")[0]))
+
+
+def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> Doctor:
+    """The doctor's document."""
+    run, look = facts.run, facts.look
+    judged = run.findings if run else diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
+    found = findings(facts, judged)
+    return Doctor(
+        taken_at=taken_at,
+        took_seconds=round(took_seconds, 3),
+        simulated=facts.simulated,
+        host=facts.snapshot.host.hostname if facts.snapshot is not None else None,
+        versions=_versions(facts),
+        framework=facts.framework,
+        checks=ask_all(facts, in_order()),
+        libraries=(look.libraries or ()) if look is not None else (),
+        distributions=(look.distributions or ()) if look is not None else (),
+        device_map=device_map(facts),
+        tests=look.tests if look is not None else (),
+        environment=dict(facts.environment),
+        findings=found,
+        primary=primary(found),
+        log_tail=run.log_tail[-_TAIL:] if run is not None else (),
+    )
+
+
+def _versions(facts: Facts) -> dict[str, str | None]:
+    """Versions by part; None if unknown."""
+    nvml = facts.snapshot.driver if facts.snapshot is not None else None
+    answer, framework, system = facts.driver, facts.framework, facts.system or System()
+    libcuda = answer.cuda_driver if answer is not None else None
+    build = framework.build if framework is not None else {}
+    return {
+        "os": system.distribution,
+        "kernel": system.kernel,
+        "libc": system.libc,
+        "processor": system.processor,
+        "kernel_module": system.kernel_module,
+        "driver": nvml.version if nvml is not None else None,
+        "nvml": nvml.nvml_version if nvml is not None else None,
+        "libcuda": answer.libcuda.version if answer is not None and answer.libcuda is not None else None,
+        "driver_cuda": (nvml.cuda_version if nvml is not None else None)
+        or (cuda_version(libcuda) if libcuda is not None else None),
+        "framework": framework.version if framework is not None else None,
+        "python": framework.python_version if framework is not None else None,
+        "build_cuda": str(build["cuda_version"]) if "cuda_version" in build else None,
+        "build_cudnn": str(build["cudnn_version"]) if "cudnn_version" in build else None,
+    }
+
+
+def device_map(facts: Facts) -> tuple[DeviceMapping, ...]:
+    """Framework device, CUDA ordinal, NVML index, bus id, UUID and name, as far as known.
+
+    GPUs that the framework does not use come last, without a framework device.
+    """
+    mapped = list(facts.run.device_map) if facts.run is not None else []
+    known = {entry.uuid for entry in mapped}
+    order = facts.environment.get("CUDA_DEVICE_ORDER")
+    seen = visible_devices(facts.visible, order, facts.gpus)
+    ordinals = {entry.uuid: entry.ordinal for entry in seen.map}
+    for device in facts.gpus:
+        if device.uuid not in known:
+            mapped.append(
+                DeviceMapping(
+                    framework_device="",
+                    cuda_ordinal=ordinals.get(device.uuid),
+                    physical_index=device.index,
+                    uuid=device.uuid,
+                    pci_bus_id=device.pci_bus_id,
+                    name=device.name,
+                    compute_capability=device.compute_capability,
+                )
+            )
+    return tuple(mapped)

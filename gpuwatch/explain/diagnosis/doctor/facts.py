@@ -1,0 +1,132 @@
+"""The input of checks, which are pure functions of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpuwatch.core.model.doctor import DriverAnswer, FrameworkLook, System
+from gpuwatch.core.model.run import Framework, Run
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.model.visibility import read_visible
+from gpuwatch.explain.diagnosis.rules.visibility import meant_by
+
+if TYPE_CHECKING:
+    from gpuwatch.explain.logs.facts import LogFacts
+
+PRODUCTS = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
+
+CUDA_ERRORS = {
+    2: "out of memory",
+    3: "not initialized",
+    34: "stub library",
+    46: "device unavailable",
+    100: "no device",
+    101: "invalid device",
+    303: "shared object initialisation failed",
+    802: "system not yet initialised",
+    803: "the versions of library and kernel module differ",
+    804: "forward compatibility is not supported on this card",
+    805: "the connection to MPS failed",
+    999: "unknown error",
+}
+"""CUresult in words (cuda.h)."""
+
+_GPU_VARIABLE = re.compile(
+    r"^(?:CUDA_|CUDNN_|NVIDIA_|NCCL_|XLA_|PYTORCH_|TORCH_|KERAS_|TF_(?!VAR_|TOKEN_|CLI_|LOG|INPUT|DATA_DIR|WORKSPACE)"
+    r"|LD_LIBRARY_PATH$|LD_PRELOAD$|CONDA_PREFIX$|VIRTUAL_ENV$|SLURM_JOB_GPUS$|SLURM_JOB_ID$)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The gathered facts. None means "not checked, or not answered in time"; the parts say which."""
+
+    system: System | None = None
+    driver: DriverAnswer | None = None
+    snapshot: Snapshot | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    look: FrameworkLook | None = None
+    run: Run | None = None
+    log: LogFacts | None = None
+    simulated: bool = False
+    asked: bool = False
+    """Whether the user named the framework or the interpreter, so that its absence is an error."""
+    deadline: float = 3.0
+    """Seconds for each step that does not import the framework."""
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """The physical GPUs by NVML."""
+        return self.snapshot.devices if self.snapshot is not None else ()
+
+    @property
+    def nvml_answers(self) -> bool:
+        """Whether NVML reported the driver's version."""
+        return self.snapshot is not None and self.snapshot.driver is not None
+
+    @property
+    def framework(self) -> Framework | None:
+        """The framework as it reports itself; None if it was not imported."""
+        return self.run.framework if self.run is not None else None
+
+    @property
+    def installed(self) -> FrameworkLook | None:
+        """What was found in the chosen interpreter; None if the framework is not installed there, or not checked."""
+        return self.look if self.look is not None and not self.look.missing else None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the framework got at least one GPU."""
+        return self.run is not None and any("GPU" in name for name in self.run.devices.logical)
+
+    @property
+    def visible(self) -> str | None:
+        """CUDA_VISIBLE_DEVICES."""
+        return self.environment.get("CUDA_VISIBLE_DEVICES")
+
+    @property
+    def hidden(self) -> bool:
+        """Whether CUDA_VISIBLE_DEVICES hides every GPU of this machine."""
+        devices = self.gpus if self.nvml_answers else None
+        return self.visible is not None and read_visible(self.visible, devices).hides_all
+
+    @property
+    def product(self) -> str:
+        """The framework's name, with its version if known."""
+        if self.framework is not None:
+            name, version = self.framework.name, self.framework.version
+            return f"{PRODUCTS.get(name, name)} {version or ''}".strip()
+        return PRODUCTS.get(self.look.name, self.look.name) if self.look is not None else "the framework"
+
+    @property
+    def has_driver_trace(self) -> bool:
+        """Whether any part of NVIDIA's driver is on this machine."""
+        system = self.system
+        if self.nvml_answers or (self.driver is not None and self.driver.libcuda and self.driver.libcuda.path):
+            return True
+        return system is not None and (system.kernel_module is not None or bool(system.device_files))
+
+
+def relevant(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that affect GPUs, also misspelt ones; no others are reported."""
+    return {name: value for name, value in sorted(environment.items()) if _GPU_VARIABLE.match(name) or meant_by(name)}
+
+
+def several(count: int, one: str, many: str = "") -> str:
+    """``1 GPU``, ``2 GPUs``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def cuda_version(number: int) -> str:
+    """``12.8`` for 12080."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def took(seconds: float | None) -> str:
+    """``1.5 s``, or ``less than 0.1 s``."""
+    if seconds is None:
+        return "an unknown time"
+    return f"{seconds:.1f} s" if seconds >= 0.1 else "less than 0.1 s"

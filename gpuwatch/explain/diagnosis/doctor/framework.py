@@ -1,0 +1,328 @@
+"""Checks of the framework in the chosen interpreter: installation, build, libraries, devices, one op.
+
+Sources: TensorFlow's install guide (one distribution, ``tensorflow[and-cuda]``), ``get_build_info()``, CUDA
+compatibility guide (a driver runs its own and older major versions of CUDA).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuwatch.core.model.doctor import Distribution, Library
+from gpuwatch.core.model.run import RunError
+from gpuwatch.explain.diagnosis.advice_table import TENSORFLOW, TORCH
+from gpuwatch.explain.diagnosis.compute_capability import built_for, capability, support
+from gpuwatch.explain.diagnosis.cuda_libraries import install
+from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version, several, took
+from gpuwatch.explain.diagnosis.driver_releases import update
+from gpuwatch.explain.diagnosis.rules.ending_words import SIGNALS
+from gpuwatch.explain.diagnosis.rules.signals import ended_by
+from gpuwatch.explain.logs.clean import device as device_name
+
+_BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
+_OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
+_NOT_IMPORTED = "the framework was not imported"
+TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
+
+
+INSTALL_IT = "Install it there, or choose the interpreter that has it with --python."
+_SEE_TOP = "See the finding at the top."
+
+
+def _cut_off(doing: str) -> str:
+    return f"{doing} did not finish before its deadline" if doing else ""
+
+
+def _first_line(error: RunError | None) -> str:
+    return f"{error.type}: {error.message.splitlines()[0][:200]}" if error is not None and error.message else ""
+
+
+@check("framework.interpreter", "Interpreter")
+def interpreter(facts: Facts) -> Answer | None:
+    """The interpreter that was checked."""
+    if facts.look is None:
+        return skip("not checked")
+    if facts.look.missing:
+        return fail(facts.look.missing, INSTALL_IT)
+    return ok(f"{facts.look.interpreter}")
+
+
+@check("framework.distributions", "Distributions")
+def distributions(facts: Facts) -> Answer | None:
+    """Two distributions in the same folder overwrite each other's files."""
+    look = facts.installed
+    if look is None:
+        return None
+    if look.distributions is None:
+        return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not checked")
+    names = {entry.name: entry.version for entry in look.distributions}
+    builds = [f"{name} {names[name]}" for name in _BUILDS if name in names]
+    if len(builds) > 1 and look.name == "tensorflow":
+        return fail(
+            f"{' and '.join(builds)} are both installed and overwrite each other's files",
+            f"pip uninstall -y {' '.join(name for name in _BUILDS if name in names)}, then install one of them.",
+        )
+    if "pynvml" in names and "nvidia-ml-py" in names:
+        return warn(
+            f"pynvml {names['pynvml']} and nvidia-ml-py {names['nvidia-ml-py']} both contain the module pynvml",
+            "pip uninstall pynvml; nvidia-ml-py is NVIDIA's own.",
+        )
+    own = "torch" if look.name == "torch" else "tensorflow"
+    shown = [f"{name} {version}" for name, version in names.items() if name.startswith((own, "keras", "tf-"))]
+    wheels = sum(name.startswith("nvidia-") and name != "nvidia-ml-py" for name in names)
+    cuda = f", {several(wheels, 'wheel')} with CUDA libraries" if wheels else ", no wheels with CUDA libraries"
+    return ok(", ".join(shown) + cuda)
+
+
+@check("framework.in-the-way", "Files that shadow the framework")
+def in_the_way(facts: Facts) -> Answer | None:
+    """Files with the framework's name in the working directory or PYTHONPATH, which Python imports instead."""
+    found = facts.system.in_the_way if facts.system is not None else ()
+    if not found:
+        return None
+    return warn(", ".join(path for path, _ in found), "Rename them, or start programs in another folder.")
+
+
+@check("framework.import", "Import")
+def imported(facts: Facts) -> Answer | None:
+    """In a child process, never in gpuwatch's own."""
+    look, run = facts.installed, facts.run
+    if look is None:
+        return None
+    if run is None:
+        return skip("; ".join(look.problems) or _NOT_IMPORTED)
+    if run.framework is None:
+        if look.late:
+            return fail(_cut_off(look.late), "Look for a slow file system, and in dmesg for a GPU that hangs.")
+        number = ended_by(run)
+        if number is not None and not run.errors:
+            return fail(*SIGNALS[number])
+        reason = _first_line(run.errors[-1] if run.errors else None) or run.verdict_reason
+        return fail(reason, "Repair the installation: the import fails in your own programs, too.")
+    took = f" in {look.import_seconds:.1f} s" if look.import_seconds is not None else ""
+    python = f", Python {run.framework.python_version}" if run.framework.python_version else ""
+    return ok(f"{facts.product}{took}{python}")
+
+
+@check("framework.build", "Build")
+def build(facts: Facts) -> Answer | None:
+    """Whether it is built with CUDA, and which."""
+    look, framework = facts.installed, facts.framework
+    if look is None:
+        return None
+    gpu_build = framework.gpu_build if framework is not None else look.gpu_build
+    if gpu_build is None:
+        return skip(_NOT_IMPORTED)
+    if not gpu_build:
+        action = 'pip uninstall -y tensorflow-cpu; pip install "tensorflow[and-cuda]".'
+        if look.name == "torch":
+            action = TORCH_BUILD
+        return fail(f"{facts.product} is a build without CUDA", action)
+    build = framework.build if framework is not None else {}
+    needs = [
+        f"{name} {build[key]}" for name, key in (("CUDA", "cuda_version"), ("cuDNN", "cudnn_version")) if key in build
+    ]
+    return ok(f"built for {', '.join(needs)}" if needs else "built with CUDA")
+
+
+@check("framework.cuda-version", "Driver and the build's CUDA")
+def cuda(facts: Facts) -> Answer | None:
+    """The driver must support the build's major CUDA version."""
+    if facts.installed is None:
+        return None
+    wants = facts.framework.build.get("cuda_version") if facts.framework is not None else None
+    driver = facts.snapshot.driver if facts.snapshot is not None else None
+    offers, whose = "", ""
+    if driver is not None and driver.cuda_version:
+        offers, whose = driver.cuda_version, f"driver {driver.version}"
+    elif facts.driver is not None and facts.driver.cuda_driver:
+        offers, whose = cuda_version(facts.driver.cuda_driver), "libcuda"
+    if wants is None or not offers:
+        unknown = ["the build's"] * (wants is None) + ["the driver's"] * (not offers)
+        return skip(f"{' and '.join(unknown)} CUDA version is unknown")
+    has, needs = _numbers(offers), _numbers(str(wants))
+    versions = f"{whose} supports CUDA {offers}, the build needs {wants}"
+    if has[0] < needs[0]:
+        return fail(versions, update(needs[0], has[0], facts.installed.name))
+    if has < needs:
+        return ok(f"{versions}: it runs (minor version compatibility), but its PTX cannot be compiled")
+    return ok(versions)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+
+
+@check("framework.capability", "Build and compute capability")
+def capabilities(facts: Facts) -> Answer | None:
+    """Whether the build has native code for the cards, compiles it at the first start, or has none."""
+    if facts.installed is None:
+        return None
+    built = built_for(facts.framework.build) if facts.framework is not None else ()
+    if not built or not facts.gpus:
+        return skip(f"the compute capability of the {'cards' if built else 'build'} is unknown")
+    words = {"native": "native code", "jit": "compiled at the first start", "no": "no code"}
+    cards, worst = [], "native"
+    for device in facts.gpus:
+        card = capability(device.compute_capability)
+        can = support(card, built) if card is not None else None
+        cards.append(f"GPU {device.index} ({device.compute_capability or '?'}) {words[can] if can else 'unknown'}")
+        if can is not None and list(words).index(can) > list(words).index(worst):
+            worst = can
+    if worst == "no":
+        return fail(", ".join(cards), "Use a build for these cards: an older one for old cards, a newer one for new.")
+    if worst == "jit":
+        return warn(", ".join(cards), "Use a newer build; until then raise CUDA_CACHE_MAXSIZE.")
+    return ok(", ".join(cards))
+
+
+@check("framework.libraries", "CUDA libraries")
+def libraries(facts: Facts) -> Answer | None:
+    """Each is opened in the loader's order; if one is missing, TensorFlow uses no GPU."""
+    look = facts.installed
+    if look is None or look.gpu_build is False:
+        return None
+    if look.libraries is None:
+        return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not checked")
+    unloaded = facts.log.missing_libraries if facts.log is not None else []
+    unloaded = [name for name in unloaded if not name.startswith(_OF_THE_DRIVER)]
+    bad = [library for library in look.libraries if library.state != "loaded"]
+    names = list(dict.fromkeys([*(library.name for library in bad), *unloaded]))
+    if names:
+        broken = next((library.detail for library in bad if library.state == "broken"), "")
+        inside = f" ({broken})" if broken else ""
+        return fail(f"cannot be loaded: {', '.join(names)}{inside}", install_libraries(facts, names))
+    if look.search_late:
+        return skip(f"{_cut_off(look.search_late)}; opened so far: {len(look.libraries)}")
+    if not look.libraries:
+        return skip("the build lists none")
+    origins = dict.fromkeys(library.origin or "?" for library in look.libraries)
+    return ok(f"{several(len(look.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
+
+
+def install_libraries(facts: Facts, names: Iterable[str]) -> str:
+    """How to install these libraries for the checked framework."""
+    look = facts.look
+    version = facts.framework.version if facts.framework is not None else None
+    if version is None and look is not None:
+        version = next((entry.version for entry in look.distributions or () if entry.name in _BUILDS), None)
+    python = look.interpreter if look is not None else None
+    return install(
+        names, version, by=TORCH if look is not None and look.name == "torch" else TENSORFLOW, interpreter=python
+    )
+
+
+_CUDNN_NEEDED = {
+    "2.10": "8.1", "2.11": "8.1", "2.12": "8.6", "2.13": "8.6", "2.14": "8.7", "2.15": "8.9", "2.16": "8.9",
+    "2.17": "8.9", "2.18": "9.3", "2.19": "9.3", "2.20": "9.3", "2.21": "9.3",
+}  # fmt: skip
+"""The cuDNN that TensorFlow's releases were compiled with ("Tested build configurations"); an older minor version of
+the same major version does not start."""
+
+
+@check("framework.cudnn", "cuDNN version")
+def cudnn(facts: Facts) -> Answer | None:
+    """The library's name has the major version; the minor one is from its file or its wheel."""
+    look, framework = facts.installed, facts.framework
+    if look is None or look.name != "tensorflow" or framework is None or not look.libraries:
+        return None
+    needs = _CUDNN_NEEDED.get(".".join((framework.version or "").split(".")[:2]))
+    library = next((entry for entry in look.libraries if entry.name.startswith("libcudnn.so")), None)
+    if needs is None:
+        return None
+    if library is None or library.state != "loaded":
+        return skip(f"no cuDNN was loaded; the build needs {needs}")
+    has = cudnn_version(library, look.distributions or ())
+    if has is None:
+        return skip(f"{library.path}: unknown version; the build needs {needs}")
+    if _numbers(has) < _numbers(needs):
+        return fail(
+            f"{has} from {library.path}, but the build needs {needs} or newer of the same major version",
+            f'pip install -U "nvidia-cudnn-cu12>={needs}", or remove the folder of the older one from LD_LIBRARY_PATH.',
+        )
+    return ok(f"{has}, the build needs {needs}")
+
+
+def cudnn_version(library: Library, distributions: Iterable[Distribution]) -> str | None:
+    """The version of the loaded cuDNN; None if unknown."""
+    if library.version and "." in library.version:
+        return library.version
+    if library.origin != "wheel":
+        return None
+    return next((entry.version for entry in distributions if entry.name.startswith("nvidia-cudnn")), None)
+
+
+@check("framework.devices", "Framework devices")
+def devices(facts: Facts) -> Answer | None:
+    """The devices that the framework lists."""
+    look, run = facts.installed, facts.run
+    if look is None:
+        return None
+    if run is None or run.framework is None:
+        return skip(_NOT_IMPORTED)
+    if not run.devices.logical:
+        if look.late:
+            return fail(_cut_off(look.late), "Look in dmesg for a GPU that hangs.")
+        return fail(_first_line(run.errors[-1] if run.errors else None) or "it listed none", _SEE_TOP)
+    gpus = [name for name in run.devices.logical if "GPU" in name]
+    if not gpus:
+        return fail(f"{facts.product} has no GPU", _SEE_TOP)
+    ignored = facts.log.ignored_gpus if facts.log is not None else ()
+    if ignored:
+        why = {"capability": "too old for this build", "core-count": "too few multiprocessors"}
+        listed = ", ".join(f"{entry.name or 'a GPU'}: {why.get(entry.reason, entry.detail)}" for entry in ignored)
+        return warn(
+            f"{several(len(gpus), 'GPU')}; ignored: {listed}",
+            "Lower TF_MIN_GPU_MULTIPROCESSOR_COUNT to use cards with few multiprocessors.",
+        )
+    return ok(f"{several(len(gpus), 'GPU')}: {', '.join(name.removeprefix('/device:') for name in gpus)}")
+
+
+@check("framework.op", "One op on each device")
+def op(facts: Facts) -> Answer | None:
+    """A matrix product, whose result is checked."""
+    look = facts.installed
+    if look is None:
+        return None
+    if not look.tests:
+        return skip(_cut_off(look.late) or "no device was reached")
+    bad = [test for test in look.tests if test.error is not None]
+    if bad:
+        return fail(f"{bad[0].device}: {(bad[0].error or '').splitlines()[0][:200]}", _SEE_TOP)
+    wrong = [test for test in look.tests if test.correct is False]
+    if wrong:
+        return fail(f"{wrong[0].device} computes a wrong result", "Check dmesg for Xid and ECC errors; test the card.")
+    results = ", ".join(f"{device_name(test.ran_on or test.device)} in {took(test.seconds)}" for test in look.tests)
+    if not any("GPU" in (test.ran_on or "") for test in look.tests):
+        return fail(f"it ran on {results}", _SEE_TOP)
+    return ok(results)
+
+
+@check("framework.log", "Framework log")
+def log(facts: Facts) -> Answer | None:
+    """The log of the framework's GPU code, parsed as in ``explain``."""
+    if facts.installed is None:
+        return None
+    found = facts.log
+    if found is None:
+        return skip(_NOT_IMPORTED)
+    complaints = []
+    if found.cuinit_error is not None:
+        code = f" ({found.cuinit_error.code})" if found.cuinit_error.code is not None else ""
+        complaints.append(f"cuInit: {found.cuinit_error.name or found.cuinit_error.text}{code}")
+    if found.hidden_by_environment is not None:
+        complaints.append(f"CUDA_VISIBLE_DEVICES={found.hidden_by_environment} hides the GPUs")
+    if found.missing_libraries:
+        complaints.append(f"missing {', '.join(found.missing_libraries)}")
+    if found.libraries_skipped:
+        complaints.append("GPUs skipped because libraries are missing")
+    if found.driver_messages:
+        complaints.append(found.driver_messages[0][:160])
+    raised = facts.run.errors[-1] if facts.run is not None and facts.run.errors else None
+    if raised is not None and not complaints:
+        complaints.append(f"{several(found.lines, 'line')} without a complaint, and then {raised.type} was raised")
+    if complaints:
+        return warn("; ".join(dict.fromkeys(complaints)), _SEE_TOP)
+    unknown = f"; {several(len(found.unrecognised), 'line')} of GPU code not recognised" if found.unrecognised else ""
+    return ok(f"{several(found.lines, 'line')}, no complaint{unknown}")

@@ -1,0 +1,210 @@
+"""Runs every rule, sorts the findings, and picks the primary cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
+from gpuwatch.explain.diagnosis.advice import with_advice
+from gpuwatch.explain.diagnosis.conditions import snapshot_rule
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.no_finding import nothing_found
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
+from gpuwatch.explain.diagnosis.rules import (
+    build,
+    compatibility,
+    compute_mode,
+    configuration,
+    driver,
+    idle,
+    kernels,
+    killed_children,
+    log_statements,
+    memory,
+    memory_limits,
+    missing_gpu,
+    partition,
+    placement,
+    predicted,
+    retracing,
+    shared_gpu,
+    simulated_driver,
+    simulation,
+    standstill,
+    survived_error,
+    unexplained,
+    visibility,
+    waiting,
+)
+from gpuwatch.explain.diagnosis.rules.unexplained import NOT_KNOWN
+
+TOPICS = (
+    memory,
+    memory_limits,
+    placement,
+    configuration,
+    visibility,
+    driver,
+    build,
+    log_statements,
+    compatibility,
+    partition,
+    snapshot_rule,
+    compute_mode,
+    kernels,
+    idle,
+    predicted,
+    retracing,
+    shared_gpu,
+    standstill,
+    killed_children,
+    waiting,
+    simulation,
+    simulated_driver,
+    missing_gpu,
+    unexplained,
+    survived_error,
+)
+"""The modules whose rules run. To add one: one import above, one name here."""
+
+# The order of primary causes. What ended the work:
+ENDED_WORK = (
+    "memory.context-failed",
+    "memory.fragmented",
+    "memory.other-process",
+    "memory.limit-too-small",
+    "memory.request-too-large",
+    "memory.model-too-large",
+    "memory.masked",
+    "placement.no-kernel",
+    "placement.device-missing",
+    "config.too-late",
+    "config.inconsistent",
+    "distribution.devices-missing",
+    "api.removed",
+    "hardware.fault",
+)
+# Otherwise, why no GPU was usable:
+NO_GPU = (
+    "visibility.hidden",
+    "visibility.bad-ordinal",
+    "driver.missing",
+    "driver.mismatch",
+    "driver.too-old",
+    "driver.bad-state",
+    "container.lost-devices",
+    "cuda.libraries-missing",
+    "cuda.version-mismatch",
+    "build.cpu-only",
+    "build.gpu-unsupported",
+    "mode.exclusive",
+    "mig.misuse",
+)
+_Key = tuple[str, str | None, int | None, str]
+_TELLING = 12
+"""Characters from which equal text in two findings is the same log line."""
+_RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
+_FIRST_NO_GPU = _RANK[NO_GPU[0]]
+
+
+def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
+    """All findings, most severe first; deterministic for the same evidence.
+
+    A rule that raises is reported as a finding; the other rules still run.
+    """
+    found: dict[_Key, Finding] = {}
+    for entry in RULES if rules is None else rules:
+        try:
+            results = tuple(entry.find(evidence))
+        except Exception as error:  # noqa: BLE001 - reported as a finding, see above
+            results = (broken(entry.name, entry.causes, error),)
+        for result in results:
+            key = (result.id, result.device_uuid, result.pid, result.title)
+            known = found.get(key)
+            if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
+                found[key] = result
+    for key in _repeated(found):
+        del found[key]
+    concluded = any(result.id == "healthy" for result in found.values())
+    if not concluded and not any(
+        _of_the_work(result) and (_wrong(result) or result.id in _RANK) for result in found.values()
+    ):
+        nothing = nothing_found(evidence, found.values())
+        found[nothing.id, None, None, ""] = nothing
+    findings = in_order(found.values())
+    if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
+        findings = [with_advice(result, evidence) for result in findings]
+    return tuple(findings)
+
+
+def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
+    """Unrecognised failures whose line is evidence for another cause: a line has one meaning."""
+    named = [line for one in found.values() if one.id not in ("unknown", "healthy") for line in one.evidence]
+    return [
+        key
+        for key, one in found.items()
+        if one.id == "unknown"
+        and one.title.endswith(NOT_KNOWN)
+        and any(_within(one.evidence[:1], line) for line in named)
+    ]
+
+
+def _within(lines: Iterable[str], other: str) -> bool:
+    for line in lines:
+        text = line.partition(": ")[2].strip() or line.strip()
+        if len(text) >= _TELLING and (text in other or other.partition(": ")[2].strip() in text):
+            return True
+    return False
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Sorted by severity, then by the order of causes."""
+    return sorted(findings, key=_order)
+
+
+def primary(findings: Iterable[Finding]) -> str | None:
+    """The cause to show first; ``healthy`` if nothing is wrong, ``unknown`` if that is the only finding, None without
+    findings.
+
+    An expected outcome has severity ``info`` and never outranks a real finding.
+    """
+    ordered = in_order(findings)
+    for severity in ("error", "warning"):
+        for found in ordered:
+            if found.severity == severity and _of_the_work(found):
+                return found.id
+    for found in ordered:
+        if found.id in _RANK:
+            return found.id
+    if ordered and all(found.id == "unknown" for found in ordered):
+        return "unknown"
+    return "healthy" if ordered else None
+
+
+def _wrong(found: Finding) -> bool:
+    return found.severity in ("error", "warning")
+
+
+def _of_the_work(found: Finding) -> bool:
+    """Whether it is about the program or machine: a limit of a simulated GPU is not, unless it ended the work."""
+    return found.id != "simulation.limit" or found.severity == "error"
+
+
+def _order(found: Finding) -> tuple[int, bool, int, str, str, int]:
+    """Of two reasons why no GPU was usable, one that was reported comes before one that was inferred: a library that
+    "cannot be loaded" may follow from its wrong version, which the log states."""
+    rank = _RANK.get(found.id, len(_RANK) + (found.id in ("unknown", "healthy")))
+    inferred = rank >= _FIRST_NO_GPU and found.certainty == "likely"
+    return (SEVERITY_ORDER[found.severity], inferred, rank, found.id, found.device_uuid or "", found.pid or 0)
+
+
+def broken(name: str, causes: Iterable[str], error: Exception) -> Finding:
+    """The finding for a rule that failed."""
+    return finding(
+        "unknown",
+        "warning",
+        "fact",
+        title=f"gpuwatch's own rule {name} failed",
+        evidence=(f"{type(error).__name__}: {error}", f"causes it checks: {', '.join(causes)}"),
+        action="Report this as a bug of gpuwatch; the other findings are complete.",
+    )

@@ -1,0 +1,100 @@
+"""The input of rules, which are pure functions of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpuwatch.core.model.run import DeviceMapping, Run
+from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
+from gpuwatch.explain.logs.clean import device as device_name
+
+if TYPE_CHECKING:
+    from gpuwatch.explain.logs.facts import LogFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known. None means "not checked", which differs from "checked, found nothing"."""
+
+    snapshot: Snapshot | None = None
+    """The machine; for a run, before its start."""
+    run: Run | None = None
+    log: LogFacts | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def driver_answers(self) -> bool | None:
+        """Whether NVML answered; None if it was not asked, also because gpuwatch itself failed."""
+        if self.snapshot is None or any(one.reason == FAILED_ITSELF for one in self.snapshot.problems):
+            return None
+        return self.snapshot.driver is not None
+
+    @property
+    def device_map(self) -> tuple[DeviceMapping, ...]:
+        """Framework devices, from the run, else from the log."""
+        if self.run is not None and self.run.device_map:
+            return self.run.device_map
+        return tuple(self.log.device_map) if self.log is not None else ()
+
+    @property
+    def gpu_usable(self) -> bool:
+        """Whether the framework got at least one GPU."""
+        if self.device_map:
+            return True
+        logical = self.run.devices.logical if self.run is not None else ()
+        return any("GPU" in name or name.startswith(("cuda:", "rocm:")) for name in logical)
+
+    def variable(self, name: str) -> str | None:
+        """An environment variable as the program saw it."""
+        if self.run is not None and name in self.run.environment:
+            return self.run.environment[name]
+        return self.environment.get(name)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The whole environment as the program saw it."""
+        return {**self.environment, **(self.run.environment if self.run is not None else {})}
+
+    def asked(self, setting: str) -> object:
+        """The value of a setting that a probe requested; None for a user's program, which has its own reasons."""
+        if self.run is None or setting not in self.run.settings or self.run.group == "run":
+            return None
+        return self.run.settings[setting].asked
+
+    @property
+    def visible_devices(self) -> str | None:
+        """CUDA_VISIBLE_DEVICES as the program saw it; a probe's own value wins over the inherited one."""
+        asked = self.asked("CUDA_VISIBLE_DEVICES")
+        if isinstance(asked, str):
+            return asked
+        value = self.variable("CUDA_VISIBLE_DEVICES")
+        # TensorFlow prints it when cuInit fails.
+        return value if value is not None or self.log is None else self.log.visible_devices
+
+    @property
+    def visibility_on_purpose(self) -> bool:
+        """Whether a probe set CUDA_VISIBLE_DEVICES, so that its effect is the subject of the probe."""
+        return isinstance(self.asked("CUDA_VISIBLE_DEVICES"), str)
+
+    def device_of(self, framework_device: str | None) -> Device | None:
+        """The physical GPU behind ``GPU:0``; None if map or snapshot do not tell."""
+        if self.snapshot is None or framework_device is None:
+            return None
+        wanted = device_name(framework_device)
+        for mapping in self.device_map:
+            if device_name(mapping.framework_device) == wanted:
+                return device_behind(mapping, self.snapshot)
+        return None
+
+
+def device_behind(mapping: DeviceMapping, snapshot: Snapshot) -> Device | None:
+    """The physical GPU by UUID if known, else by PCI address; never by index, which CUDA renumbers."""
+    for device in snapshot.devices:
+        if mapping.uuid is not None:
+            if device.uuid == mapping.uuid:
+                return device
+        elif mapping.pci_bus_id is not None and pci_slot(device.pci_bus_id) == pci_slot(mapping.pci_bus_id):
+            return device
+    return None

@@ -1,0 +1,173 @@
+"""Explains files that are no logs: memory of TensorFlow, PyTorch and JAX, results of ``dcgmi diag -j``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from gpuwatch.core.model.explanation import Explanation, FileKind, GpuTest
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.core.model.run import Oom
+from gpuwatch.explain.diagnosis.explain import explanation
+from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.traces import dcgm, plain_pickle, pprof, torch_timeline, xplane
+from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
+from gpuwatch.explain.traces.plain_pickle import BrokenPickle
+from gpuwatch.explain.traces.torch_timeline import BrokenTimeline
+from gpuwatch.explain.traces.wire import BrokenMessage
+
+MOST_BYTES = 512 << 20
+"""Maximum size of a recording."""
+START_BYTES = 1 << 16
+"""What is enough of a file to recognise it."""
+_SOFTWARE = frozenset({"deployment", "software"})
+"""DCGM's categories of tests that say nothing of the hardware."""
+
+
+class BrokenRecording(ValueError):
+    """The file begins as a recording but cannot be read; the message says why."""
+
+
+def kind_of(start: bytes) -> FileKind | None:
+    """What a file is by its first :data:`START_BYTES`; None for a log."""
+    if xplane.is_xplane(start):
+        return "TensorFlow profile"
+    if plain_pickle.is_pickle(start):
+        return "PyTorch snapshot"
+    if torch_timeline.is_timeline(start):
+        return "PyTorch memory timeline"
+    if pprof.is_pprof(start):
+        return "JAX memory profile"
+    return "DCGM diagnostic" if dcgm.is_diagnostic(start) else None
+
+
+_PROFILES: dict[FileKind, Callable[[bytes], Iterable[MemoryProfile]]] = {
+    "TensorFlow profile": lambda content: of_tensorflow([(content, 0.0, None)]),
+    "PyTorch snapshot": of_torch,
+    "PyTorch memory timeline": lambda content: [torch_timeline.profile(content)],
+    "JAX memory profile": pprof.profiles,
+}
+
+
+def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanation:
+    """The explanation of a whole file; :class:`BrokenRecording` if it cannot be read."""
+    try:
+        if kind == "DCGM diagnostic":
+            return _of_tests(dcgm.read(content), source)
+        profiles = tuple(_PROFILES[kind](content))
+    except (BrokenMessage, BrokenPickle, BrokenTimeline, dcgm.BrokenDiagnostic) as error:
+        raise BrokenRecording(str(error)) from error
+    if not profiles:
+        raise BrokenRecording("it has no allocations: nothing used memory while it was recorded")
+    found = _failures(profiles, source)
+    return msgspec.structs.replace(found, kind=kind, memory_profiles=profiles)
+
+
+def _failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
+    """The explanation of the refused requests, if there were any."""
+    failed = [one for one in profiles if one.failed_bytes is not None]
+    if not failed:
+        return Explanation(source=source, lines=0, frameworks=(_framework(profiles[0]),))
+    facts = LogFacts(frameworks=[_framework(failed[0])])
+    facts.ooms += [
+        Oom(
+            device=one.device,
+            allocator="pytorch",
+            requested_bytes=one.failed_bytes,
+            in_use_bytes=one.moments[-1].in_use_bytes if one.moments else None,
+            device_free_bytes=one.device_free_bytes,
+        )
+        for one in failed
+    ]
+    found = explanation(facts, {}, source=source)
+    return msgspec.structs.replace(found, findings=tuple(_with_holder(found.findings, failed[0])))
+
+
+def _with_holder(findings: Iterable[Finding], profile: MemoryProfile) -> Iterator[Finding]:
+    for found in findings:
+        memory = found.id.startswith("memory.")
+        asked = (f"the refused request was made by {profile.failed_source}",) if profile.failed_source else ()
+        evidence = (*found.evidence, *asked, held_most(profile))
+        yield msgspec.structs.replace(found, evidence=evidence) if memory else found
+
+
+def _framework(profile: MemoryProfile) -> str:
+    return {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}[profile.tool]
+
+
+def _of_tests(result: dcgm.Diagnostic, source: str) -> Explanation:
+    findings = tuple(_judged(result))
+    versions = [f"DCGM {result.version}"] if result.version else ["DCGM"]
+    return Explanation(
+        source=source,
+        kind="DCGM diagnostic",
+        lines=0,
+        frameworks=tuple(versions + ([f"driver {result.driver}"] if result.driver else [])),
+        gpu_tests=result.tests,
+        findings=findings,
+        primary=findings[0].id if findings else None,
+    )
+
+
+def _judged(result: dcgm.Diagnostic) -> Iterator[Finding]:
+    failed = [test for test in result.tests if test.status == "fail"]
+    hardware = [test for test in failed if test.category.lower() not in _SOFTWARE]
+    software = [test for test in failed if test not in hardware]
+    warned = [test for test in result.tests if test.status == "warn"]
+    passed = sum(test.status == "pass" for test in result.tests)
+    skipped = sum(test.status == "skip" for test in result.tests)
+    if hardware:
+        yield finding(
+            "hardware.fault",
+            "error",
+            "fact",
+            title=f"dcgmi diag: {_listed(hardware)} failed",
+            evidence=_evidence(hardware),
+            action="Take the GPU out of use and repeat the test alone on it (dcgmi diag -r 3); if it fails again, have"
+            " it replaced.",
+        )
+    if software or result.error:
+        title = f"{_listed(software)} failed, which tests the software" if software else "the tests could not be run"
+        yield finding(
+            "unknown",
+            "error",
+            "fact",
+            title=f"dcgmi diag: {title}",
+            evidence=(*([result.error] if result.error else []), *_evidence(software)),
+            action="Correct what the test names, and run dcgmi diag again.",
+        )
+    if warned:
+        yield finding(
+            "hardware.fault" if any(test.category.lower() not in _SOFTWARE for test in warned) else "unknown",
+            "warning",
+            "fact",
+            title=f"dcgmi diag: {_listed(warned)} ended with a warning",
+            evidence=_evidence(warned),
+            action="Read the warnings; run dcgmi diag -r 3 for longer tests.",
+        )
+    if not failed and not warned and not result.error:
+        left_out = f", {skipped} skipped" if skipped else ""
+        if passed:
+            yield finding("healthy", "info", "fact", title=f"dcgmi diag: {passed} results passed{left_out}")
+        else:
+            yield finding("unknown", "warning", "fact", title=f"dcgmi diag: nothing was tested{left_out}")
+
+
+def _listed(tests: list[GpuTest]) -> str:
+    """``memory and pcie on GPU 1``."""
+    names = list(dict.fromkeys(test.name for test in tests))
+    where = list(dict.fromkeys(test.gpus for test in tests if test.gpus))
+    shown = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return shown + (f" on {', '.join(where)}" if where else "")
+
+
+def _evidence(tests: list[GpuTest]) -> tuple[str, ...]:
+    lines = []
+    for test in tests[:10]:
+        told = "; ".join(test.messages) or f"status {test.status}"
+        lines.append(f"{test.name}{f' on {test.gpus}' if test.gpus else ''}: {told}")
+    return tuple(lines)

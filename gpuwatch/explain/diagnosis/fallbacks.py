@@ -1,0 +1,214 @@
+"""Ops that did not run on the requested device, and why."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Fallback, Placement, Run
+from gpuwatch.explain.diagnosis.engine import NO_GPU
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.user_program import is_watched
+from gpuwatch.explain.logs.clean import device as device_name
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.placement import MAKES_RESOURCE
+
+AUTO = "auto"
+TOGETHER = "placement.together"
+_CALLS = frozenset(
+    {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"}
+    | {"Case", "StatelessCase"}
+)
+"""Ops that call functions, whose contents are placed separately."""
+_WITH = {
+    "resource": "TensorFlow runs it where its variable, table or queue is",
+    "framework": "TensorFlow itself chose this device for it",
+}
+LIMIT = "simulation.limit"
+"""A reason that says nothing about real GPUs and does not affect the verdict."""
+_NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
+_FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
+# Ops that nobody wants on the CPU of a machine with a GPU.
+_HEAVY = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
+
+
+def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
+    """Why no GPU was usable: cause id and title; ``unknown`` if nothing says why."""
+    for severity in ("error", "warning", "info"):
+        for found in findings:
+            if found.severity == severity and found.id in NO_GPU:
+                return found.id, found.title
+    return "unknown", "no GPU was usable, and nothing says why"
+
+
+def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
+    """The fallbacks among the placements; empty if the run hid the GPUs on purpose."""
+    found = (
+        _fallback(placement, run, evidence, findings)
+        for placement in run.placements
+        if not (from_log(placement) and _is_probe(run))
+    )
+    merged: dict[tuple[str | None, ...], Fallback] = {}
+    for entry in found:
+        if entry is None:
+            continue
+        key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason, entry.scope)
+        known = merged.get(key)
+        merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
+    told = _with_their_makers(list(merged.values()))
+    return tuple(sorted(told, key=lambda entry: (entry.reason == LIMIT, MAKES_RESOURCE.search(entry.op) is None)))
+
+
+def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
+    """What uses a variable or table has the cause of that, if the same scope asked for both."""
+    makers: dict[tuple[str | None, str, str], Fallback]
+    makers = {
+        (one.scope, one.requested, one.actual): one for one in entries if one.scope and MAKES_RESOURCE.search(one.op)
+    }
+    found = []
+    for entry in entries:
+        maker = makers.get((entry.scope, entry.requested, entry.actual))
+        if maker is not None and entry.reason == TOGETHER and maker.reason != TOGETHER:
+            entry = msgspec.structs.replace(entry, reason=maker.reason, detail=maker.detail)
+        found.append(entry)
+    return found
+
+
+def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
+    """Members of colocation groups that the placer moved: the only requests that a log shows."""
+    ran_on = {placement.op: placement.actual for placement in facts.placements}
+    counts: dict[tuple[str, str, str], int] = {}
+    for report in facts.colocations:
+        if report.failed:
+            continue
+        for member in report.members:
+            actual = ran_on.get(member.op, "CPU:0" if report.supported == ("CPU",) else "")
+            if member.requested.startswith("GPU") and actual.startswith("CPU"):
+                key = (member.op, member.requested, actual)
+                counts[key] = counts.get(key, 0) + 1
+    plugin = evidence.run is not None and evidence.run.simulation == "plugin"
+    if evidence.gpu_usable and plugin:
+        reason = LIMIT
+        detail = f"an op of its colocation group has no kernel for this simulated GPU; {_NOT_KNOWN}"
+    elif evidence.gpu_usable:
+        reason, detail = "placement.no-kernel", "an op of its colocation group has no GPU kernel"
+    else:
+        reason, detail = no_gpu_cause(findings)
+    return tuple(
+        Fallback(op=op, requested=requested, actual=actual, reason=reason, detail=detail, count=count)
+        for (op, requested, actual), count in counts.items()
+    )
+
+
+def from_log(placement: Placement) -> bool:
+    """Whether a placement is from the log, which has neither type nor requested device."""
+    return placement.dtype is None and placement.requested is None
+
+
+def _is_probe(run: Run) -> bool:
+    """Whether it is a probe, whose events name the ops of its work; its log also shows preparation."""
+    return not is_watched(run) and (run.framework is not None or run.outcome.ended or bool(run.settings))
+
+
+def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
+    """Whether the probe itself requested no GPU, so that its ops belong on the CPU."""
+    return evidence.visibility_on_purpose and any(
+        found.id == "visibility.hidden" and found.severity == "info" for found in findings
+    )
+
+
+def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> Fallback | None:
+    actual = device_name(placement.actual)
+    asked = device_name(placement.requested) if placement.requested else None
+    usable = evidence.gpu_usable
+    if asked is not None:
+        if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
+            return None
+        if placement.why and usable:
+            if placement.op == "ReadVariableOp":
+                return None  # every use of a variable of another device: its value is copied to where it is used
+            return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
+        reason, detail = _reason(asked, usable, run, findings)
+        if reason != "placement.no-kernel" or not is_watched(run):
+            return _entry(placement, asked, actual, reason, detail)
+        return _without_kernel(placement, asked, actual, run, evidence)
+    if not actual.startswith("CPU") or not _is_float(placement):
+        return None
+    if not usable:
+        if hidden_on_purpose(evidence, findings):
+            return None
+        reason, detail = no_gpu_cause(findings)
+        return _entry(placement, AUTO, actual, reason, detail)
+    if _HEAVY.search(placement.op):
+        if is_watched(run):
+            # A function without a requested device can be on the CPU as a whole, as in tf.data.
+            lacking = placement.gpu_kernel is False
+            return _without_kernel(placement, AUTO, actual, run, evidence) if lacking else None
+        return _entry(
+            placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped"
+        )
+    return None
+
+
+def _any_fits(asked: str, actual: str) -> bool:
+    """``GPU:*``, as of ``tf.device("/GPU")``, is any GPU."""
+    return asked.endswith(":*") and asked.partition(":")[0] == actual.partition(":")[0]
+
+
+def _reason(asked: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -> tuple[str, str]:
+    logical = [device_name(name) for name in run.devices.logical if "GPU" in name]
+    logical = logical or [device_name(mapping.framework_device) for mapping in run.device_map]
+    if usable and (asked in logical or any(_any_fits(asked, name) for name in logical)):
+        return "placement.no-kernel", f"{asked} exists, but the op has no kernel for it"
+    if usable:
+        return "placement.device-missing", f"the framework has {', '.join(dict.fromkeys(logical))} only"
+    cause, detail = no_gpu_cause(findings)
+    if asked != "GPU:0":
+        return "placement.device-missing", f"the framework has no GPU at all: {detail}"
+    return cause, detail
+
+
+def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evidence: Evidence) -> Fallback:
+    """The fallback of an op despite a GPU, explained by this process's kernel registry."""
+    kind = f"{placement.op} {placement.dtype}" if placement.dtype else placement.op
+    reason = "placement.no-kernel"
+    if placement.cuda_kernel is False:
+        detail = f"TensorFlow has no GPU kernel for {kind}"
+    elif placement.gpu_kernel and _moved_with_group(placement, evidence):
+        detail = "an op of its colocation group has no GPU kernel"
+    elif placement.gpu_kernel:
+        reason, detail = "unknown", f"TensorFlow has a GPU kernel for {kind}: why it was moved is unknown"
+    elif run.simulation != "plugin":
+        reason, detail = "unknown", f"whether TensorFlow has a GPU kernel for {kind} could not be read"
+    elif placement.cuda_kernel:
+        reason, detail = LIMIT, f"only on this simulated GPU: TensorFlow has a CUDA kernel for {kind}"
+    else:
+        reason, detail = LIMIT, f"only on this simulated GPU; {_NOT_KNOWN}"
+    return _entry(placement, asked, actual, reason, detail)
+
+
+def _moved_with_group(placement: Placement, evidence: Evidence) -> bool:
+    reports = evidence.log.colocations if evidence.log is not None else []
+    return any(member.op == placement.op for report in reports if not report.failed for member in report.members)
+
+
+def _is_float(placement: Placement) -> bool:
+    """Whether its type is a float; if unknown, whether it is a heavy op."""
+    if placement.dtype is None:
+        return _HEAVY.search(placement.op) is not None
+    return _FLOATS.search(placement.dtype) is not None
+
+
+def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: str) -> Fallback:
+    return Fallback(
+        op=placement.op,
+        dtype=placement.dtype,
+        requested=asked,
+        scope=placement.scope,
+        actual=actual,
+        reason=reason,
+        detail=detail,
+        count=placement.count,
+    )

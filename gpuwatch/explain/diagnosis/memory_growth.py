@@ -1,0 +1,98 @@
+"""Memory that grows with every step until none is left, because the program keeps tensors.
+
+Memory that a step allocates and frees makes the curve go up and down; memory that is kept raises its floor. The floor
+at a moment is the least in use from then on: it never falls, rises with each kept tensor, and is flat in a training
+that frees what it allocates.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from gpuwatch.core.model.run import MemoryPoint, Oom
+
+_RISES = 4
+_RISE = 0.01
+"""A rise of less than this share of the peak is noise."""
+_SHARE = 0.5
+"""Minimum share of the final memory in use that the rises added."""
+_LARGEST = 0.5
+"""A single rise above this share is the model, or a batch."""
+_SECONDS = 2.0
+_STEADY = 0.8
+"""Minimum R² of the floor with a straight line over time."""
+_ALIKE, _ALIKE_SHARE = 4, 0.5
+"""So many blocks of one size, with this share of the memory in use, are reported."""
+_MANY, _MANY_SHARE = 16, 0.8
+"""So many are hardly a model's, whose layers have tensors of several sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Growth from ``first_bytes`` to ``last_bytes`` in ``rises`` steps."""
+
+    first_bytes: int
+    last_bytes: int
+    rises: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Blocks of one size in use at the failure."""
+
+    count: int
+    each_bytes: int
+    asked: bool
+    """Whether it is exactly the requested size."""
+    many: bool
+    """Whether there are so many that a growing list explains them best."""
+
+
+def kept(oom: Oom) -> Kept | None:
+    """Equal blocks in the allocator's list, as left by a loop that keeps its results; None if sizes are mixed."""
+    used = oom.in_use_bytes
+    asked = (oom.alike_blocks, oom.requested_bytes, True)
+    for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), asked):
+        if count is not None and each and used and count >= _ALIKE and count * each >= _ALIKE_SHARE * used:
+            many = count >= _MANY and count * each > _MANY_SHARE * used
+            return Kept(count, each, same or count == oom.alike_blocks, many)
+    return None
+
+
+def growth(points: Sequence[MemoryPoint]) -> Growth | None:
+    """The steady growth of the allocator's memory in use up to the end; None without one."""
+    known = [(point.t, point.allocator_bytes) for point in points if point.allocator_bytes]
+    # A few bytes of constants are not the start.
+    known = [(t, amount) for t, amount in known if amount >= _RISE * known[-1][1]]
+    if len(known) <= _RISES:
+        return None
+    floor = known[-1][1]
+    floors: list[tuple[float, int]] = []
+    for t, amount in reversed(known):
+        floor = min(floor, amount)
+        floors.append((t, floor))
+    floors.reverse()
+    first, last = floors[0][1], floors[-1][1]
+    levels = [floors[0]]
+    for t, amount in floors:
+        if amount - levels[-1][1] >= _RISE * last:
+            levels.append((t, amount))
+    rises = [after[1] - before[1] for before, after in pairwise(levels)]
+    seconds = levels[-1][0] - known[0][0]
+    if len(rises) < _RISES or last - first < _SHARE * last or seconds < _SECONDS:
+        return None
+    if max(rises) > _LARGEST * (last - first) or not _steady(floors):
+        return None
+    return Growth(first, last, len(rises), seconds)
+
+
+def _steady(floors: Sequence[tuple[float, int]]) -> bool:
+    """Whether it rose all the time rather than in one stretch."""
+    times, amounts = [t for t, _ in floors], [float(amount) for _, amount in floors]
+    if len(set(times)) < 2 or len(set(amounts)) < 2:
+        return False
+    return statistics.correlation(times, amounts) ** 2 >= _STEADY

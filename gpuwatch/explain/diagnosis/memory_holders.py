@@ -1,0 +1,107 @@
+"""Who holds a GPU's memory, and what to do about it on this machine: which process to end, which other GPU has room."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+
+ANYWHERE = "Free the device, or use another GPU if there is one (CUDA_VISIBLE_DEVICES)."
+"""Advice if the machine is unknown."""
+_NAMED = 3
+_SOME = 1 << 30
+"""Minimum free bytes of another GPU to suggest it, if the need is unknown."""
+
+
+def holders(snapshot: Snapshot, device: Device | None) -> list[tuple[int, Process]]:
+    """The processes on this GPU (None: any) with known memory, in bytes, largest first."""
+    rows = [row for row in snapshot.processes if device is None or row.device_uuid == device.uuid]
+    held = [(int(row.number("gpu_memory_bytes") or 0), row) for row in rows]
+    return sorted(((amount, row) for amount, row in held if amount > 0), key=lambda pair: (-pair[0], pair[1].pid))
+
+
+def described(amount: int, process: Process) -> str:
+    """``process 4711 of alice held 20.0 GiB: python train.py``, or that it is not visible."""
+    owner = f" of {printable(process.user)}" if process.user else ""
+    held = f"process {process.pid}{owner} held {memory(amount)}"
+    command = process.command or process.name
+    if command:
+        return f"{held}: {shorten(mask_text(printable(command)), 80)}"
+    return f"{held}; {_unseen(process)}"
+
+
+def _unseen(process: Process) -> str:
+    where = printable(process.note) or "its command line cannot be read"
+    return f"its user and command are unknown here ({where})"
+
+
+def headline(snapshot: Snapshot, device: Device | None) -> str:
+    """Who held how much of which GPU; empty if NVML lists nobody."""
+    found = holders(snapshot, device)
+    if not found or device is None:
+        return ""
+    total = device.number("memory.total_bytes")
+    of = f" of GPU {device.index}'s {size(int(total))}" if total else f" of GPU {device.index}"
+    if len(found) == 1:
+        amount, process = found[0]
+        owner = f" ({printable(process.user)})" if process.user else ""
+        return f"Another process, pid {process.pid}{owner}, held {memory(amount)}{of}"
+    return f"{len(found)} other processes held {memory(sum(amount for amount, _ in found))}{of}"
+
+
+def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None = None) -> str:
+    """What to do if others hold this GPU; ``need``: bytes that the program needs, if known."""
+    if snapshot is None or device is None:
+        return ANYWHERE
+    best, why = _elsewhere(snapshot, device, need)
+    ending = _end(snapshot, device)
+    # Another GPU first, because ending a process takes asking its owner.
+    return f"{best}. Or {ending}." if best else f"{ending[:1].upper()}{ending[1:]}{why}."
+
+
+def _end(snapshot: Snapshot, device: Device) -> str:
+    found = holders(snapshot, device)[:_NAMED]
+    if not found:
+        return (
+            f"find who holds GPU {device.index}, because NVML lists nobody (nvidia-smi on the host; sudo fuser -v"
+            f" /dev/nvidia{device.index}), and ask whether it is still needed"
+        )
+    seen = [process for _, process in found if process.create_time is not None]
+    hidden = [process.pid for _, process in found if process.create_time is None]
+    parts = []
+    if seen:
+        owners = dict.fromkeys(printable(process.user) for process in seen if process.user)
+        whose = f" of {', '.join(owners)}" if owners else ""
+        parts.append(f"end process {', '.join(str(process.pid) for process in seen)}{whose}, or wait until it exits")
+    if hidden:
+        pids = ", ".join(map(str, hidden))
+        parts.append(
+            f"look on the host (nvidia-smi there) for process {pids}, which is not visible here: ask its owner"
+            " whether it is still needed, or wait until it exits"
+        )
+    return "; ".join(parts)
+
+
+def _elsewhere(snapshot: Snapshot, device: Device, need: int | None) -> tuple[str, str]:
+    """Advice to use the GPU with most room, if it has enough; else a remark that there is none."""
+    others = [entry for entry in snapshot.devices if entry.uuid != device.uuid]
+    if not others:
+        return "", "; this machine shows no other GPU"
+    fit = [(entry.number("memory.free_bytes") or 0, entry) for entry in others if _takes_work(snapshot, entry)]
+    free, best = max(fit, key=lambda pair: pair[0], default=(0, device))
+    if free < max(need or 0, _SOME):
+        return "", "; no other GPU here has enough free memory"
+    if free <= (device.number("memory.free_bytes") or 0):
+        return "", "; no other GPU here has more free memory"
+    alike = len({entry.name for entry in snapshot.devices}) == 1
+    # If the models differ, CUDA counts the fastest first: a UUID is unambiguous.
+    name = str(best.index) if alike else best.uuid
+    return f"Use GPU {best.index}, which has {size(int(free))} free: export CUDA_VISIBLE_DEVICES={name}", ""
+
+
+def _takes_work(snapshot: Snapshot, device: Device) -> bool:
+    """Whether another program could start there, by its state and compute mode."""
+    mode = device.readings.get("mode.compute")
+    closed = mode == "prohibited" or (str(mode).startswith("exclusive") and bool(holders(snapshot, device)))
+    return device.state == "ok" and not closed

@@ -1,0 +1,88 @@
+"""The finding reported when no rule fires: it claims no more than the evidence allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.logs import last_lines
+from gpuwatch.explain.logs.facts import LogFacts
+
+NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
+NOTHING_KNOWN = "Nothing recognised: is this the log of a TensorFlow or PyTorch program?"
+_DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
+_FAILURE = "The last lines report a failure that gpuwatch does not know"
+OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE})
+"""Titles that the rest of a log may contradict."""
+_SHOWN = 100
+"""Characters of the last line in a title."""
+
+
+def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding:
+    """``healthy``, with a weaker claim if there is only a log without a GPU; ``unknown`` if nothing in it is known, or
+    if its last lines report a failure.
+
+    TensorFlow logs every GPU that it uses when it starts. If it logs none, the reason may be a CPU build, hidden log
+    lines, or (since 2.21) NVML that does not work; but many programs import it without using it. PyTorch never logs
+    its GPU, and an excerpt may lack the line. ``others``: notes of other rules.
+    """
+    log = evidence.log
+    if log is None or evidence.run is not None or evidence.snapshot is not None:
+        return finding("healthy", "info", "likely")
+    if log.last_lines_tell == last_lines.FAILED:
+        return finding(
+            "unknown",
+            "warning",
+            "likely",
+            title=_FAILURE,
+            evidence=(log.telling_last_line,),
+            action="Read the lines before it, in the log of the process that printed it: the first error tells more"
+            " than the last. gpuwatch doctor on that machine says whether its GPUs work.",
+        )
+    names_a_gpu = _names_a_gpu(log)
+    on_cpu = not names_a_gpu and _used_tensorflow(log)
+    if log.last_lines_tell and not on_cpu:
+        line = log.telling_last_line
+        title = f"No failure in it; last line: {shorten(mask_text(printable(line)), _SHOWN)}"
+        return finding("healthy", "info", "likely", title=title, evidence=(line,))
+    if names_a_gpu:
+        return finding("healthy", "info", "likely")
+    if not on_cpu:
+        if not log.frameworks and not log.errors and not any(others):
+            return finding("unknown", "info", "likely", title=NOTHING_KNOWN)
+        return finding("healthy", "info", "likely", title=_DEVICE_UNKNOWN)
+    placed = sum(placement.count for placement in log.placements)
+    return finding(
+        "healthy",
+        "info",
+        "likely",
+        title=NO_GPU_NAMED,
+        evidence=(
+            *log.lines_of("tensorflow.started")[-1:],
+            f"none of its {log.lines} line{'s' if log.lines != 1 else ''} mentions a GPU that was found or used",
+            f"{placed} ops were placed, all of them on the CPU" if placed else "",
+            "a CPU-only build logs no more, nor does 2.21 or later if NVML does not work, nor any version with"
+            " TF_CPP_MIN_LOG_LEVEL=1",
+        ),
+        action="Run gpuwatch doctor on that machine: it says whether TensorFlow gets a GPU, and if not, why."
+        " gpuwatch run -- python train.py says so for the program itself.",
+    )
+
+
+def _used_tensorflow(log: LogFacts) -> bool:
+    """Whether TensorFlow did work, or nothing in the log shows that another framework did: many import it unused."""
+    if log.placements:
+        return True
+    alone = not {*log.frameworks} - {"tensorflow"} and log.last_lines_tell in ("", last_lines.KERAS)
+    return alone and "tensorflow.started" in log.topics
+
+
+def _names_a_gpu(log: LogFacts) -> bool:
+    known = log.device_map or log.seen_pci or log.cards or log.ignored_gpus or log.smi_processes or log.ooms
+    driver_seen = log.found_device_lines or log.kernel_driver or {"device.used", "driver.answered"} & set(log.topics)
+    in_lines = any("GPU" in line for lines in log.evidence.values() for line in lines)
+    return bool(known or driver_seen or in_lines) or any("GPU" in placement.actual for placement in log.placements)

@@ -1,0 +1,374 @@
+"""From the numbers of an out-of-memory failure to its cause, with the arithmetic as evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
+from gpuwatch.explain.diagnosis.oom_arithmetic_torch import judge_torch
+from gpuwatch.explain.diagnosis.others_memory import trifling
+
+
+@dataclass(frozen=True, slots=True)
+class OomFacts:
+    """What is known in addition to the allocator's numbers: of the device, the settings and the log.
+
+    Memory of others is what :class:`gpuwatch.explain.diagnosis.others_memory.OthersMemory` measured; other
+    processes of the same run count as others too.
+    """
+
+    total_bytes: int | None = None
+    others_bytes: int | None = None
+    """Held by others when the program first allocated memory, or before it started."""
+    most_bytes: int | None = None
+    """Most that others held while it ran; None: as much as at its start."""
+    least_free_bytes: int | None = None
+    """Least free memory of the device while it ran."""
+    held_by_others: bool | None = None
+    """Whether others held memory; None: not checked."""
+    limits_bytes: int | None = None
+    """Sum of the limits of all framework devices on this GPU."""
+    overhead_bytes: int = 0
+    """Used by the driver and the CUDA context in addition."""
+    limited: bool = False
+    """Whether the user set a limit or fraction."""
+    refusals: int = 0
+    """Allocations that the driver refused."""
+    peak_bytes: int | None = None
+    """Most that the allocator had in use at any moment of the run."""
+    from_name: bool = False
+    """Whether the total is only derived from the card's name, so that it proves nothing about one huge request."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether others are known to have held a relevant amount."""
+        known = self.others_bytes is not None and self.held_by_others is not False
+        return known and not trifling(self.others_bytes or 0, self.total_bytes)
+
+    @property
+    def most(self) -> int | None:
+        """Most that others held, if checked."""
+        return self.most_bytes if self.most_bytes is not None else self.others_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A cause id and its evidence."""
+
+    cause: str
+    lines: tuple[str, ...]
+    certain: bool
+    title: str = ""
+    action: str = ""
+
+
+_OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
+_AMPLE = 2
+"""With so many times the request free in all, its blocks are the reason, whatever the program needs next."""
+_SMALLER_OR_FRAGMENTED = (
+    "Make the batch or the model smaller, or use mixed precision. If a step of this size ran before, memory is"
+    " fragmented: set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
+)
+_MIB = 1 << 20
+_ROUND_MIB = (256, 1000)
+_SMALL_SHARE = 0.8
+_MOST_CONTEXT = 800 << 20
+_MOST_RESERVE, _SMALL_RESERVE, _RESERVE_FROM = 1800 << 20, 225 << 20, 2 << 30
+"""An allocator limit below this share of the device, and below what remains after a CUDA context and TensorFlow's
+largest reserve (``MinSystemMemory`` in ``gpu_device.cc``), means that others held memory or that somebody set it."""
+
+
+REFUSED = "The driver refused memory for no known reason"
+WHAT_WOULD_TELL = (
+    "Run it again while nvidia-smi -l 1 shows the device: another process may hold memory briefly, or in another"
+    " container."
+)
+_TELLING = 64 << 20
+"""A single request below this fails on any full device, whoever filled it; one beyond it is large in itself."""
+WHO_HELD_IT = "Out of GPU memory; who held it is not known"
+UNEXPLAINED = frozenset({REFUSED, WHO_HELD_IT})
+"""Titles of findings ``unknown`` that are about memory."""
+_WHO_WOULD_TELL = (
+    "Run it again with gpuwatch run, which sees who holds the GPU. Or add more of the log: the rest of the message, or"
+    " the allocator's report (Limit, InUse), has the numbers."
+)
+_OTHERS_UNKNOWN = "not known here: whether other processes held memory on the device (nvidia-smi shows them)"
+_SPARE = 1 << 30
+"""Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
+
+
+def judge(oom: Oom, known: OomFacts) -> Judgement:
+    """The cause of one failure."""
+    asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
+    lines = [_numbers(oom)]
+    if (judged := judge_torch(oom)) is not None:
+        cause, why, certain, action = judged
+        holders = [f"process {holder.pid} held {memory(holder.held_bytes)}" for holder in oom.others]
+        return Judgement(cause, (*lines, why, *holders), certain=certain, action=action)
+    if oom.verdict is not None:
+        again = judge(msgspec.structs.replace(oom, verdict=None), known)
+        if again.cause == oom.verdict:
+            return again
+        if known.most:
+            lines.append(f"others held {size(known.most)} on the device")
+        return Judgement(oom.verdict, tuple(lines), certain=True)
+    if asked is None or limit is None or (used is None and block is None and asked <= limit):
+        return _without_limit(oom, lines, known)
+    free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
+    limits, total = known.limits_bytes, known.total_bytes
+    if limits and total and limits + known.overhead_bytes > total and asked <= free and (known.refusals or not block):
+        return _overcommitted(lines, known, limits, total)
+    pieces = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
+    # Without a free block, or with less in all of them, the driver refused the allocator more.
+    if asked <= free and block is not None and 0 < block < asked and (pieces is None or pieces >= asked):
+        if known.refusals and used is not None and used + block < limit / 2 and not known.limited:
+            lines.append(f"the driver refused {known.refusals} allocations")
+            return _driver_had_no_more(lines, known, asked, used)
+        lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block")
+        need = asked + (used or 0)
+        if known.peak_bytes is not None and known.peak_bytes < need and free < _AMPLE * asked:
+            lines.append(
+                f"at most {size(known.peak_bytes)} were in use before, and {size(need)} with this request: whether what"
+                " the program needs next would fit is not known"
+            )
+            return Judgement("memory.model-too-large", tuple(lines), certain=False, action=_SMALLER_OR_FRAGMENTED)
+        return _fragmented(lines, known, limit, free)
+    if asked <= free and oom.allocator in HOST_ALLOCATORS:
+        lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the system had no more to give")
+        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+    if asked <= free:
+        lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
+        return _driver_had_no_more(lines, known, asked, used or 0)
+    need = asked + (used or 0)
+    guessed = known.from_name and asked > limit
+    if known.total_bytes is not None and need <= known.total_bytes and not guessed:
+        if known.limited:
+            lines.append(f"{_beyond(need, limit)}, on a device of {size(known.total_bytes)}")
+            return Judgement("memory.limit-too-small", tuple(lines), certain=True, action=_raise(known, need))
+        if known.shared:
+            beside = _beside_others(lines, known, limit, need)
+            if beside is not None:
+                return beside
+        elif is_small(limit, known.total_bytes) and is_small(need, known.total_bytes):
+            if known.others_bytes is None and is_round(limit):
+                lines.append(
+                    f"{_beyond(need, limit)}: a round number, so probably set by a person, on a device of"
+                    f" about {size(known.total_bytes)}"
+                )
+                return Judgement("memory.limit-too-small", tuple(lines), certain=False)
+            if known.held_by_others is False:
+                lines.append(
+                    f"{_beyond(need, limit)}, though nobody else held memory of the device's {size(known.total_bytes)}"
+                )
+                return Judgement("memory.limit-too-small", tuple(lines), certain=False)
+            if known.others_bytes is None:
+                lines += _had_too_little(known, known.total_bytes, limit)
+                return Judgement("memory.other-process", tuple(lines), certain=False)
+    if asked > limit:
+        lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
+        return Judgement("memory.request-too-large", tuple(lines), certain=True)
+    equal = "≈" if oom.rounded else "="
+    blocks = f", in blocks of at most {size(block)}" if block is not None and block < free else ""
+    lines = [f"{_asked(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
+    return Judgement("memory.model-too-large", tuple(lines), certain=True)
+
+
+def _beyond(need: int, limit: int) -> str:
+    """The need against the limit, in a way that rounding does not turn into a contradiction."""
+    if size(need) != size(limit):
+        return f"{size(need)} needed > limit of {size(limit)}"
+    return f"{size(need - limit)} more needed than the limit of {size(limit)}, which was nearly all in use"
+
+
+def is_small(limit: int, free: int) -> bool:
+    """Whether TensorFlow's own limit would have been higher with ``free`` bytes, on any card."""
+    reserve = _MOST_RESERVE if free >= _RESERVE_FROM else _SMALL_RESERVE
+    return limit < min(_SMALL_SHARE * free, free - _MOST_CONTEXT - reserve)
+
+
+def is_round(limit: int) -> bool:
+    """Whether a person probably set it: TensorFlow's own limit (free less a reserve) is hardly ever round."""
+    return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
+
+
+def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
+    """The cause of a failure without a limit, from the device's memory alone."""
+    asked = oom.requested_bytes
+    others, total = known.most if known.held_by_others is not False else None, known.total_bytes
+    if asked is not None and known.least_free_bytes is not None and known.least_free_bytes >= asked:
+        return _not_for_want(lines, known.least_free_bytes)
+    if asked is not None and total is not None and asked > total and not known.from_name:
+        lines.append(f"{size(asked)} > {size(total)}, the whole device")
+        return Judgement("memory.request-too-large", tuple(lines), certain=True)
+    fits = asked is None or total is None or asked + known.overhead_bytes <= total
+    if others and total and others > total / 2 and fits and not (asked and asked + others + _SPARE <= total):
+        lines.append(f"others held {size(others)} of {size(total)}")
+        return Judgement("memory.other-process", tuple(lines), certain=False)
+    if known.held_by_others is None and not _own_memory_known(oom):
+        by_limit = _by_limit(lines, oom.limit_bytes, total, known)
+        if by_limit is not None:
+            return by_limit
+        if asked is not None and asked < _TELLING:
+            lines.append(f"a request of {size(asked)} fails on any full GPU, whoever filled it")
+            return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
+        lines.append(_OTHERS_UNKNOWN)
+    return Judgement("memory.model-too-large", tuple(lines), certain=False)
+
+
+def _by_limit(lines: list[str], limit: int | None, total: int | None, known: OomFacts) -> Judgement | None:
+    """The cause by what TensorFlow granted its allocator at its start: nearly all memory that was free then."""
+    if limit is None or total is None:
+        return None
+    if not is_small(limit, total):
+        if known.from_name:
+            return None  # a card of this name may be larger
+        lines.append(f"its allocator was granted {size(limit)} of {size(total)}: others held little at its start")
+        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+    if known.limited or is_round(limit):
+        lines.append(f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}")
+        return Judgement("memory.limit-too-small", tuple(lines), certain=False)
+    lines.append(_granted_little(known, total, limit))
+    return Judgement("memory.other-process", tuple(lines), certain=False)
+
+
+def _own_memory_known(oom: Oom) -> bool:
+    """Whether anything but the request is known of the program's own memory; host memory has no other GPU programs."""
+    listed = (oom.in_use_bytes, oom.largest_free_bytes, oom.pool_bytes, oom.equal_blocks, oom.process_bytes)
+    return any(number is not None for number in listed) or oom.allocator in HOST_ALLOCATORS
+
+
+def _not_for_want(lines: list[str], free: int) -> Judgement:
+    """By NVML the device always had room, so that no other process explains the refusal."""
+    lines.append(f"NVML: at least {size(free)} were free on the device all the time, more than was requested")
+    return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
+
+
+def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> Judgement | None:
+    """The cause if it is known what others held; None if the work would not have fitted an empty device either.
+
+    TensorFlow grants its allocator the free memory less a reserve, so each byte that others hold is missing there.
+    """
+    total, others = known.total_bytes or 0, known.others_bytes or 0
+    if is_round(limit) and is_small(limit, total - others):
+        lines.append(
+            f"{_beyond(need, limit)}: a round number, so probably set by a person; {size(total - others)} of the"
+            f" device's {size(total)} were not held by others"
+        )
+        return Judgement("memory.limit-too-small", tuple(lines), certain=False, action=_raise(known, need))
+    if need > limit + others:
+        return None
+    lines += (
+        f"others held {size(others)} of {size(total)}; TensorFlow granted its allocator {size(limit)} of the rest",
+        f"{_beyond(need, limit)}; without the others the limit would have been about {size(limit + others)};"
+        " what the program would request next is unknown",
+    )
+    return Judgement("memory.other-process", tuple(lines), certain=False)
+
+
+def _raise(known: OomFacts, need: int) -> str:
+    """The advice to raise a limit if others leave no room for that; else empty."""
+    total, others = known.total_bytes, known.most or 0
+    if total is None or not known.shared or need + others + known.overhead_bytes <= total:
+        return ""
+    return (
+        f"Raise the memory limit or fraction, and free the device first: others held {size(others)} of {size(total)}."
+    )
+
+
+def _had_too_little(known: OomFacts, total: int, limit: int) -> Iterator[str]:
+    """Evidence if it was not checked what others held: TensorFlow's own limit would have been higher."""
+    yield _granted_little(known, total, limit)
+    yield "the work would have fitted the empty device; what the program would request next is unknown"
+
+
+def _granted_little(known: OomFacts, total: int, limit: int) -> str:
+    capacity = f"with {size(total)} or more by its name" if known.from_name else f"of {size(total)}"
+    return f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
+
+
+def _fragmented(lines: list[str], known: OomFacts, limit: int, free: int) -> Judgement:
+    """Free blocks are too small; if the program itself limits the allocator, raising the limit is the remedy."""
+    total, others = known.total_bytes, known.others_bytes or 0
+    room = total - others - known.overhead_bytes - limit if total is not None else 0
+    own = known.limited or known.held_by_others is False or (known.others_bytes is None and is_round(limit))
+    if total is None or not own or not is_small(limit, total - others) or room <= 0:
+        return Judgement("memory.fragmented", tuple(lines), certain=True)
+    if known.from_name:
+        lines.append(f"limit of {size(limit)}: a round number, probably set by a person, of about {size(total)}")
+        action = f"If the program set the limit of {size(limit)}, raise or remove it. Else: {_OTHER_ALLOCATOR}"
+        return Judgement("memory.fragmented", tuple(lines), certain=True, action=action)
+    sure = known.limited or is_round(limit)
+    lines.append(
+        f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
+        f" because TensorFlow allocates nearly all free memory; {size(room)} of the device are left"
+    )
+    return Judgement(
+        "memory.fragmented",
+        tuple(lines),
+        certain=True,
+        title=f"Fragmented below the program's own memory limit of {size(limit)}: {size(free)} free, in small blocks",
+        action=f"Raise or remove the memory limit of {size(limit)}: {size(room)} of the device are left."
+        f" If it must stay: {_OTHER_ALLOCATOR}",
+    )
+
+
+def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int) -> Judgement:
+    """Another process, unless there was none, or there was room."""
+    if known.least_free_bytes is not None and known.least_free_bytes >= asked:
+        return _not_for_want(lines, known.least_free_bytes)
+    total, others = known.total_bytes, known.most
+    need = asked + used + known.overhead_bytes
+    if total is not None and others is not None and not known.from_name:
+        if need + others + _SPARE <= total:
+            lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
+            return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
+        if need > total:
+            lines.append(f"{size(need)} needed in all > {size(total)} of the device, even without other processes")
+            return Judgement("memory.model-too-large", tuple(lines), certain=False)
+    if known.held_by_others is False:
+        lines.append("no other process held memory on the device")
+        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+    if others is not None and total is not None:
+        lines.append(f"{size(need)} needed in all + {size(others)} held by others against {size(total)} of the device")
+    return Judgement("memory.other-process", tuple(lines), certain=False)
+
+
+def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -> Judgement:
+    """The limits of the framework's devices add up to more than the GPU has."""
+    beside = f" + {size(known.overhead_bytes)} for the driver and the CUDA context" if known.overhead_bytes else ""
+    lines.append(f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device")
+    return Judgement(
+        "memory.model-too-large",
+        tuple(lines),
+        certain=True,
+        title=f"The limits add up to {size(limits)}, but the device has only {size(total)}",
+        action="Use fewer or smaller parts: --virtual times --memory-limit, and a CUDA context, must fit.",
+    )
+
+
+def _asked(oom: Oom) -> str:
+    parts = [f"asked {size(oom.requested_bytes)}" if oom.requested_bytes is not None else "asked for memory"]
+    if oom.device:
+        parts.append(f"on {oom.device}")
+    if oom.allocator:
+        parts.append(f"from {oom.allocator}")
+    return " ".join(parts)
+
+
+def _numbers(oom: Oom) -> str:
+    text = _asked(oom)
+    known = [
+        f"{name} {size(value)}"
+        for name, value in (
+            ("limit", oom.limit_bytes),
+            ("in use", oom.in_use_bytes),
+            ("reserved and unallocated", oom.unallocated_bytes),
+            ("largest free block", oom.largest_free_bytes),
+        )
+        if value is not None
+    ]
+    return f"{text}: {', '.join(known)}" if known else text

@@ -1,0 +1,169 @@
+"""What the run, the log and the machine add to the numbers of an out-of-memory failure.
+
+:func:`oom_facts` gathers them for :func:`gpuwatch.explain.diagnosis.oom_arithmetic.judge`, which names the cause.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.diagnosis.card_memory import memory_in_log
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.others_memory import beside, entry_of, others_memory, trifling, with_mates
+from gpuwatch.explain.logs.clean import device as device_name
+
+_ROUNDED = 0.01
+"""Share by which a limit in a log may differ from the one that was set."""
+_LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
+
+
+def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
+    """What the snapshot, the settings and the log add to an OOM's own numbers."""
+    if on_host(oom):
+        return OomFacts()
+    device, run = full_device(evidence, oom), evidence.run
+    held = others_memory(device, entry_of(run, device), run)
+    total, measured = held.total, True
+    if total is None and evidence.log is not None:
+        total, measured = memory_in_log(evidence.log, oom.device)
+    overhead = held.overhead
+    if not overhead and run is not None:
+        overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)
+    others, most = held.start if held.start is not None else held.before, held.most
+    if mates := sum(mate.held_bytes for mate in beside(evidence, oom)):
+        own = oom.pool_bytes or oom.in_use_bytes or 0
+        others = with_mates(others or 0, mates, total if measured else None, own)
+        most = None if most is None else with_mates(most, mates, total if measured else None, own)
+    known = [amount for amount in (others, most) if amount is not None]
+    return OomFacts(
+        total_bytes=int(total) if total is not None else None,
+        others_bytes=others,
+        most_bytes=most,
+        least_free_bytes=held.least_free,
+        held_by_others=not trifling(max(known), total) if known else None,
+        limits_bytes=_limits(evidence, oom),
+        overhead_bytes=overhead,
+        limited=run is not None and is_limited(run, oom.limit_bytes),
+        refusals=evidence.log.refusals.count if evidence.log is not None else 0,
+        peak_bytes=_peak(run, oom),
+        from_name=not measured,
+    )
+
+
+def full_device(evidence: Evidence, oom: Oom) -> Device | None:
+    """The GPU that was full; without a device map, the only GPU."""
+    device = evidence.device_of(oom.device)
+    if device is None and evidence.snapshot is not None and oom.device in ("GPU:0", None):
+        devices = evidence.snapshot.devices
+        return devices[0] if len(devices) == 1 else None
+    return device
+
+
+def _limits(evidence: Evidence, oom: Oom) -> int | None:
+    """How much the framework's devices on this GPU may allocate together."""
+    mappings = evidence.device_map
+    wanted = device_name(oom.device) if oom.device else None
+    own = next((entry for entry in mappings if device_name(entry.framework_device) == wanted), None)
+    if own is None or (own.uuid is None and own.pci_bus_id is None):
+        return None
+    same = [entry for entry in mappings if (entry.uuid, entry.pci_bus_id) == (own.uuid, own.pci_bus_id)]
+    granted = [entry.granted_bytes for entry in same if entry.granted_bytes is not None]
+    return sum(granted) if len(granted) > 1 else None
+
+
+def judged(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
+    """The failures, each with its verdict."""
+    known = (_limited(evidence, oom) for oom in ooms)
+    return tuple(msgspec.structs.replace(oom, verdict=judge(oom, oom_facts(evidence, oom)).cause) for oom in known)
+
+
+def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
+    """The failure with what was in use, from a recording of the allocator (``run --memory``) if the log hides it."""
+    profiles = evidence.run.memory_profiles if evidence.run is not None else ()
+    if oom.in_use_bytes is not None or oom.requested_bytes is None:
+        return oom
+    for one in profiles:
+        full = one.limit_bytes is not None and one.peak_bytes + oom.requested_bytes > one.limit_bytes
+        if one.allocator == oom.allocator and full:
+            limit = oom.limit_bytes if oom.limit_bytes is not None else one.limit_bytes
+            return msgspec.structs.replace(oom, in_use_bytes=one.peak_bytes, limit_bytes=limit)
+    return oom
+
+
+def _limited(evidence: Evidence, oom: Oom) -> Oom:
+    """The failure with its allocator's limit, from the line about the device's creation if necessary.
+
+    Unless several processes or sessions had a device of this name with different limits.
+    """
+    oom = _with_recorded(evidence, oom)
+    if oom.requested_bytes is None or not (oom.allocator or "").endswith("_bfc"):
+        return oom
+    if oom.limit_bytes is not None:
+        return _with_peak(evidence, oom)
+    wanted = device_name(oom.device) if oom.device else None
+    granted = {entry.granted_bytes for entry in evidence.device_map if device_name(entry.framework_device) == wanted}
+    return _with_peak(evidence, msgspec.structs.replace(oom, limit_bytes=granted.pop())) if len(granted) == 1 else oom
+
+
+def _with_peak(evidence: Evidence, oom: Oom) -> Oom:
+    """The failure with what its allocator counted at most as in use, if that fills it and the log is silenced."""
+    run = evidence.run
+    if oom.in_use_bytes is not None or oom.largest_free_bytes is not None:
+        return oom
+    peak, asked, limit = _peak(run, oom), oom.requested_bytes, oom.limit_bytes
+    if peak is None or asked is None or limit is None or not limit - asked < peak <= limit:
+        return oom
+    return msgspec.structs.replace(oom, in_use_bytes=peak)
+
+
+def _peak(run: Run | None, oom: Oom) -> int | None:
+    """What the allocator that failed had in use at most, as the program's only process reported it."""
+    if run is None or len(run.processes) > 1:
+        return None
+    wanted = device_name(oom.device) if oom.device else None
+    peaks = [peak for name, peak in run.memory.allocators.items() if device_name(name) == wanted]
+    return peaks[0] if len(peaks) == 1 else None
+
+
+def on_host(oom: Oom) -> bool:
+    """Whether host memory ran out."""
+    return oom.allocator in HOST_ALLOCATORS
+
+
+def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
+    """The run's failures, else the log's."""
+    if evidence.run is not None and evidence.run.ooms:
+        found = evidence.run.ooms
+    else:
+        found = tuple(evidence.log.ooms) if evidence.log is not None else ()
+    return tuple(_limited(evidence, oom) for oom in found)
+
+
+def is_limited(run: Run, limit_bytes: int | None = None) -> bool:
+    """Whether the program or its user set a memory limit or fraction of a GPU that is in effect.
+
+    ``limit_bytes``: whether it is this limit, where the setting tells; one of two GPUs may have a limit.
+    """
+    return any(
+        _LIMITING.search(name)
+        and "HOST" not in name
+        and not one.note.startswith("too late")
+        and one.effective != []
+        and (name != "memory_limit" or _is_one_of(one.asked, limit_bytes))
+        for name, one in run.settings.items()
+    )
+
+
+def _is_one_of(asked: object, limit_bytes: int | None) -> bool:
+    """Whether limits in MiB, of parts of GPUs or by GPU, contain this one; True if either is not known."""
+    parts = list(asked.values()) if isinstance(asked, dict) else asked if isinstance(asked, list) else [asked]
+    flat = [one for part in parts for one in (part if isinstance(part, list) else [part])]
+    known = [one for one in flat if isinstance(one, (int, float))]
+    if limit_bytes is None or not known or len(known) < len(flat):
+        return True
+    return any(abs((int(one) << 20) - limit_bytes) <= _ROUNDED * limit_bytes for one in known)

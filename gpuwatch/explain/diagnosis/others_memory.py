@@ -1,0 +1,202 @@
+"""Who held how much of a GPU during a run: one calculation for all memory causes.
+
+Three moments matter: the snapshot before the start; the creation of the framework's allocator, which gets nearly all
+memory that is free then; and the time after that, in which the driver grants more or refuses. Other processes can
+start and exit in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpuwatch.core.model.run import DeviceMemory, Holding, Oom, Run, RunProcess, Worker
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.logs.clean import device as device_name
+
+_TRIFLE = 1 << 30
+_TRIFLING_SHARE = 0.05
+"""Memory of others below this share of the device and below a GiB explains no failure."""
+_MIB = 1 << 20
+_SAME_LIMIT = 0.01
+"""Logs round limits: two that differ by less than this share are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class OthersMemory:
+    """Memory that others held on one GPU, in bytes; None if not checked."""
+
+    total: int | None = None
+    before: int | None = None
+    """Before the start."""
+    start: int | None = None
+    """When the program first allocated memory there."""
+    peak: int | None = None
+    """Maximum while it ran."""
+    least_free: int | None = None
+    """Least free memory of the device in any sample."""
+    overhead: int = 0
+    """The driver's part, and the program's own CUDA context if its size is known."""
+
+    @property
+    def most(self) -> int | None:
+        """Maximum from the start on; what was freed earlier does not matter."""
+        known = [amount for amount in (self.start, self.peak) if amount is not None]
+        return max(known) if known else self.before
+
+
+def trifling(amount: int, total: int | None) -> bool:
+    """Whether ``amount`` bytes of a device of ``total`` bytes are too little to explain a failure."""
+    return amount <= (min(_TRIFLE, _TRIFLING_SHARE * total) if total else _TRIFLE)
+
+
+def others_memory(device: Device | None, entry: DeviceMemory | None, run: Run | None = None) -> OthersMemory:
+    """From the device before the start and its samples during the run (``entry``).
+
+    NVML does not list processes of other containers: memory of no listed process before the start is assumed to stay.
+    """
+    total = _number(device, "memory.total_bytes")
+    before = _number(device, "memory.used_bytes")
+    if entry is None:
+        if run is not None:
+            total = total if total is not None else run.memory.device_total_bytes
+            before = before if before is not None else run.memory.nvml_before_bytes
+        return OthersMemory(total=total, before=before)
+    total = total if total is not None else entry.total_bytes
+    listed = entry.others_before_bytes
+    before = _first(before, entry.before_bytes, listed)
+    hidden = max(before - (listed or 0), 0) if before is not None else 0
+    start = None if entry.others_start_bytes is None else entry.others_start_bytes + hidden
+    peak = None if entry.others_peak_bytes is None else entry.others_peak_bytes + hidden
+    return OthersMemory(
+        total=total,
+        before=before,
+        start=start,
+        peak=peak,
+        least_free=entry.least_free_bytes,
+        overhead=(entry.driver_reserved_bytes or 0) + (entry.context_bytes or 0),
+    )
+
+
+def entry_of(run: Run | None, device: Device | None) -> DeviceMemory | None:
+    """The samples of this GPU during the run; if it is unknown, those of the only GPU."""
+    entries = run.memory.devices if run is not None else ()
+    if device is None:
+        return entries[0] if len(entries) == 1 else None
+    return next((entry for entry in entries if entry.uuid == device.uuid), None)
+
+
+class Mate(NamedTuple):
+    """A process of the run that held memory beside another."""
+
+    name: str
+    """Of a worker of a probe; empty for a process of a user's program."""
+    pid: int | None
+    held_bytes: int
+    source: str
+    """NVML, or its allocator's limit."""
+
+
+def beside(evidence: Evidence, oom: Oom | None = None) -> list[Mate]:
+    """Processes of this run that held memory while another one of the program, or of their round, ran out of it.
+
+    Rounds follow one another, so that only those of one round are counted: of the process that failed, if its
+    allocator's limit tells which one it was, else the round that held most. For a process that was killed or ended
+    early, only NVML counts.
+    """
+    run = evidence.run
+    if run is None:
+        return []
+    if not run.workers:
+        return _other_processes(run, oom)
+    failed = _failed(run, oom)
+    device = evidence.device_of(oom.device) if oom is not None else None
+    rounds: dict[str, list[Mate]] = {worker.setting: [] for worker in failed or run.workers}
+    for worker in run.workers:
+        if worker.verdict == "oom" or worker.setting not in rounds:
+            continue
+        held, source = _held(run, worker, device)
+        if held and (worker.verdict == "ok" or source == "NVML"):
+            rounds[worker.setting].append(Mate(worker.name, worker.pid, held, source))
+    return max(rounds.values(), key=lambda mates: sum(mate.held_bytes for mate in mates), default=[])
+
+
+def _other_processes(run: Run, oom: Oom | None) -> list[Mate]:
+    """Processes of a user's program that NVML saw on a GPU while another of its processes ran out of memory there."""
+    failed = [process for process in run.processes if process.ooms]
+    full = {uuid for process in failed for uuid in _gpus(process, oom)}
+    found = []
+    for entry in run.memory.devices:
+        if entry.uuid not in full:
+            continue
+        own = [holder for holder in entry.holders if holder.own and holder.peak_bytes]
+        failing = [holder for holder in own if any(holder.pid == process.pid for process in failed)]
+        found += [
+            Mate("", holder.pid, holder.peak_bytes or 0, "NVML")
+            for holder in own
+            if holder not in failing and any(at_once(holder, other) for other in failing)
+        ]
+    return found
+
+
+def _gpus(process: RunProcess, oom: Oom | None) -> list[str]:
+    """UUIDs of the process's GPUs; of that of the failure alone, if it names one."""
+    wanted = device_name(oom.device) if oom is not None and oom.device else None
+    return [
+        mapping.uuid
+        for mapping in process.device_map
+        if mapping.uuid and wanted in (None, device_name(mapping.framework_device))
+    ]
+
+
+def at_once(one: Holding, other: Holding) -> bool:
+    """Whether both held memory at some time."""
+    if None in (one.first_seconds, one.last_seconds, other.first_seconds, other.last_seconds):
+        return False
+    return one.first_seconds <= other.last_seconds and other.first_seconds <= one.last_seconds  # type: ignore[operator]
+
+
+def _failed(run: Run, oom: Oom | None) -> list[Worker]:
+    """The processes that may be the one with this failure: those whose limit is nearest to its limit."""
+    failed = [worker for worker in run.workers if worker.verdict == "oom"]
+    limit = oom.limit_bytes if oom is not None else None
+    if limit is None:
+        return failed
+    off = [(abs(w.granted_bytes - limit), w) for w in failed if w.granted_bytes is not None]
+    nearest = min((distance for distance, _ in off), default=None)
+    if nearest is None or nearest > _SAME_LIMIT * limit:
+        return failed
+    return [worker for distance, worker in off if distance <= nearest + _MIB]
+
+
+def with_mates(amount: int, mates: int, total: int | None, own: int) -> int:
+    """Bytes of others plus those of the run's processes: no more than the device had beside the program's ``own``.
+
+    The peaks of several processes need not have been at the same time.
+    """
+    return amount + mates if total is None else min(amount + mates, max(amount, total - own, 0))
+
+
+def _held(run: Run, worker: Worker, device: Device | None) -> tuple[int | None, str]:
+    """Bytes of a worker on this GPU if NVML listed it, else as reported, with their source."""
+    seen = [
+        (entry.uuid, holding.peak_bytes)
+        for entry in run.memory.devices
+        for holding in entry.holders
+        if holding.pid == worker.pid and holding.peak_bytes is not None
+    ]
+    if seen:
+        return max((amount for uuid, amount in seen if device is None or uuid == device.uuid), default=0), "NVML"
+    if worker.nvml_bytes is not None:
+        return worker.nvml_bytes, "NVML"
+    return worker.granted_bytes, "its allocator's limit"
+
+
+def _number(device: Device | None, metric: str) -> int | None:
+    value = device.number(metric) if device is not None else None
+    return None if value is None else int(value)
+
+
+def _first(*amounts: int | None) -> int | None:
+    return next((amount for amount in amounts if amount is not None), None)

@@ -1,0 +1,247 @@
+"""Predicts TensorFlow's device map and memory limits before the launch.
+
+A pure function of the snapshot, the environment and the settings. On simulated GPUs every number is known and the
+prediction is exact; on real ones the size of a CUDA context is unknown, hence a tolerance. The reserve follows
+TensorFlow's ``MinSystemMemory`` in ``gpu_device.cc``, also on GPUs simulated as a PluggableDevice.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuwatch.core.model.run import Framework, PredictedMapping, Run
+from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
+from gpuwatch.core.model.visibility import MIG_PREFIX, divided, visible_devices
+from gpuwatch.explain.diagnosis.compute_capability import built_for, capability, least
+from gpuwatch.explain.diagnosis.evidence import Evidence
+
+MIB = 1 << 20
+_SMALL = 2 << 30
+"""Free memory below which the small reserve applies."""
+_SMALL_RESERVE = 225 * MIB
+REAL_CONTEXT = (100 * MIB, 800 * MIB)
+"""Range of a CUDA context's size on real hardware; it depends on card and driver."""
+_REAL_SLACK = 64 * MIB
+"""Change of a desktop's memory between the snapshot and the start."""
+
+_NO_POOL = "cuda_malloc"
+"""TensorFlow's only allocator without a limit of its own (``gpu_process_state.cc``)."""
+
+_PART = re.compile(r"GPU:(\d+) part \d+: (\d+)(?:\.0)? MB$")
+_GPU_NUMBER = re.compile(r"GPU:(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The settings that determine the devices and their memory limits."""
+
+    visible: str | None = None
+    """CUDA_VISIBLE_DEVICES; None: not set."""
+    order: str | None = None
+    """CUDA_DEVICE_ORDER."""
+    chosen: tuple[int, ...] | None = None
+    """CUDA ordinals that the program chose, in its order; None: all."""
+    limits: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Limits in MB of the logical devices, by CUDA ordinal."""
+    fraction: float | None = None
+    reserve_mb: int | None = None
+    """TF_DEVICE_MIN_SYS_MEMORY_IN_MB."""
+    allocator: str | None = None
+    """TF_GPU_ALLOCATOR."""
+
+
+def asked_of(run: Run) -> Asked:
+    """The settings of a run, as reported by the probes."""
+    evidence = Evidence(run=run)
+    fraction = evidence.asked("per_process_gpu_memory_fraction")
+    reserve = run.environment.get("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "")
+    return Asked(
+        visible=evidence.visible_devices,
+        order=evidence.variable("CUDA_DEVICE_ORDER"),
+        chosen=_chosen(evidence, run),
+        limits=_limits(evidence, run),
+        fraction=float(fraction) if isinstance(fraction, (int, float)) and fraction else None,
+        reserve_mb=int(reserve) if reserve.isdigit() else None,
+        allocator=evidence.variable("TF_GPU_ALLOCATOR"),
+    )
+
+
+def _chosen(evidence: Evidence, run: Run) -> tuple[int, ...] | None:
+    listed = evidence.asked("visible_device_list")
+    if isinstance(listed, str) and listed:
+        parts = [part.strip() for part in listed.split(",")]
+        return tuple(int(part) for part in parts if part.isdigit())
+    names = evidence.asked("visible devices")
+    if isinstance(names, (list, tuple)):
+        return _numbers(names)
+    physical, visible = _numbers(run.devices.physical), _numbers(run.devices.visible)
+    return visible if run.devices.physical and visible != physical else None
+
+
+def _numbers(names: list[object] | tuple[object, ...]) -> tuple[int, ...]:
+    return tuple(int(match[1]) for name in names if (match := _GPU_NUMBER.search(str(name))))
+
+
+_EVERY = -1
+
+
+def _limits(evidence: Evidence, run: Run) -> dict[int, tuple[int, ...]]:
+    limits: dict[int, tuple[int, ...]] = {}
+    for part in run.devices.virtual:
+        if match := _PART.search(part):
+            limits[int(match[1])] = (*limits.get(int(match[1]), ()), int(match[2]))
+    limit = evidence.asked("memory_limit")
+    if not limits and isinstance(limit, (int, float)) and not isinstance(limit, bool):
+        limits[_EVERY] = (int(limit),)
+    return limits
+
+
+def predict(
+    machine: Snapshot,
+    asked: Asked,
+    *,
+    framework: Framework | None = None,
+    simulation: str | None = None,
+    context_bytes: Mapping[str, int] | None = None,
+) -> tuple[PredictedMapping, ...] | None:
+    """The predicted map; None if it cannot be known from outside.
+
+    ``context_bytes`` is the size of a CUDA context by UUID, if known.
+    """
+    if framework is not None and framework.name != "tensorflow":
+        return None
+    if machine.driver is None or MIG_PREFIX in (asked.visible or ""):
+        return None
+    if any(map(divided, machine.devices)):
+        return None
+    build = framework.build if framework is not None else {}
+    if framework is not None and framework.gpu_build is False and simulation != "plugin":
+        return ()
+    seen = visible_devices(asked.visible, asked.order, machine.devices)
+    if seen.unsure:
+        return None
+    oldest = least(built_for(build)) if simulation != "plugin" else None
+    usable = [entry for entry in seen.map if not _too_old(machine.device(entry.uuid), oldest)]
+    if asked.chosen is not None:
+        by_ordinal = {entry.ordinal: entry for entry in usable}
+        if any(ordinal not in by_ordinal for ordinal in asked.chosen):
+            return None
+        usable = [by_ordinal[ordinal] for ordinal in asked.chosen]
+    found: list[PredictedMapping] = []
+    for entry in usable:
+        device = machine.device(entry.uuid)
+        if device is None or device.state != "ok":
+            return None
+        contexts = context_bytes or {}
+        for amount in _grants(device, entry, asked, simulation, contexts.get(device.uuid)):
+            found.append(
+                PredictedMapping(
+                    framework_device=f"/device:GPU:{len(found)}",
+                    uuid=device.uuid,
+                    physical_index=device.index,
+                    cuda_ordinal=entry.ordinal,
+                    granted_bytes=amount.granted,
+                    tolerance_bytes=amount.tolerance,
+                    how=amount.how,
+                )
+            )
+    return tuple(found)
+
+
+def _too_old(device: Device | None, oldest: tuple[int, int] | None) -> bool:
+    card = capability(device.compute_capability) if device is not None else None
+    return card is not None and oldest is not None and card < oldest
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    granted: int | None
+    tolerance: int
+    how: str
+
+
+def _grants(
+    device: Device, entry: Mapped, asked: Asked, simulation: str | None, context: int | None
+) -> tuple[_Amount, ...]:
+    limits = asked.limits.get(entry.ordinal, asked.limits.get(_EVERY, ()))
+    if asked.allocator == _NO_POOL and simulation != "plugin":
+        # TensorFlow requests each tensor from the driver, sets no limit and prints 0 MB.
+        nothing = _Amount(None, 0, f"TF_GPU_ALLOCATOR={_NO_POOL} keeps no pool, so nothing is granted in advance")
+        return (nothing,) * max(len(limits), 1)
+    if limits:
+        return tuple(_Amount(_float(limit) * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
+    exact = device.simulated
+    if asked.reserve_mb is None and (amount := _fraction(device, asked, exact=exact)) is not None:
+        return (amount,)
+    return (_default(device, asked, context, exact=exact),)
+
+
+def _fraction(device: Device, asked: Asked, *, exact: bool) -> _Amount | None:
+    if asked.fraction is None:
+        return None
+    total = device.number("memory.total_bytes")
+    if total is None:
+        return _Amount(None, 0, "NVML does not report the device's total memory")
+    if asked.fraction > 1:
+        return _Amount(None, 0, "a fraction above 1 requests unified memory")
+    granted = int(total * asked.fraction)
+    # On a real card, CUDA's total excludes what NVML counts as reserved by the driver.
+    reserved = 0 if exact else int((device.number("memory.reserved_bytes") or 0.02 * total) * asked.fraction)
+    how = f"fraction {asked.fraction:g} × total {total / MIB:.0f} MiB"
+    if exact:
+        return _Amount(_whole(granted), 0, f"{how} = {granted // MIB} MiB")
+    middle = granted - reserved // 2
+    return _Amount(_whole(middle), reserved // 2 + MIB, f"{how}, less the driver's part, ≈ {middle // MIB} MiB")
+
+
+def _default(device: Device, asked: Asked, context: int | None, *, exact: bool) -> _Amount:
+    free = _free(device)
+    if free is None:
+        return _Amount(None, 0, "NVML does not report free memory")
+    card = capability(device.compute_capability)
+    if card is None and asked.reserve_mb is None:
+        return _Amount(None, 0, "the compute capability, on which TensorFlow's reserve depends, is unknown")
+    major = card[0] if card is not None else 0
+    start = f"free {free // MIB} MiB"
+    if context is not None and exact:
+        left, reserve = free - context, _reserve(free - context, major, asked.reserve_mb)
+        granted = max(left - reserve, 0) if reserve < left else max(left, 0)
+        parts = f" − CUDA context {context // MIB} − reserve {left - granted >> 20}"
+        return _Amount(_whole(granted), 0, f"{start}{parts} = {granted // MIB} MiB")
+    low, high = (free - size - _reserve(free - size, major, asked.reserve_mb) for size in REAL_CONTEXT[::-1])
+    low, high = min(low, high), max(low, high)
+    middle = max((low + high) // 2, 0)
+    around = f"{REAL_CONTEXT[0] // MIB}-{REAL_CONTEXT[1] // MIB}"
+    reserve = _reserve(free - sum(REAL_CONTEXT) // 2, major, asked.reserve_mb)
+    how = f"{start} − CUDA context {around} − reserve {reserve // MIB} ≈ {middle // MIB} MiB"
+    return _Amount(_whole(middle), (high - low) // 2 + _REAL_SLACK, how)
+
+
+def _reserve(free: int, major: int, asked_mb: int | None) -> int:
+    if asked_mb is not None:
+        return asked_mb * MIB
+    if free < _SMALL:
+        return _SMALL_RESERVE
+    return (500 if major <= 6 else 1050 if major == 7 else 1536 if major == 8 else 1800) * MIB
+
+
+def _free(device: Device) -> int | None:
+    free = device.number("memory.free_bytes")
+    if free is not None:
+        return int(free)
+    total, used = device.number("memory.total_bytes"), device.number("memory.used_bytes")
+    if total is None or used is None:
+        return None
+    return int(total - used - (device.number("memory.reserved_bytes") or 0))
+
+
+def _whole(amount: int) -> int:
+    return amount // MIB * MIB
+
+
+def _float(limit: int) -> int:
+    """A limit in MB as TensorFlow stores it: ``memory_limit_mb`` of GPUOptions is a 32-bit float."""
+    return int(struct.unpack("f", struct.pack("f", limit))[0])

@@ -1,0 +1,309 @@
+"""The framework's build and the CUDA libraries that it needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.explain.diagnosis.advice import framework_of, gpu_build
+from gpuwatch.explain.diagnosis.advice_table import JAX, TENSORFLOW
+from gpuwatch.explain.diagnosis.compute_capability import capability
+from gpuwatch.explain.diagnosis.cuda_libraries import install
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
+from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.devices import LIBDEVICE
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.topics import outright, topics_of
+
+_COMPLAINTS = frozenset(
+    {
+        "driver.bad-state",
+        "driver.mismatch",
+        "driver.too-old",
+        "driver.not-running",
+        "driver.no-device-node",
+        "driver.other-module",
+        "container.lost-devices",
+        "hardware.fault",
+    }
+)
+
+
+def complains(log: LogFacts) -> bool:
+    """Whether the log complains about the driver itself, which then is why CUDA finds no GPU."""
+    answered = log.cuinit_error is not None and log.cuinit_error.code not in (None, 100)
+    return answered or not _COMPLAINTS.isdisjoint(log.topics)
+
+
+_OTHER_BUILD = "Use a build for this GPU's compute capability, or another GPU."
+_NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
+_COUNT = re.compile(r"count: (\d+)")
+_PTX = (8, 0)
+"""The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
+
+
+NO_NCCL = "cuda.nccl-missing"
+"""The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
+
+
+@rule("cuda.libraries-missing", "simulation.limit")
+def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
+    """The driver works, but a CUDA library cannot be loaded: TensorFlow then uses no GPU."""
+    log = evidence.log
+    if log is None or (evidence.driver_answers is False and not log.libraries_skipped):
+        return
+    if evidence.run is not None and evidence.run.simulation == "plugin":
+        return  # a PluggableDevice needs none of them
+    names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
+    no_nccl, _ = error_lines(evidence, NO_NCCL)
+    if no_nccl and evidence.run is not None and evidence.run.simulation == "driver":
+        yield finding(
+            "simulation.limit",
+            "error",
+            "fact",
+            title="Only on these simulated GPUs: the simulated driver has no NCCL",
+            evidence=no_nccl,
+            action="Nothing to do for a real GPU. Here use --sim-tier plugin, or give MirroredStrategy"
+            " cross_device_ops=tf.distribute.ReductionToOneDevice().",
+        )
+        return
+    stated = log.lines_of("cuda.libraries-missing")
+    if not {"memory.masked", "memory.library-failed"} & set(log.topics):
+        stated += log.lines_of("memory.dnn-missing")  # cuDNN was not there, or did not fit
+    if "cuda.runtime-found" in log.topics:  # bitsandbytes found it in another folder
+        names = [name for name in names if not name.startswith("libcudart.so")]
+        stated = tuple(line for line in stated if "libcudart.so not found" not in line)
+    xla_only = () if evidence.gpu_usable or _has_gpu(log) else log.lines_of("devices.xla-gpu")
+    driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci)
+    if log.libraries_skipped or no_nccl:
+        certainty = "fact"
+    elif names and log.cuinit_error is None and not hidden_lib_noise(names):
+        certainty = "likely"
+    elif log.cudart_missing and driver_works and not evidence.gpu_usable and log.cuinit_error is None:
+        certainty = "likely"
+        names = names or ["libcudart"]
+    elif names and evidence.driver_answers and not evidence.gpu_usable:
+        certainty = "fact"
+    elif stated or (xla_only and not complains(log)):
+        certainty = "likely"
+    else:
+        return
+    only_looked_for = names == [LIBDEVICE] and "cuda.missing-library" not in log.topics
+    # Without NCCL the GPUs are there, and the work ends all the same.
+    severity: Severity = "warning" if (evidence.gpu_usable and not no_nccl) or only_looked_for else "error"
+    shown = ", ".join(names)
+    title = f"CUDA libraries cannot be loaded: {shown}" if shown else "CUDA libraries cannot be loaded"
+    lines = log.lines_of(
+        "cuda.libraries-skipped",
+        "cuda.missing-library",
+        "cuda.libraries-missing",
+        "cuda.libdevice-unfound",
+        "cuda.cudart-missing",
+        "memory.dnn-missing",
+    )
+    if not shown and not stated and xla_only:
+        title = "XLA lists a GPU that TensorFlow does not use, usually because CUDA libraries cannot be loaded"
+        lines = xla_only
+    framework = evidence.run.framework if evidence.run is not None else None
+    version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
+    action = install(names, version, by=_who_failed(evidence, lines), interpreter=python)
+    if not names and log.libraries_skipped:
+        action += (
+            " gpuwatch doctor shows which ones; TensorFlow names them with TF_CPP_MIN_LOG_LEVEL=0"
+            " TF_CPP_VMODULE=dso_loader=1."
+        )
+    yield finding(
+        "cuda.libraries-missing",
+        severity,
+        "fact" if certainty == "fact" else "likely",
+        title=title,
+        evidence=[*no_nccl, *lines],
+        action=action,
+    )
+
+
+def _has_gpu(log: LogFacts) -> bool:
+    return "devices.gpu" in log.topics or any(
+        "GPU" in entry.actual and "XLA" not in entry.actual for entry in log.placements
+    )
+
+
+def _who_failed(evidence: Evidence, lines: Iterable[str]) -> str:
+    """The framework that needs these libraries; TensorFlow's lines name only their source files."""
+    if any("tensorflow" in line or "dso_loader" in line or "gpu_device.cc" in line for line in lines):
+        return TENSORFLOW if "jax" not in framework_of(evidence) else JAX
+    return framework_of(evidence, lines)
+
+
+def hidden_lib_noise(names: list[str]) -> bool:
+    """Only libcuda is missing, which belongs to the driver, not to the toolkit."""
+    return all(name.startswith(("libcuda.so", "libnvidia-ml.so")) for name in names)
+
+
+def ended_the_work(evidence: Evidence) -> bool:
+    """Whether an exception states that the build has no CUDA: then that is the cause, whatever else is missing."""
+    errors = list(evidence.log.errors) if evidence.log is not None else []
+    if evidence.run is not None:
+        errors += [error for error in evidence.run.errors if not error.expected]
+    return not evidence.gpu_usable and any("build.cpu-only" in topics_of(error.message) for error in errors)
+
+
+@rule("build.cpu-only")
+def cpu_only(evidence: Evidence) -> Iterator[Finding]:
+    """A build without CUDA, as the framework itself reports."""
+    run = evidence.run
+    stated = run is not None and run.framework is not None and run.framework.gpu_build is False
+    lines: list[str] = []
+    if stated and run is not None and run.framework is not None and run.simulation != "plugin":
+        lines.append(f"{run.framework.name} {run.framework.version or ''} reports: not built with CUDA")
+    if evidence.log is not None and not evidence.gpu_usable:
+        lines += evidence.log.lines_of("build.cpu-only")
+    if not lines:
+        return
+    keeps_gpus_away = stated and evidence.driver_answers and not evidence.gpu_usable
+    yield finding(
+        "build.cpu-only",
+        "error" if keeps_gpus_away or ended_the_work(evidence) else "warning",
+        "fact" if stated else "likely",
+        evidence=lines,
+        action=_build_action(evidence, lines),
+    )
+
+
+_WINDOWS = "native windows"
+_OF_TORCH = re.compile(r"Could not run '(torchvision|torchaudio)::")
+
+
+def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
+    text = " ".join(lines)
+    if _WINDOWS in text.lower():
+        return (
+            'Run it in WSL2, with pip install "tensorflow[and-cuda]" there; or use tensorflow<2.11, the last with GPUs'
+            " on native Windows (CUDA 11.2, cuDNN 8.1)."
+        )
+    if (match := _OF_TORCH.search(text)) is not None:
+        return (
+            f"Install the CUDA build of {match[1]} for the installed torch: pip uninstall {match[1]}, then the command"
+            " from pytorch.org, which installs both from one index."
+        )
+    return gpu_build(framework_of(evidence, lines) or TENSORFLOW)
+
+
+@rule("build.gpu-unsupported")
+def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
+    """The build has no code for this GPU, which is too old or too new for it."""
+    log = evidence.log
+    if log is None:
+        return
+    old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
+    lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
+    if old or "build.gpu-unsupported" in log.topics:
+        yield finding(
+            "build.gpu-unsupported",
+            "warning" if evidence.gpu_usable and old else "error",
+            "fact" if old or any(outright(line, "build.gpu-unsupported") for line in lines) else "likely",
+            evidence=lines,
+            action=_for_this_gpu(evidence, lines),
+        )
+        return
+    versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _NOT_FOR.search(line))}
+    too_old = sorted(version for version in versions if (capability(version) or _PTX) < _PTX)
+    if too_old:
+        yield finding(
+            "build.gpu-unsupported",
+            "warning" if evidence.gpu_usable else "error",
+            "likely",
+            title=f"This build has no code for a GPU of compute capability {too_old[0]}: its kernels will fail",
+            evidence=[*lines, "TensorFlow's own builds bring PTX for 8.0 or 9.0, which only newer GPUs can compile"],
+            action=_OTHER_BUILD,
+        )
+    elif "build.gpu-jit" in log.topics:
+        yield finding(
+            "build.gpu-unsupported",
+            "info" if evidence.run is None and log.reported_end in reported_ends.FROM_OUTSIDE else "warning",
+            "fact",
+            title="This build has no native code for this GPU: kernels are compiled at the first start",
+            evidence=lines,
+            action="Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once.",
+        )
+
+
+_CAPABILITY = re.compile(
+    r"(?:CUDA capability|Value|target|arch|architecture|processor)[ :=]{0,3}"
+    r"'?(?P<sm>sm_\d{2,3}[af]?|compute_\d{2,3}|gfx\w{3,5})"
+    r"|'?(?P<other>sm_\d{2,3}[af]?)'? is not"
+    r"|(?:compute|cuda) capability (?P<version>\d{1,2}\.\d)|capability: (?P<number>\d{2,3})\b"
+)
+_NAMES_OF_BUILDS = re.compile(r"supports CUDA capabilities ((?:(?:sm|compute)_\w{2,5}[ .]?){1,20})")
+
+_RANGE = re.compile(r"\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)")
+
+
+_OLD = re.compile(r"(?:sm_)?[567]\.?[0-2]")
+_LAST_FOR_OLD = ": those for CUDA 12.6 (cu126) are the last with Maxwell, Pascal and Volta"
+
+
+def _for_this_gpu(evidence: Evidence, lines: Iterable[str]) -> str:
+    """Advice to use a build for the compute capability in the log."""
+    text = " ".join(lines)
+    match = _CAPABILITY.search(text)
+    wants = next((group for group in match.groups() if group), None) if match else None
+    if wants is None:
+        return _OTHER_BUILD
+    if wants.isdigit():
+        wants = f"{wants[:-1]}.{wants[-1]}"
+    has = f" (this one has {built[1].strip(' .')})" if (built := _NAMES_OF_BUILDS.search(text)) else ""
+    if (span := _RANGE.search(text)) is not None:
+        has = f" (this one supports {span[1]} to {span[2]})"
+    name = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}.get(
+        framework_of(evidence, lines), "program"
+    )
+    last = _LAST_FOR_OLD if name == "PyTorch" and _OLD.fullmatch(wants) else ""
+    return f"Use a build of {'the ' * (name == 'program')}{name} for {wants}{has}{last}, or another GPU."
+
+
+_LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
+_REQUIRED = re.compile(r"minimum required count is (\d+)")
+_DEFAULT_LEAST = 8
+"""TensorFlow's default minimum (``gpu_device.cc``), or the count of the best GPU if that is smaller."""
+
+
+@rule("build.gpu-unsupported")
+def left_out(evidence: Evidence) -> Iterator[Finding]:
+    """TensorFlow ignores a GPU with few multiprocessors beside a larger one; a variable can make it ignore all."""
+    log = evidence.log
+    weak = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"] if log is not None else []
+    if log is None or not weak:
+        return
+    names = ", ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({gpu.pci_bus_id or 'no address'})" for gpu in weak))
+    they_have = "it has" if len(weak) == 1 else "they have"
+    lines = log.lines_of("device.ignored")
+    value = evidence.variable(_LEAST)
+    required = max((int(match[1]) for line in lines if (match := _REQUIRED.search(line))), default=0)
+    if value is not None or required > _DEFAULT_LEAST:
+        # By itself TensorFlow asks for 8 at most, and for no more than the best card has.
+        severity: Severity = "warning" if evidence.gpu_usable else "error"
+        setting = f"{_LEAST}={value if value is not None else required}"
+        yield finding(
+            "build.gpu-unsupported",
+            severity,
+            "fact",
+            title=f"{setting} makes TensorFlow ignore "
+            + (names if evidence.gpu_usable else f"every GPU: {names}")
+            + f"; {they_have} fewer multiprocessors",
+            evidence=[*([setting] if value is not None else []), *lines],
+            action=f"Unset {_LEAST}, which was set to {value if value is not None else required}.",
+        )
+        return
+    counts = [int(match[1]) for gpu in weak if (match := _COUNT.search(gpu.detail))]
+    yield finding(
+        "build.gpu-unsupported",
+        "warning",
+        "fact",
+        title=f"TensorFlow ignored {names}: {they_have} too few multiprocessors",
+        evidence=lines,
+        action=f"Set {_LEAST}={min(counts, default=1)} to use it too, or leave it to other programs.",
+    )

@@ -1,0 +1,132 @@
+"""Settings made too late, that conflict, or whose names TensorFlow does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Setting
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines, stated_error
+
+_EARLIER = "Call tf.config right after the import, before any tensor or model is created."
+_FIRST_SESSION = "Give it to the ConfigProto of the first session, or to tf.config right after the import."
+_ALIKE = (
+    "Set memory growth alike on every GPU. For growth up to a limit, set only memory_limit, and"
+    " TF_FORCE_GPU_ALLOW_GROWTH=true in the environment."
+)
+_COMPARED = ("memory growth", "memory_limit", "logical devices", "visible devices")
+"""Settings of tf.config whose effective values the watcher reads from TensorFlow's own state."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_TOO_LATE, _OVERRIDDEN = "too late", "overridden by "
+"""Beginnings of the watcher's notes on settings (_gpuwatch_settings.py)."""
+
+
+@rule("config.too-late", "config.inconsistent")
+def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
+    """A program asked for a setting that TensorFlow does not have, also if it caught the error."""
+    run = evidence.run
+    settings = run.settings if run is not None and run.group == "run" else {}
+    lost = {name: one for name, one in settings.items() if _lost(name, one)}
+    forced = {name: one for name, one in lost.items() if one.note.startswith(_OVERRIDDEN)}
+    late = {name: one for name, one in lost.items() if name not in forced}
+    stated, _ = error_lines(evidence, "config.too-late")
+    if late:
+        failed = run is not None and run.verdict == "error" and bool(stated)
+        yield finding(
+            "config.too-late",
+            "error" if failed else "warning",
+            "fact",
+            title=f"Set too late, and not in effect: {', '.join(late)}",
+            evidence=[*(_compared(name, one) for name, one in late.items()), *stated],
+            action=_remedy(late),
+        )
+    elif stated:
+        yield from stated_error(evidence, "config.too-late", _EARLIER)
+    for name, one in forced.items():
+        variable = one.note.removeprefix(_OVERRIDDEN)
+        yield finding(
+            "config.inconsistent",
+            "warning",
+            "fact",
+            title=f"{variable} overrides the program's own {name}",
+            evidence=[_compared(name, one)],
+            action=f"Unset {variable.partition('=')[0]}, or set it to what the program asks for.",
+        )
+
+
+def _remedy(late: Mapping[str, Setting]) -> str:
+    if _VISIBLE in late:
+        return "If it is meant for this process, set it in the shell, or before the framework is imported."
+    return _FIRST_SESSION if all(one.note for one in late.values()) else _EARLIER
+
+
+def _lost(name: str, setting: Setting) -> bool:
+    """Whether a setting is known not to be in effect."""
+    if setting.note.startswith(_TOO_LATE):
+        return True
+    compared = name in _COMPARED or setting.note.startswith(_OVERRIDDEN)
+    if not compared or setting.effective is None or setting.asked is None:
+        return False
+    return _plain(setting.asked) != _plain(setting.effective)
+
+
+def _plain(value: object) -> object:
+    """A list of names in any order is the same setting."""
+    return sorted(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
+
+
+def _compared(name: str, setting: Setting) -> str:
+    where = f" at {printable(setting.source)}" if setting.source else ""
+    has = "none" if setting.effective == [] else setting.effective
+    effect = setting.note if setting.effective is None else f"TensorFlow has {has}"
+    return shorten(printable(f"{name}: {setting.asked} was asked for{where}; {effect}"), 300)
+
+
+_UNKNOWN_FIELD = re.compile(r"rotocol message (?P<message>GPUOptions|ConfigProto) has no \W(?P<field>\w{1,80})\W")
+_FIELDS = {
+    "GPUOptions": (
+        "per_process_gpu_memory_fraction", "allow_growth", "allocator_type", "deferred_deletion_bytes",
+        "visible_device_list", "polling_active_delay_usecs", "polling_inactive_delay_msecs", "force_gpu_compatible",
+        "experimental",
+    ),
+    "ConfigProto": (
+        "device_count", "intra_op_parallelism_threads", "inter_op_parallelism_threads", "use_per_session_threads",
+        "session_inter_op_thread_pool", "placement_period", "device_filters", "gpu_options", "allow_soft_placement",
+        "log_device_placement", "graph_options", "operation_timeout_in_ms", "rpc_options", "cluster_def",
+        "isolate_session_state", "share_cluster_devices_in_session", "experimental",
+    ),
+}  # fmt: skip
+"""Fields of the messages in ``tensorflow/core/protobuf/config.proto``, which has never removed one of these."""
+_PART_OF = {"GPUOptions": "gpu_options"}
+_ALIKE_NAMES = 0.7
+
+
+@rule("config.inconsistent")
+def inconsistent(evidence: Evidence) -> Iterator[Finding]:
+    """Settings that TensorFlow rejects: in combination, or because it has no field of that name."""
+    lines, _ = error_lines(evidence, "config.inconsistent")
+    unknown = next((match for line in lines if (match := _UNKNOWN_FIELD.search(line))), None)
+    title, action = "", _ALIKE
+    if unknown is not None:
+        message, field = unknown["message"], unknown["field"]
+        title = f"{message} has no field {field}{_meant(message, field)}"
+        action = "Correct the name of the field where the program sets it."
+    yield from stated_error(evidence, "config.inconsistent", action, title)
+
+
+def _meant(message: str, field: str) -> str:
+    """The field that was probably meant, if one resembles it."""
+    for owner in sorted(_FIELDS, key=lambda name: name != message):
+        near = get_close_matches(field.lower(), _FIELDS[owner], 1, _ALIKE_NAMES)
+        if near and owner == message:
+            return f": {near[0]} was probably meant"
+        if near and owner in _PART_OF:
+            return f": {near[0]} belongs to {owner} ({message}.{_PART_OF[owner]}.{near[0]})"
+        if near:
+            return f": {near[0]} belongs to {owner}"
+    return ""

@@ -1,0 +1,317 @@
+"""The NVIDIA driver: missing, with mismatched versions, or failing to start.
+
+"Could not find cuda drivers on your machine" is TensorFlow's wording for a missing **libcudart** and is
+printed beside a perfect driver, so it never proves a missing driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.no_driver import SIMULATE, missing_driver_action
+from gpuwatch.core.model.snapshot import Problem
+from gpuwatch.core.model.visibility import read_visible
+from gpuwatch.explain.diagnosis.advice import advice
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.build import complains, ended_the_work
+from gpuwatch.explain.diagnosis.rules.simulated_driver import says_limit
+from gpuwatch.explain.logs import cuda_errors, last_lines
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.topics import outright
+
+_MISMATCH_CODES = (803, 804)
+_MISSING_CODES = (100, 303)
+_REFUSALS = ("container.lost-devices", "driver.bad-state")
+"""Reasons why NVML fails although it was loaded (gpuwatch.machine.sources.nvidia.errors)."""
+_NO_TOOLKIT = (
+    "could not select device driver",
+    "Unknown runtime specified nvidia",
+    "unknown or invalid runtime name: nvidia",
+)
+"""Docker's errors when it was asked for GPUs without the NVIDIA Container Toolkit."""
+_NOT_SET_UP = "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up"
+RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
+HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
+"""Advice if only one of the driver's two libraries is present."""
+STATE_ADVICE = {
+    34: "The loaded libcuda.so.1 is the stub of the CUDA toolkit: remove its folder from LD_LIBRARY_PATH.",
+    802: "Start the fabric manager (nvidia-fabricmanager); its version must match the driver's.",
+    805: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
+    304: "Check that /dev/nvidia* is there and accessible for this user, and that the kernel module is loaded.",
+    806: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
+    807: "Wait for the MPS server, or restart the MPS control daemon.",
+    999: "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm); it breaks after suspend.",
+}
+
+
+def _log_lines(evidence: Evidence) -> tuple[str, ...]:
+    if evidence.log is None:
+        return ()
+    return evidence.log.lines_of("driver.cuinit", "driver.not-running", "driver.no-device-node", "driver.mismatch")
+
+
+def _problem_lines(evidence: Evidence) -> list[str]:
+    if evidence.snapshot is None:
+        return []
+    return [f"{p.source}: {p.detail}" for p in evidence.snapshot.problems if p.detail and p.source == "nvml"]
+
+
+def says_mismatch(evidence: Evidence) -> bool:
+    """Whether NVML, cuInit or TensorFlow reported two driver versions."""
+    if any("mismatch" in f"{problem.reason} {problem.detail}".lower() for problem in _problems(evidence)):
+        return True
+    log = evidence.log
+    if log is None:
+        return False
+    code = log.cuinit_error.code if log.cuinit_error is not None else None
+    return "driver.mismatch" in log.topics or code in _MISMATCH_CODES
+
+
+def _problems(evidence: Evidence) -> tuple[Problem, ...]:
+    return evidence.snapshot.problems if evidence.snapshot is not None else ()
+
+
+def hidden(evidence: Evidence) -> bool:
+    """Whether the environment hides every GPU."""
+    if evidence.log is not None and evidence.log.hidden_by_environment is not None:
+        return True
+    value = evidence.visible_devices
+    devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
+    return value is not None and read_visible(value, devices).hides_all
+
+
+def blames_visibility(evidence: Evidence) -> bool:
+    """Whether CUDA found no device, the kernel module is loaded, and CUDA_VISIBLE_DEVICES was set."""
+    log = evidence.log
+    if log is None or log.cuinit_error is None or log.cuinit_error.code != 100 or log.kernel_driver is None:
+        return False
+    return evidence.driver_answers is None and evidence.visible_devices is not None
+
+
+def blames_script(evidence: Evidence) -> bool:
+    """Whether CUDA found no device, and the log shows that the program itself set CUDA_VISIBLE_DEVICES.
+
+    Number 0 is there wherever a GPU is, so that such a value explains nothing.
+    """
+    log = evidence.log
+    if log is None or log.assigned_devices is None or evidence.gpu_usable or complains(log):
+        return False
+    if evidence.driver_answers is not None or evidence.visible_devices is not None:
+        return False
+    none = "visibility.none-available" in log.topics
+    none = none or (log.cuinit_error is not None and log.cuinit_error.code == 100)
+    seen = read_visible(log.assigned_devices, None)
+    return none and (seen.hides_all or "0" not in seen.entries)
+
+
+def _advice(evidence: Evidence) -> str:
+    """The advice of the source that read this machine; from a log alone its machine is unknown."""
+    stated = next((problem.hint for problem in _problems(evidence) if problem.reason == "driver.missing"), "")
+    return stated.removesuffix(SIMULATE) or missing_driver_action(None)
+
+
+def _used_alone(log: LogFacts) -> bool:
+    """Whether nothing in the log shows the work of another framework than TensorFlow."""
+    return not {*log.frameworks} - {"tensorflow"} and log.last_lines_tell in ("", last_lines.KERAS)
+
+
+@rule("driver.missing", "container.lost-devices", "driver.bad-state")
+def driver_missing(evidence: Evidence) -> Iterator[Finding]:
+    """No driver: NVML cannot be used, or cuInit finds no libcuda or no device."""
+    if evidence.driver_answers or evidence.gpu_usable or says_mismatch(evidence):
+        return
+    log = evidence.log
+    if says_limit(evidence):
+        return  # the messages are about a simulated driver, which reports itself what it lacks
+    lines = [*_problem_lines(evidence), *_log_lines(evidence)]
+    certainty = "fact"
+    if evidence.driver_answers is None:
+        if log is None or log.libraries_skipped or log.seen_pci or log.found_device_lines:
+            return
+        code = log.cuinit_error.code if log.cuinit_error is not None else None
+        if code in _MISSING_CODES:
+            if code == 100 and (hidden(evidence) or log.kernel_driver is not None or blames_script(evidence)):
+                return
+            if code == 100 and "driver.bad-state" in log.topics:
+                return  # it is installed, and its own rule says what is wrong with it
+            certainty = "fact" if code == 303 else "likely"
+        elif code is not None:
+            return  # libcuda answered, with another complaint
+        elif "driver.not-running" in log.topics or "driver.no-device-node" in log.topics:
+            stated = log.lines_of("driver.not-running")
+            certainty = (
+                "fact" if not stated or any(outright(line, "driver.not-running") for line in stated) else "likely"
+            )
+        elif log.cudart_missing and log.cuinit_error is None and not log.device_map and _used_alone(log):
+            # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say. But programs of
+            # other frameworks import TensorFlow, too, and work on their GPU all the same.
+            certainty = "likely"
+            lines += log.lines_of("cuda.cudart-missing")
+        else:
+            return
+    elif log is not None and log.cuinit_error is not None and log.cuinit_error.code not in _MISSING_CODES:
+        return
+    refused = next((problem for problem in _problems(evidence) if problem.reason in _REFUSALS), None)
+    if refused is not None and not evidence.visibility_on_purpose:
+        # The library is there and says no: that is not a missing driver.
+        cause, action = refused.reason, refused.hint
+        yield finding(cause, "error", "likely", title=refused.detail, evidence=lines, action=action)
+        return
+    value = evidence.visible_devices
+    on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose
+    # A build without CUDA asks no driver for anything, so that is not why it ended.
+    severity: Severity = "info" if on_purpose else "warning" if ended_the_work(evidence) else "error"
+    if log is not None:
+        lines += log.lines_of("cuda.missing-library")
+    stated = log.lines_of("driver.not-running") if log is not None and evidence.driver_answers is None else ()
+    no_toolkit = bool(stated) and all(any(text in line for text in _NO_TOOLKIT) for line in stated)
+    claim = _claim(evidence)
+    if claim is not None:
+        title, remedy, claimed = claim
+        yield finding("driver.missing", severity, "likely", title=title, evidence=[*claimed, *lines], action=remedy)
+        return
+    yield finding(
+        "driver.missing",
+        severity,
+        "fact" if certainty == "fact" else "likely",
+        title=_NOT_SET_UP if no_toolkit else "",
+        evidence=lines or ["NVML does not answer"],
+        action=advice("driver.missing", "", stated, evidence, "says") or _advice(evidence),
+    )
+
+
+@rule("driver.missing")
+def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
+    """Only one of the driver's two libraries is present: a container that got only a part of the driver."""
+    log = evidence.log
+    if log is None or evidence.gpu_usable or evidence.driver_answers is False:
+        return
+    error = log.cuinit_error
+    if evidence.driver_answers and error is not None and error.code == 303:
+        yield finding(
+            "driver.missing",
+            "error",
+            "fact",
+            title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
+            evidence=[*_log_lines(evidence), *log.lines_of("cuda.missing-library")],
+            action=HALF_ACTION,
+        )
+    elif error is None and not evidence.driver_answers and _only(log.missing_libraries, "libcuda.so"):
+        yield finding(
+            "driver.missing",
+            "error",
+            "likely",
+            title="libcuda.so.1, which comes with the driver, cannot be loaded",
+            evidence=log.lines_of("cuda.missing-library"),
+            action=_advice(evidence),
+        )
+    elif error is None and not log.libraries_skipped and _only_nvml_missing(log.missing_libraries):
+        yield finding(
+            "driver.missing",
+            "error",
+            "likely",
+            title="NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message",
+            evidence=log.lines_of("cuda.missing-library"),
+            action=HALF_ACTION,
+        )
+
+
+def _only(names: list[str], start: str) -> bool:
+    return bool(names) and all(name.startswith(start) for name in names)
+
+
+def _only_nvml_missing(names: list[str]) -> bool:
+    return any(name.startswith("libnvidia-ml.so") for name in names) and not any(
+        name.startswith("libcuda.so") for name in names
+    )
+
+
+@rule("driver.missing")
+def other_kernel_module(evidence: Evidence) -> Iterator[Finding]:
+    """Another kernel module has claimed the GPU, and the log says nothing else of the driver."""
+    claim = _claim(evidence)
+    if claim is None or any(True for _ in driver_missing(evidence)):
+        return
+    title, remedy, lines = claim
+    yield finding("driver.missing", "error", "likely", title=title, evidence=lines, action=remedy)
+
+
+def _claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
+    """Title, action and lines if another kernel module has claimed the GPU, so that NVIDIA's cannot use it."""
+    log = evidence.log
+    if log is None or evidence.driver_answers or evidence.gpu_usable or log.kernel_driver is not None:
+        return None
+    lines = log.lines_of("driver.other-module")
+    if not lines:
+        return None
+    module = "vfio-pci" if all("vfio" in line.lower() for line in lines) else "nouveau"
+    remedy = (
+        "If this machine should use the GPU itself, return it to the nvidia module (driverctl unset-override, or the"
+        " virtual machine's settings)."
+        if module == "vfio-pci"
+        else "Install NVIDIA's driver if it is missing; else disable nouveau (blacklist nouveau in /etc/modprobe.d,"
+        " renew the initramfs, reboot)."
+    )
+    return f"The kernel module {module} has claimed the GPU, so NVIDIA's driver cannot use it", remedy, lines
+
+
+@rule("driver.mismatch")
+def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
+    """Library and kernel module have different versions: an upgrade without a reboot, or a cuda-compat library."""
+    if not says_mismatch(evidence):
+        return
+    code = evidence.log.cuinit_error.code if evidence.log is not None and evidence.log.cuinit_error else None
+    if code is None and evidence.log is not None:
+        code = next(filter(None, map(cuda_errors.number, evidence.log.lines_of("driver.mismatch"))), None)
+    lines = [*_problem_lines(evidence), *_log_lines(evidence)]
+    action = advice("driver.mismatch", "", lines, evidence, "says")
+    if not action:
+        action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
+        hints = [problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch"]
+        if evidence.snapshot is not None and evidence.snapshot.simulated and any(hints):
+            action = next(filter(None, hints))
+            action = action[0].upper() + action[1:]
+    stated = evidence.log.lines_of("driver.mismatch") if evidence.log is not None else ()
+    known = bool(_problem_lines(evidence)) or code in _MISMATCH_CODES
+    certain = known or any(outright(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
+    yield finding("driver.mismatch", "error", "fact" if certain else "likely", evidence=lines, action=action)
+
+
+@rule("driver.bad-state", "container.lost-devices")
+def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
+    """cuInit failed with an error that means neither a missing nor a mismatched driver."""
+    log = evidence.log
+    if log is None or log.cuinit_error is None or evidence.gpu_usable:
+        return
+    error = log.cuinit_error
+    if error.code in _MISMATCH_CODES or says_mismatch(evidence):
+        return
+    if error.code in _MISSING_CODES:
+        loaded = evidence.driver_answers is None and log.kernel_driver is not None
+        if error.code == 100 and (evidence.driver_answers or loaded) and not hidden(evidence):
+            if blames_visibility(evidence):
+                return
+            yield finding(
+                "container.lost-devices",
+                "error",
+                "likely",
+                title="The kernel module is loaded, but CUDA finds no device"
+                if loaded
+                else "NVML answers, but CUDA finds no device",
+                evidence=[*_log_lines(evidence), *log.lines_of("driver.loaded")],
+                action=RECREATE,
+            )
+        return
+    name = error.name or "an error"
+    yield finding(
+        "driver.bad-state",
+        "error",
+        "fact",
+        title=f"The driver is installed but does not start: {name}" + (f" ({error.code})" if error.code else ""),
+        evidence=_log_lines(evidence),
+        action=STATE_ADVICE.get(
+            error.code or 0, "Look for NVRM and Xid lines in the kernel's log (dmesg), and reboot."
+        ),
+    )

@@ -1,0 +1,202 @@
+"""What each end of a program means and what helps, by topic of its log line or by signal."""
+
+from __future__ import annotations
+
+import signal
+
+from gpuwatch.explain.diagnosis.rules import last_errors
+from gpuwatch.explain.diagnosis.rules.last_errors import Words
+from gpuwatch.explain.logs import reported_ends
+
+PEER = "ended.peer"
+WAITED = "ended.nccl-timeout"
+NCCL_INTERNAL = "ended.nccl-internal"
+"""NCCL's "internal error", as it also calls a connection that another rank closed."""
+HOST_MEMORY = reported_ends.HOST_MEMORY
+WORKER = "ended.worker"
+_NCCL = (
+    "NCCL failed while GPUs exchanged data",
+    "Set NCCL_DEBUG=WARN and read its first line; start a container with --ipc=host or a larger --shm-size.",
+)
+ENDINGS: dict[str, Words] = {
+    "ended.nan": (
+        "The probabilities to sample from contain NaN or infinity",
+        "Look for the step at which the loss or the logits became NaN or infinite: a lower learning rate, bfloat16"
+        " instead of float16, gradient clipping; torch.autograd.set_detect_anomaly(True) names the operation.",
+    ),
+    "ended.assert": (
+        "A kernel stopped at an assertion: an index or a label is out of range",
+        "Check that labels are from 0 to classes - 1 and indices within their table; CUDA_LAUNCH_BLOCKING=1, or the"
+        " same step on the CPU, shows the line.",
+    ),
+    "ended.label": (
+        "A label is outside the range of classes: the data or the last layer is wrong, not the GPU",
+        "Make the last layer as wide as there are classes, and count labels from 0 (the line names the value and the"
+        " range); on a GPU the same mistake can give NaN instead of an error.",
+    ),
+    "ended.no-switch": (
+        "The fabric manager found no NVSwitch",
+        "Nothing to do, if the machine has none.",
+    ),
+    WAITED: (
+        "Ranks of a job waited for one that never arrived, until the wait timed out",
+        "Look for the rank that stopped first: its own log shows why (an exception, out of memory, fewer batches).",
+    ),
+    "ended.same-gpu": (
+        "Two ranks of the job use the same GPU",
+        "Give each rank its own: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the process group is made,"
+        " and no more ranks on a host than it has GPUs (--nproc-per-node).",
+    ),
+    "ended.nccl": _NCCL,
+    NCCL_INTERNAL: _NCCL,
+    "ended.torch-kernel": (
+        "PyTorch has no CUDA kernel for this operator",
+        "Move the tensors of this operator to the CPU (.cpu()), or install a build of the package with that operator"
+        " that has CUDA.",
+    ),
+    "ended.shared-memory": last_errors.SHARED_MEMORY,
+    HOST_MEMORY: last_errors.HOST_MEMORY,
+    reported_ends.KILLED: (
+        "The program was killed by SIGKILL, usually by the kernel because the host's memory (RAM) was used up",
+        "Look in dmesg for 'Out of memory: Killed process'. Then keep less data in memory, use fewer workers, or give"
+        " the job more memory.",
+    ),
+    "ended.not-initialized": (
+        "CUDA was used where it was not initialised (error 3): in a forked process, while the program ended, or before"
+        " the framework had started it",
+        "If the program starts processes (workers of a loader), use the start method 'spawn'; otherwise find out which"
+        " call came before the framework's own start. nvidia-smi shows whether the driver works.",
+    ),
+    "ended.watchdog": (
+        "A kernel ran longer than the driver allows on a GPU that also drives a display",
+        "Make each launch smaller (a smaller batch), or compute on a GPU without a display.",
+    ),
+    "ended.launch": (
+        "A kernel requested more registers, threads or shared memory than this GPU has",
+        "Reduce the kernel's block size or tiles (Triton: num_stages, BLOCK sizes), or use a larger GPU.",
+    ),
+    "ended.two-devices": (
+        "Tensors of one operation are on different devices",
+        "Move them to one device (.to(device)) before the operation: inputs, model, and tensors that the code creates.",
+    ),
+    "ended.paging-file": (
+        "Windows' paging file is too small for the libraries that were loaded: the host's memory, not the GPU's",
+        "Enlarge the paging file, or start fewer processes (num_workers=0): each loads the CUDA libraries again.",
+    ),
+    "ended.dll": (
+        "A library failed to initialize (WinError 1114)",
+        "Reinstall Microsoft's Visual C++ runtime, and install the framework into a new environment.",
+    ),
+    "ended.loader": (
+        "A library of the framework, not of CUDA, cannot be loaded",
+        "Install Microsoft's Visual C++ runtime (2015-2022), reinstall the framework; for fbgemm.dll also libomp140.",
+    ),
+    "ended.extension": (
+        "A compiled extension does not match the installed framework: a symbol is missing",
+        "Install the extension built for this version of framework and Python, or recompile it.",
+    ),
+    "ended.cudnn": (
+        "cuDNN rejected the operation",
+        "Compare with torch.backends.cudnn.enabled=False or other shapes; look for a second cuDNN in LD_LIBRARY_PATH.",
+    ),
+    "ended.cublas": (
+        "cuBLAS failed in an operation: wrong shapes or indices, a kernel that crashed before it, or another version",
+        "Run the step on the CPU, which names wrong shapes and indices, and with CUDA_LAUNCH_BLOCKING=1.",
+    ),
+    "ended.shell-variable": (
+        "The shell treated CUDA_VISIBLE_DEVICES=… as a command: nothing was started",
+        "Windows: set CUDA_VISIBLE_DEVICES=0 in a line before the command (PowerShell: $env:CUDA_VISIBLE_DEVICES=0)."
+        " Elsewhere: no spaces around the sign =.",
+    ),
+    "ended.jax-backend": (
+        "JAX could not start its CUDA backend",
+        "Read the reason in that line; TF_CPP_MIN_LOG_LEVEL=0 shows more. jax, jaxlib and its plugin must have the same"
+        ' version: pip install -U "jax[cuda12]".',
+    ),
+    "ended.container": (
+        "nvidia-container-cli could not set the container up",
+        "Read its line, which names the file or cgroup that is the problem; update the NVIDIA Container Toolkit.",
+    ),
+    "ended.permission": (
+        "NVML has no permission for the request",
+        "Run it as root on the host; within a container MIG's capabilities must be granted"
+        " (NVIDIA_MIG_CONFIG_DEVICES, NVIDIA_MIG_MONITOR_DEVICES).",
+    ),
+    "ended.fork": (
+        "A forked process used CUDA, which only the process that initialized it can",
+        "Start processes that use the GPU with the method 'spawn', or do not use the GPU before the fork.",
+    ),
+    "ended.xla-flags": (
+        "XLA_FLAGS (or TF_XLA_FLAGS) has a flag unknown to this build, which ends the program at its start",
+        "Remove the flag from the variable, or unset it: XLA's flags change from version to version.",
+    ),
+    reported_ends.FATAL: (
+        "A check inside the framework failed and ended the program",
+        "Read that line; if it is a bug of the framework, report it there.",
+    ),
+    reported_ends.CRASH: (
+        "The program crashed with a signal",
+        "Read the lines before it. An illegal instruction at the import means that this build needs a newer CPU.",
+    ),
+    reported_ends.TIME_LIMIT: (
+        "The job reached its time limit",
+        "Request more time (--time), or save checkpoints and continue from the last one.",
+    ),
+    reported_ends.PREEMPTED: (
+        "The scheduler preempted the job",
+        "Submit it again, and continue from a checkpoint; Slurm: --requeue does so by itself.",
+    ),
+    reported_ends.CANCELLED: (
+        "The job was cancelled",
+        "Find who ended it: sacct -j JOB -o State%30 names the user; else Ctrl+C, a dependency or an administrator.",
+    ),
+    reported_ends.KERNEL_DIED: (
+        "The notebook's kernel died: killed for lack of host memory (RAM), or crashed",
+        "Look in dmesg for 'Out of memory: Killed process', then run the notebook as a script (jupyter nbconvert --to"
+        " script), whose last lines say more.",
+    ),
+    reported_ends.NOT_STARTED: (
+        "The program did not start: its interpreter, a module, a library or an argument is wrong",
+        "Read that line: it names what could not be found or understood.",
+    ),
+    reported_ends.TERMINATED: (
+        "The program was ended by SIGTERM: by a scheduler, a timeout, a supervisor or a person",
+        "Find who sent it (sacct -j JOB, timeout, systemd); in a job of several ranks, look for the one that failed"
+        " first.",
+    ),
+    **last_errors.ENDS,
+    WORKER: (
+        "A worker of the DataLoader was killed, usually for lack of host memory",
+        "Use fewer workers or less data in memory, and check dmesg for the kernel's OOM killer.",
+    ),
+}
+"""Topic to title and action, for failures with a log line of their own."""
+
+FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."
+SIGNALS = {
+    signal.SIGKILL: ENDINGS[reported_ends.KILLED],
+    signal.SIGSEGV: (
+        "It crashed with SIGSEGV: native code made an illegal memory access",
+        f"{FAULTS} The most frequent reason is incompatible library versions: compare them with pip"
+        " check, and try a fresh environment.",
+    ),
+    signal.SIGBUS: (
+        "It crashed with SIGBUS: a mapped file has no memory behind it; usually /dev/shm or the disk is full",
+        "Check df /dev/shm; start a container with --ipc=host or a larger --shm-size, or use fewer workers.",
+    ),
+    signal.SIGABRT: (
+        "It aborted with SIGABRT: a check in native code failed, a C++ exception was not caught, or it called abort()",
+        f"Read its last lines, which name the check. {FAULTS}",
+    ),
+    signal.SIGILL: (
+        "It crashed with SIGILL: an illegal instruction, usually one that this CPU does not support",
+        "Install a build for this CPU: a build of the framework without AVX, or an older version.",
+    ),
+    signal.SIGFPE: ("It crashed with SIGFPE: an arithmetic error in native code, such as a division by 0", FAULTS),
+    signal.SIGTERM: (
+        "It was ended by SIGTERM: by a user, a scheduler or a time limit",
+        "Ask the scheduler (sacct -j JOB, journalctl) why it ended the job.",
+    ),
+    signal.SIGXCPU: ("It was ended by SIGXCPU: its CPU time limit", "Raise the limit (ulimit -t)."),
+}
+"""Signals that end programs, with title and action."""

@@ -1,0 +1,108 @@
+"""Faults that the driver reports about a running kernel: nearly always bugs of the program, rarely of the card.
+
+Sources: CUDA driver API (CUresult, 700 to 719); of Xids :mod:`gpuwatch.core.model.xids`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, in_lines, main_one
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
+from gpuwatch.explain.logs import cuda_errors
+from gpuwatch.explain.logs.topics import outright
+
+_OUT_OF_BOUNDS = frozenset({700, 716})
+
+_FIND_THE_OP = (
+    "Run it again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or the step on the CPU, which names a wrong index;"
+    " compute-sanitizer names the kernel. Suspect the card only if other programs fail on it too, or if dmesg has"
+    " Xid 48, 74 or 79."
+)
+_RESET = "Drain the GPU and reset it (nvidia-smi -r), and try another one; the kernel's log (dmesg) may say more."
+_OFF_THE_BUS = Xid(at=0.0, code=OFF_THE_BUS)
+_RECOVERY = 154
+"""The driver tells which reset the GPU needs: of no program, though of no card for certain."""
+_CRASHED = "A kernel crashed: usually a bug in it, or an index out of range"
+
+
+@rule("hardware.fault", "unknown")
+def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
+    """Reported by the driver or the kernel: ECC errors, a lost GPU, an Xid.
+
+    Xids of programs alone do not accuse the card: which program, and why, is not in them.
+    """
+    lines, expected = error_lines(evidence, "hardware.fault")
+    if not lines:
+        return
+    severity: Severity = "info" if expected else "error"
+    xids = in_lines(lines)
+    xid, title, action = main_one(xids), "", _RESET
+    if xid is not None:
+        title, action = f"The driver reported {xid.text}", xid.action
+    if (xid is None or not xid.hardware) and any("fallen off the bus" in line.lower() for line in lines):
+        title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
+    only_xids = len(xids) == len(lines)
+    yield finding(
+        "unknown" if only_xids and all(one.programs and one.code != _RECOVERY for one in xids) else "hardware.fault",
+        severity,
+        "fact" if not only_xids and any(outright(line, "hardware.fault") for line in lines) else "likely",
+        title=title,
+        evidence=lines,
+        action=action,
+    )
+
+
+@rule("hardware.fault", "unknown")
+def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
+    """A kernel crashed: a bug of the program or a fault of the card, which the error does not distinguish.
+
+    An error of this kind stays with its process, so that two kinds in one log are two crashes: one wrong index would
+    fail the same way each time.
+    """
+    lines, expected = error_lines(evidence, "ended.kernel")
+    stated, _ = error_lines(evidence, "hardware.fault")
+    if not lines or stated:
+        return
+    codes = dict.fromkeys(filter(None, map(cuda_errors.number, lines)))
+    severity: Severity = "info" if expected else "error"
+    if len(codes) > 1 and evidence.run is None:
+        yield finding(
+            "hardware.fault",
+            severity,
+            "likely",
+            title=f"Kernels crashed in {len(codes)} different ways (CUDA errors {', '.join(map(str, codes))})",
+            evidence=lines,
+            action=f"Run the same on another GPU, and compute-sanitizer on this one. {_RESET}",
+        )
+        return
+    code = next(iter(codes), None)
+    yield finding(
+        "unknown",
+        severity,
+        "fact",
+        title="A kernel made an illegal memory access: usually an index out of range or a bug in the kernel"
+        if code in _OUT_OF_BOUNDS
+        else _CRASHED,
+        evidence=lines,
+        action=_FIND_THE_OP,
+    )
+
+
+@rule("unknown")
+def fault_of_a_switch(evidence: Evidence) -> Iterator[Finding]:
+    """An NVSwitch reported an error after which it went on: a program's illegal access, or a link that wears out."""
+    lines, _ = error_lines(evidence, "nvswitch.non-fatal")
+    if lines:
+        yield finding(
+            "unknown",
+            "warning",
+            "fact",
+            title="An NVSwitch reported a non-fatal error",
+            evidence=lines[:5],
+            action="Nothing to do if it stays alone and programs go on. If a program failed at that time, look at its"
+            " own error; if it returns on the same port, have the link checked.",
+        )

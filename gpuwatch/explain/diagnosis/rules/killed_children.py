@@ -1,0 +1,46 @@
+"""Processes of a program that a crash or SIGKILL ended, while the program itself may exit with 0."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.signals import host_evidence, of_signal
+from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR
+
+_CHECK = "The program that started it goes on: let it check how its processes end (process.exitcode, check=True)."
+_MOST = 8
+
+
+@rule("unknown")
+def child_killed(evidence: Evidence) -> Iterator[Finding]:
+    """By the signal that the parent was told; SIGTERM and the parent's own kill() are no surprise."""
+    run = evidence.run
+    if run is None or not run.killed_children or run.verdict == "interrupted":
+        return
+    first = run.killed_children[0]
+    number = signal.Signals(first.signal)
+    many = len(run.killed_children) - 1
+    who = f"its process {first.pid}" + (f" and {many} more" if many else "")
+    what = f"{who} {'were' if many else 'was'} ended by {number.name}"
+    succeeded = run.outcome.exit_code == 0
+    yield finding(
+        "unknown",
+        "warning",
+        "fact",
+        title=f"{DESPITE_ERROR} {what}" if succeeded else f"{what[:1].upper()}{what[1:]}",
+        evidence=(
+            *(
+                f"process {one.pid}: {signal.Signals(one.signal).name}"
+                + (f", {shorten(printable(one.command), 80)}" if one.command else "")
+                for one in run.killed_children[:_MOST]
+            ),
+            *(host_evidence(run) if number == signal.SIGKILL else ()),
+        ),
+        action=f"{of_signal(run, number)[1]} {_CHECK if succeeded else ''}".rstrip(),
+        pid=first.pid,
+    )

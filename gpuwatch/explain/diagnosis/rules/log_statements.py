@@ -1,0 +1,153 @@
+"""Causes that a log line states directly: the topic is the cause.
+
+To add one: its text in :mod:`gpuwatch.explain.logs.topics`, and a row here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
+from gpuwatch.explain.diagnosis.advice import framework_of, libraries_action
+from gpuwatch.explain.diagnosis.advice_table import TENSORFLOW
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.driver import STATE_ADVICE
+from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
+from gpuwatch.explain.logs import cuda_errors
+from gpuwatch.explain.logs.topics import outright
+
+STATED: tuple[tuple[str, Certainty, str], ...] = (
+    ("driver.bad-state", "likely", "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm), or reboot."),
+    ("container.lost-devices", "likely", "Recreate the container; a daemon-reload on the host took its GPUs away."),
+    ("cuda.version-mismatch", "fact", "Install the version of the library that the framework was compiled with."),
+    (
+        "mig.misuse",
+        "likely",
+        "Name an instance by its UUID (nvidia-smi -L), and create instances of profiles that fit.",
+    ),
+    ("throttle.thermal", "fact", "Improve the cooling (fans, dust, airflow between cards), or lower the power limit."),
+    ("throttle.power", "fact", "Check the power supply and its cables, and the node's power brake."),
+    (
+        "mode.exclusive",
+        "likely",
+        "nvidia-smi -q -d COMPUTE tells: a mode other than Default keeps programs out (nvidia-smi -c 0, MPS, or another"
+        " GPU). If it is Default, look for a program that fills or hangs the GPU, then reset it.",
+    ),
+    (
+        "memory.limit-too-small",
+        "likely",
+        "Raise gpu_memory_utilization or lower max_model_len; if it is at 0.9 already, the model is too large.",
+    ),
+    (
+        "memory.other-process",
+        "likely",
+        "Stop the other programs on this GPU, or lower gpu_memory_utilization to what they leave.",
+    ),
+    ("api.removed", "fact", "Use the current API (tf.compat.v1.Session, tf.config, tf.distribute.MirroredStrategy)."),
+)
+_WARNING_WHEN_MAPPED = frozenset({"cuda.version-mismatch"})
+
+
+@rule(*(cause for cause, _, _ in STATED))
+def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
+    """One finding for each cause that the log states."""
+    for cause, certainty, action in STATED:
+        lines, expected = error_lines(evidence, cause)
+        if not lines:
+            continue
+        certain = any(outright(line, cause) for line in lines)
+        if (
+            cause == "cuda.version-mismatch"
+            and not certain
+            and evidence.log is not None
+            and "build.gpu-jit" in evidence.log.topics
+        ):
+            continue  # without code for this GPU even the error's text cannot be looked up
+        severity: Severity = "warning" if cause.startswith("throttle.") else "error"
+        if expected:
+            severity = "info"
+        elif cause in _WARNING_WHEN_MAPPED and evidence.gpu_usable:
+            severity = "warning"
+        if not certain and not cause.startswith("throttle."):
+            certainty = "likely"
+        title, better = _finding_text(evidence, cause, lines)
+        yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or action)
+
+
+_WANTED = (
+    # Loaded runtime CuDNN library: 9.1.1 but source was compiled with: 9.3.0.
+    re.compile(
+        r"oaded runtime (?P<what>CuDNN) library: (?P<has>[\d.]{1,20}).{0,60}?compiled with:? (?P<wants>\d[\d.]{0,20}\d)"
+    ),
+    # PyTorch was compiled  against (8, 9, 2) but found runtime version (8, 5, 0)
+    re.compile(
+        r"(?P<what>cuDNN) version incompatibility.{0,80}?against \((?P<wants>[\d, ]{1,20})\) but found runtime version"
+        r" \((?P<has>[\d, ]{1,20})\)"
+    ),
+    # Found cuDNN version 8600, but JAX was built against version 8904
+    re.compile(
+        r"Found (?P<what>\w{2,20}) version (?P<has>\d{1,9}), but JAX was built against version (?P<wants>\d{1,9})"
+    ),
+    # The detected CUDA version (12.1) mismatches the version that was used to compile PyTorch (11.7)
+    re.compile(
+        r"etected (?P<what>CUDA) version \((?P<has>[\d.]{1,20})\) mismatches .{0,80}?\((?P<wants>[\d.]{1,20})\)",
+    ),
+    re.compile(r"XLA requires (?P<what>ptxas) version (?P<wants>[\d.]{1,20})(?P<has>)"),
+    re.compile(r"linked against (?P<what>\w{2,20}) (?P<wants>[\d.]{1,20}) but loaded \w{2,20} (?P<has>[\d.]{1,20})"),
+    re.compile(
+        r"PJRT API version \((?P<has>[\d.]{1,20})\) and framework (?P<what>PJRT) API version \(?(?P<wants>[\d.]{1,20})"
+    ),
+)
+_SYMBOL = re.compile(
+    r"(?P<file>[\w.+-]{1,80}\.so[.\d]{0,20}): undefined symbol: (?P<symbol>\w{1,120})(?:, version (?P<of>\S{1,80}))?"
+)
+
+
+def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str, str]:
+    """A title and an action with details from the lines; empty if they only state the cause."""
+    if cause == "driver.bad-state":
+        return _state(lines)
+    if cause != "cuda.version-mismatch":
+        return "", ""
+    for line in lines:
+        for pattern in _WANTED:
+            if (match := pattern.search(line)) is not None:
+                what, wants, has = match["what"], _dotted(match["wants"]), _dotted(match["has"])
+                what = "cuDNN" if what == "CuDNN" else what
+                found = f", and {what} {has} was loaded" if has else ""
+                kept = " Keep other copies out of LD_LIBRARY_PATH." if what in ("cuDNN", "CUDA") else ""
+                title = f"The program was built for {what} {wants}{found}"
+                if what == "PJRT":
+                    return (
+                        title,
+                        'Install jax, jaxlib and the CUDA plugin of one version: pip install -U "jax[cuda12]".',
+                    )
+                return title, f"Install {what} {wants} or a later one of the same major version.{kept}"
+        if (match := _SYMBOL.search(line)) is not None:
+            of = f" in {match['of']}" if match["of"] else ""
+            return (
+                f"{match['file']} needs {match['symbol']}, which the loaded library{of} lacks",
+                "Remove the other copy of that library from LD_LIBRARY_PATH (LD_LIBRARY_PATH= python … shows whether it"
+                " is the reason), or reinstall the framework with its own CUDA libraries.",
+            )
+    return "", libraries_action(framework_of(evidence, lines)) if framework_of(evidence, lines) != TENSORFLOW else ""
+
+
+def _dotted(version: str) -> str:
+    return version.replace(", ", ".").strip(".")
+
+
+def _state(lines: list[str]) -> tuple[str, str]:
+    """Title and action for a driver that does not start, from CUDA's error number."""
+    number = next(filter(None, map(cuda_errors.number, lines)), None)
+    if number is not None and number in STATE_ADVICE:
+        return f"The driver is installed but does not start: CUDA error {number}", STATE_ADVICE[number]
+    if any("rm" in line.lower() and "nvrm" in line.lower() for line in lines):
+        return (
+            "The driver's kernel module could not start the GPU",
+            "Power the machine off and on; then check the preceding lines in dmesg (firmware, PCIe, power), and try"
+            " the card alone, in another slot, or with another release of the driver.",
+        )
+    return "", ""

@@ -1,0 +1,353 @@
+"""Out of memory: who is responsible, by the numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.run import Oom
+from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.explain.diagnosis.advice import framework_of, memory_action
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.memory_growth import growth, kept
+from gpuwatch.explain.diagnosis.memory_holders import ANYWHERE, described, headline, holders, make_room
+from gpuwatch.explain.diagnosis.oom_arithmetic import WHO_HELD_IT, Judgement, judge
+from gpuwatch.explain.diagnosis.oom_facts import full_device, on_host, oom_facts, ooms_of
+from gpuwatch.explain.diagnosis.others_memory import beside, entry_of, trifling
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.phrasing import at
+from gpuwatch.explain.logs.clean import device as device_name
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.tensorflow_oom import same_request
+from gpuwatch.explain.traces.held_most import held_most
+
+ACTIONS = {
+    "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision.",
+    "memory.request-too-large": "Split this tensor: a smaller batch, or the dataset kept on the CPU.",
+    "memory.fragmented": "Set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant.",
+    "memory.other-process": ANYWHERE,
+    "memory.context-failed": "Free the device: not even a CUDA context (some hundred MB) fits into what is left.",
+    "memory.limit-too-small": "Raise the memory limit or fraction: the device has room for more.",
+    "memory.masked": "Leave room for cuDNN and cuBLAS: set memory growth or a smaller limit, or free the device.",
+}
+
+_CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
+"""Topics after which every call of a CUDA library fails."""
+_ENOUGH_TO_START = 1 << 30
+"""With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
+_NOT_OF_MEMORY = re.compile(r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|BAD_PARAM|LICENSE_ERROR)\w*")
+"""Statuses of cuDNN and cuBLAS that no lack of memory causes."""
+_GROWS = "GPU memory in use grew until none was left"
+_KEEPS = "GPU memory in use grew step by step until none was left: the program probably keeps tensors"
+_STOP_KEEPING = (
+    "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of results."
+    " If nothing is kept on purpose, make the batch or the model smaller."
+)
+_IF_GROWING = (
+    "If memory grows with every step, stop keeping tensors: keep numbers (float(x), x.numpy()) and empty lists of"
+    " results. If it does not, make the batch or the model smaller, or use mixed precision."
+)
+ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
+"""Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
+_COPY = "Dst tensor is not initialized"
+"""TensorFlow's message for a copy from the host that does not fit on the GPU."""
+_NOTABLE = 0.1
+"""Share of the allocator's limit from which one tensor is worth keeping on the CPU."""
+_COPIED_OP = re.compile(r"in order to run (\w{1,80})")
+_KEEP_ON_CPU = (
+    "Keep the data on the CPU and hand over batches: make the dataset within tf.device('/CPU:0'), or read it by a"
+    " generator (tf.data.Dataset.from_generator)."
+)
+_SHARE = (
+    "Give each process its share: a memory_limit that grows as needed (TF_FORCE_GPU_ALLOW_GROWTH=true beside it), or in"
+    " a TF1 session per_process_gpu_memory_fraction with allow_growth; or let each have a GPU of its own."
+)
+_UNUSED = 1 << 20
+"""A device with less than this in use was only initialised."""
+
+
+@rule(
+    "memory.model-too-large",
+    "memory.request-too-large",
+    "memory.fragmented",
+    "memory.other-process",
+    "memory.context-failed",
+    "memory.limit-too-small",
+    "driver.bad-state",
+    "unknown",
+)
+def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
+    """One finding per cause, with the arithmetic of each failure as evidence."""
+    by_cause: dict[tuple[str, bool], list[tuple[Oom, Judgement]]] = {}
+    for oom in ooms_of(evidence):
+        judgement = judge(oom, oom_facts(evidence, oom))
+        by_cause.setdefault((judgement.cause, on_host(oom)), []).append((oom, judgement))
+    for (cause, of_host), failures in by_cause.items():
+        alike_failed = sum(elsewhere == of_host for _, elsewhere in by_cause) > 1
+        if cause == "unknown" and alike_failed and all(one.title == WHO_HELD_IT for _, one in failures):
+            continue  # they follow from the failures whose cause is known
+        expected = all(oom.expected for oom, _ in failures)
+        if evidence.run is None and evidence.log is not None and evidence.log.oom_survived:
+            yield _handled(evidence.log)
+            return
+        severity: Severity = "info" if expected else "error"
+        certain = all(judgement.certain for _, judgement in failures)
+        lines = [line for _, judgement in failures[:5] for line in judgement.lines]
+        if cause in ("memory.other-process", "memory.context-failed"):
+            lines += _holders(evidence, failures[0][0])
+        elif cause == "unknown":
+            lines += _in_table(evidence)
+        device = full_device(evidence, failures[0][0])
+        title = next((judgement.title for _, judgement in failures if judgement.title), "")
+        action = next((judgement.action for _, judgement in failures if judgement.action), "")
+        if cause in ("memory.other-process", "memory.context-failed"):
+            named, remedy = _named(evidence, device, failures[0][0])
+            title, action = title or named * (cause == "memory.other-process"), action or remedy
+        action = action or memory_action(cause, framework_of(evidence), evidence) or ACTIONS[cause]
+        if not expected:
+            grown = _grown(evidence, failures) if cause == "memory.model-too-large" and not of_host else []
+            alike = next(filter(None, (kept(oom) for oom, _ in failures)), None)
+            if grown:
+                # Without steps it may as well be a model that is built layer by layer.
+                certain = False
+                title, action = (_KEEPS, _STOP_KEEPING) if _stepped(evidence) else (_GROWS, _IF_GROWING)
+            elif cause == "memory.model-too-large" and alike is not None:
+                action = _IF_GROWING
+                if alike.many:
+                    tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the GPU"
+                    certain, title = False, f"{tensors}: a list that grows, or a model of equal layers"
+            copied = _copied(evidence, failures[-1][0])
+            copied = copied if cause in ("memory.model-too-large", "memory.request-too-large") else ""
+            if copied and not grown:
+                title, action = copied, _KEEP_ON_CPU
+            lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
+            lines += filter(None, [_recorded(evidence, failures[0][0])])
+        if evidence.log is not None:
+            lines += _in_log(
+                evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1
+            )
+        if of_host:
+            title = "Out of host memory (a CPU allocator), not of GPU memory"
+            action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."
+            limited = _address_space(evidence, failures)
+            if limited:
+                title, certain = "Out of host memory: the process's address space is limited (ulimit -v)", False
+                action = "Raise the limit (ulimit -v, resource.setrlimit(RLIMIT_AS)), or keep less data in host memory."
+                lines.insert(0, limited)
+        yield finding(
+            cause,
+            severity,
+            "fact" if certain else "likely",
+            title=title,
+            evidence=lines,
+            action=action,
+            device_uuid=device.uuid if device is not None else None,
+        )
+
+
+def _handled(log: LogFacts) -> Finding:
+    """A failure that the program handled: it worked on, by its own later lines."""
+    lines = (*log.lines_of("memory.oom"), *log.lines_of("memory.retried"), log.telling_last_line)
+    title = "Memory ran out once, and the program went on: no failure in it"
+    return finding("healthy", "info", "likely", title=title, evidence=lines)
+
+
+def _stepped(evidence: Evidence) -> bool:
+    """Whether steps of the program were counted."""
+    run = evidence.run
+    return run is not None and (run.throughput is not None or bool(run.step_times))
+
+
+def _recorded(evidence: Evidence, oom: Oom) -> str:
+    """Who held the most of the device's memory, if it was recorded (``run --memory``)."""
+    profiles = evidence.run.memory_profiles if evidence.run is not None else ()
+    number = (oom.device or ":0").rpartition(":")[2]
+    own = next((one for one in profiles if one.device.rpartition(":")[2] == number), None)
+    return held_most(own) if own is not None else ""
+
+
+def _address_space(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
+    """The limit of the process's address space, if the request did not fit below it; else empty."""
+    results = evidence.run.results if evidence.run is not None else {}
+    limit, peak = (results.get(name) for name in ADDRESS_SPACE)
+    asked = failures[-1][0].requested_bytes
+    if not isinstance(limit, int) or not isinstance(peak, int) or asked is None or peak + asked <= limit:
+        return ""
+    return f"peak of its address space {size(peak)} + {size(asked)} requested > its limit of {size(limit)}"
+
+
+def _copied(evidence: Evidence, oom: Oom) -> str:
+    """What was copied from the host when memory ran out, if TensorFlow reports it; else empty.
+
+    On a full GPU the smallest constant fails: only a copy with a notable share of the memory is the reason.
+    """
+    if oom.requested_bytes is not None and oom.requested_bytes < _NOTABLE * (oom.limit_bytes or 0):
+        return ""
+    measured = [error.message for error in evidence.run.errors] if evidence.run is not None else []
+    measured += evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
+    line = next((line for line in measured if _COPY in line), None)
+    if line is None:
+        return ""
+    op = match[1] if (match := _COPIED_OP.search(line)) else ""
+    if op in ("", "_EagerConst"):
+        return "Data copied from the host as one tensor did not fit on the GPU"
+    return f"An input of {op}, copied from the host, did not fit on the GPU"
+
+
+def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+    """The growth of memory in use over the run, if that filled the device."""
+    run = evidence.run
+    found = growth(run.memory.timeline) if run is not None else None
+    if found is None:
+        return []
+    where = failures[0][0].device or "the GPU"
+    return [
+        f"the least in use on {where} rose from {size(found.first_bytes)} to {size(found.last_bytes)}"
+        f" in {found.rises} rises over {found.seconds:.0f} s, and never fell again"
+    ]
+
+
+def _own_line(evidence: Evidence) -> list[str]:
+    """The user's source line that requested the memory; none for probes."""
+    frame = evidence.log.requested_at if evidence.log is not None else None
+    if frame is None or (evidence.run is not None and evidence.run.group != "run"):
+        return []
+    return [at("requested at", frame)]
+
+
+def _alike(failures: list[tuple[Oom, Judgement]]) -> list[str]:
+    """Tensors of one size that fill the device, as of a loop that keeps its results."""
+    for oom, _ in failures:
+        if (found := kept(oom)) is not None:
+            total, used = found.count * found.each_bytes, oom.in_use_bytes or 0
+            same = "the same size" if found.asked else "one size"
+            of = f" of {size(used)}" if not found.asked else " in all"
+            return [f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"]
+    return []
+
+
+def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+    """Other GPUs of the program that it never used."""
+    run = evidence.run
+    if run is None or run.workers:
+        return []
+    full = {device_name(oom.device) for oom, _ in failures if oom.device and not on_host(oom)}
+    peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
+    idle = [
+        f"{name} ({size(entry.granted_bytes)} granted)"
+        for entry in run.device_map
+        if (name := device_name(entry.framework_device)) not in full
+        and entry.granted_bytes
+        and peaks.get(name) is not None
+        and peaks[name] < _UNUSED
+    ]
+    return [f"not used by the program: {', '.join(idle)}"] if full and idle else []
+
+
+def _in_log(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> list[str]:
+    """The framework's lines; if the numbers are shown already, only the line with the tensor's shape.
+
+    ``several``: there are failures with another cause, whose lines are no evidence for this one.
+    """
+    if several:
+        lines = tuple(line for line in lines if any(same_request(line, oom.requested_bytes) for oom in failures))
+    if failures[0].limit_bytes is None:
+        return list(lines[:2])
+    return [next((line for line in lines if "shape" in line), lines[0])] if lines else []
+
+
+def _holders(evidence: Evidence, oom: Oom) -> list[str]:
+    """Who held memory on the device, largest first: other processes of the run, and those from before its start."""
+    lines = _beside(evidence, oom)
+    if evidence.snapshot is None:
+        return lines + _in_table(evidence)
+    held = holders(evidence.snapshot, full_device(evidence, oom))
+    return lines + [described(amount, process) for amount, process in held[:3]]
+
+
+def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, str]:
+    """Who held it and what helps, if the machine was seen at the start; a run's own processes are distinguished."""
+    snapshot, mates = evidence.snapshot, beside(evidence, oom)
+    if mates:
+        largest = max(mates, key=lambda mate: mate.held_bytes)
+        total = device.number("memory.total_bytes") if device is not None else None
+        of = f" of GPU {device.index}'s {size(int(total))}" if device is not None and total else " of the GPU"
+        which = f"The {printable(largest.name)} process" if largest.name else f"Process {largest.pid}"
+        first = f"{which} of this run held {memory(largest.held_bytes)}"
+        tenants = _tenants(evidence, device)
+        taken = sum(amount for amount, _ in tenants)
+        if trifling(taken, int(total) if total else None):
+            return f"{first}{of}", _SHARE
+        who = f"process {tenants[0][1].pid}" if len(tenants) == 1 else f"{len(tenants)} other processes"
+        return f"{first} and {who} {memory(taken)}{of}", f"{make_room(snapshot, device)} {_SHARE}"
+    if snapshot is None or device is None:
+        return "", ""
+    need = (oom.requested_bytes or 0) + (oom.in_use_bytes or 0)
+    action = make_room(snapshot, device, need)
+    return headline(snapshot, device), action
+
+
+def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
+    """Processes of others that held memory on the device before the start and while the program ran."""
+    if evidence.snapshot is None or device is None:
+        return []
+    entry = entry_of(evidence.run, device)
+    gone = {one.pid for one in entry.holders if one.last_seconds is None} if entry is not None else set()
+    return [(amount, process) for amount, process in holders(evidence.snapshot, device) if process.pid not in gone]
+
+
+def _in_table(evidence: Evidence) -> list[str]:
+    """Who held memory by the nvidia-smi table in the log, largest first."""
+    rows = evidence.log.smi_processes if evidence.log is not None else []
+    held = sorted(((row.held_bytes, row) for row in rows if row.held_bytes), key=lambda item: (-item[0], item[1].pid))
+    return [
+        f"nvidia-smi: process {row.pid} held {memory(amount)} of GPU {row.gpu}: {shorten(printable(row.name), 60)}"
+        for amount, row in held[:3]
+    ]
+
+
+def _beside(evidence: Evidence, oom: Oom | None = None) -> list[str]:
+    """Processes of this very run that lived on while another of their round ran out of memory."""
+    lines = []
+    for mate in beside(evidence, oom):
+        pid = f" (pid {mate.pid})" if mate.name and mate.pid is not None else ""
+        which = printable(mate.name) or mate.pid
+        lines.append(f"process {which}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")
+    return lines
+
+
+@rule("memory.masked", "unknown")
+def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
+    """cuDNN or cuBLAS that fails to start is usually out of memory, unless its version is wrong."""
+    log = evidence.log
+    if log is None or {"cuda.version-mismatch", "simulation.limit"} & set(log.topics):
+        return
+    # What failed may as well be the victim of a kernel that crashed.
+    if _CRASHES.intersection(log.topics) or not {"memory.library-failed", "memory.masked"}.intersection(log.topics):
+        return
+    lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
+    free = log.library_free_bytes
+    status = next((match[0] for line in lines if (match := _NOT_OF_MEMORY.search(line))), "")
+    enough = free is not None and free >= _ENOUGH_TO_START
+    if status or enough:
+        why = f"although {size(free)} of GPU memory was free" if enough and free is not None else f"with {status}"
+        yield finding(
+            "unknown",
+            "error",
+            "fact",
+            title=f"cuDNN or cuBLAS failed to start {why}",
+            evidence=lines,
+            action="Look for a second cuDNN or CUDA (pip list, conda list, LD_LIBRARY_PATH): an incompatible version"
+            " fails the same way.",
+        )
+        return
+    yield finding(
+        "memory.masked",
+        "error",
+        "likely",
+        evidence=lines,
+        action=memory_action("memory.masked", framework_of(evidence), evidence) or ACTIONS["memory.masked"],
+    )

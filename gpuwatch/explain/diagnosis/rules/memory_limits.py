@@ -1,0 +1,164 @@
+"""Memory limits of the framework's devices that a GPU cannot hold, alone or beside what others hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
+from gpuwatch.explain.diagnosis.memory_holders import ANYWHERE, described, headline, holders, make_room
+from gpuwatch.explain.diagnosis.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
+from gpuwatch.explain.diagnosis.oom_facts import is_limited, ooms_of
+from gpuwatch.explain.diagnosis.others_memory import entry_of, others_memory
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+
+_ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
+_NOTICED = 0.1
+"""Share of a device that others must hold to be worth a warning."""
+
+
+@rule("memory.other-process", "config.inconsistent", "unknown")
+def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
+    """The driver had less memory than TensorFlow requested, by the request, the device's size and what others held.
+
+    A series that shrinks by a tenth each time is the allocator's back-off, which may still succeed; the same size
+    refused again and again means that nothing is left. Limits above the device's size must be refused.
+    """
+    log = evidence.log
+    if log is None or not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
+        return
+    refusals = log.refusals
+    severity: Severity = "error" if refusals.constant_bytes is not None else "warning"
+    times = "1 allocation" if refusals.count == 1 else f"{refusals.count} allocations"
+    span = f", from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}" if refusals.count > 1 else ""
+    what = f"the driver refused {times}{span or f' of {size(refusals.first_bytes)}'}"
+    lines = log.lines_of("memory.refused")
+    wants = list(_wanted(evidence))
+    for want in wants:
+        if want.alone_bytes > want.total:
+            yield finding(
+                "config.inconsistent",
+                severity,
+                "fact",
+                title=_too_much(want),
+                evidence=(what, want.arithmetic, *lines),
+                action="Set limits below what is free on the GPU, with room for a CUDA context, or none: TensorFlow"
+                " allocates nearly all memory by default.",
+                device_uuid=want.device.uuid,
+            )
+            return
+    crowded = next((want for want in wants if want.others and want.alone_bytes + want.others > want.total), None)
+    if crowded is not None and evidence.snapshot is not None:
+        named = headline(evidence.snapshot, crowded.device)
+        held = holders(evidence.snapshot, crowded.device)
+        yield finding(
+            "memory.other-process",
+            severity,
+            "likely",
+            title=f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free",
+            evidence=(what, crowded.arithmetic, *(described(amount, process) for amount, process in held[:3]), *lines),
+            action=make_room(evidence.snapshot, crowded.device, crowded.granted),
+            device_uuid=crowded.device.uuid,
+        )
+        return
+    if evidence.run is not None and wants and all(want.others is not None for want in wants):
+        yield finding(
+            "unknown",
+            severity,
+            "fact",
+            title=REFUSED,
+            evidence=(what, *(want.arithmetic for want in wants), *lines),
+            action=WHAT_WOULD_TELL,
+        )
+        return
+    yield finding(
+        "memory.other-process",
+        severity,
+        "likely",
+        title="The driver has less free memory than TensorFlow requests",
+        evidence=(what, *lines),
+        action=ANYWHERE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the framework's devices on one GPU may take together, against what that GPU has, in bytes."""
+
+    device: Device
+    parts: int
+    granted: int
+    total: int
+    overhead: int
+    others: int | None
+
+    @property
+    def alone_bytes(self) -> int:
+        return self.granted + self.overhead
+
+    @property
+    def arithmetic(self) -> str:
+        beside = f" + {size(self.overhead)} for the driver and the CUDA context" if self.overhead else ""
+        others = f" + {size(self.others)} held by others" if self.others is not None else ""
+        sign = ">" if self.alone_bytes + (self.others or 0) > self.total else "≤"
+        return (
+            f"GPU {self.device.index}, {self.device.name}: {size(self.granted)} of limits{beside}{others}"
+            f" {sign} {size(self.total)}"
+        )
+
+
+def _too_much(want: _Wanted) -> str:
+    if want.parts == 1 and want.granted > want.total:
+        return f"The limit of {size(want.granted)} is larger than the GPU, which has {size(want.total)} in all"
+    limits = "The limits" if want.parts > 1 else "The limit"
+    beside = f" and {size(want.overhead)} for the driver and the CUDA context" if want.overhead else ""
+    of = f" of {size(want.granted)}" + (" together" if want.parts > 1 else "")
+    return f"{limits}{of}{beside} are more than GPU {want.device.index} has, {size(want.total)}"
+
+
+def _wanted(evidence: Evidence) -> Iterator[_Wanted]:
+    granted: dict[str, list[int]] = {}
+    devices: dict[str, Device] = {}
+    for mapping in evidence.device_map:
+        device = device_behind(mapping, evidence.snapshot) if evidence.snapshot is not None else None
+        if device is not None and mapping.granted_bytes is not None:
+            granted.setdefault(device.uuid, []).append(mapping.granted_bytes)
+            devices[device.uuid] = device
+    for uuid, amounts in granted.items():
+        held = others_memory(devices[uuid], entry_of(evidence.run, devices[uuid]), evidence.run)
+        if held.total:
+            yield _Wanted(devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.most)
+
+
+@rule("memory.other-process")
+def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
+    """TensorFlow's default limit is the free memory at its start: memory held by others then is missing."""
+    run, snapshot = evidence.run, evidence.snapshot
+    if run is None or snapshot is None or run.ooms or run.workers or run.verdict in ("skipped", "timeout", "error"):
+        return
+    if is_limited(run) or (evidence.log is not None and evidence.log.refusals.count):
+        return
+    for want in _wanted(evidence):
+        others = others_memory(want.device, entry_of(run, want.device), run).start
+        if others is None or others < _NOTICED * want.total:
+            continue
+        if is_round(want.granted) and is_small(want.granted, want.total - others):
+            continue  # a limit of the program's own, which others did not touch
+        held = holders(snapshot, want.device)
+        named = headline(snapshot, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
+        yield finding(
+            "memory.other-process",
+            "warning",
+            "fact",
+            title=f"{named}: TensorFlow was granted {size(want.granted)}",
+            evidence=(
+                f"GPU {want.device.index} has {size(want.total)}; others held {size(others)} of it when TensorFlow"
+                f" started, which granted itself {size(want.granted)} of the rest",
+                *(described(amount, process) for amount, process in held[:3]),
+            ),
+            action=f"{make_room(snapshot, want.device)} {_ON_PURPOSE}",
+            device_uuid=want.device.uuid,
+        )

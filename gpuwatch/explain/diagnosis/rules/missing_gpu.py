@@ -1,0 +1,69 @@
+"""Programs that a log shows without a GPU, or with one that they leave, where it does not say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.explain.diagnosis.advice import framework_of, gpu_build
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.program_errors import names_cause
+from gpuwatch.explain.logs.last_lines import finished
+
+_NO_GPU = "gpu.none"
+_UNUSED_GPU = "gpu.unused"
+_CPU_WHEEL = "build.cpu-wheel"
+_CPU_XLA = "xla.interpreter"
+"""XLA's log of the platforms that it started, without CUDA, not even as a failure."""
+
+
+@rule("unknown", "build.cpu-only")
+def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
+    """The framework reports no GPU, and nothing in the log says why."""
+    log = evidence.log
+    if log is None or evidence.gpu_usable or evidence.run is not None:
+        return
+    lines = log.lines_of(_NO_GPU)
+    if "device.used" not in log.topics and "devices.xla-gpu" not in log.topics:
+        lines += tuple(line for line in log.lines_of("devices.cpu") if "gpu" not in line.lower())
+    if not lines or log.ooms or names_cause(log.topics):
+        return
+    if wheel := log.lines_of(_CPU_WHEEL, _CPU_XLA):
+        yield finding(
+            "build.cpu-only",
+            "warning",
+            "likely",
+            evidence=(*lines, *wheel),
+            action=gpu_build(framework_of(evidence, lines)),
+        )
+        return
+    if finished(log.telling_last_line):
+        told = (log.telling_last_line, *lines)
+        yield finding("healthy", "info", "likely", title="The program finished, without a GPU", evidence=told)
+        return
+    yield finding(
+        "unknown",
+        "warning",
+        "fact",
+        title="The program has no GPU, and the log does not say why",
+        evidence=lines,
+        action="Run gpuwatch doctor on that machine, or nvidia-smi and the framework's own build information: they"
+        " distinguish a missing driver, a hidden GPU and a build without CUDA.",
+    )
+
+
+@rule("unknown")
+def gpu_not_used(evidence: Evidence) -> Iterator[Finding]:
+    """The framework says itself that it found a GPU and leaves it."""
+    log = evidence.log
+    if log is not None and evidence.run is None and (lines := log.lines_of(_UNUSED_GPU)):
+        yield finding(
+            "unknown",
+            "warning",
+            "fact",
+            title="The program found a GPU and does not use it",
+            evidence=lines,
+            action="Request it (Lightning: Trainer(accelerator='gpu')), or look for device='cpu', use_cpu=True or"
+            " no_cuda=True in its arguments.",
+        )

@@ -1,0 +1,72 @@
+"""What a shell, launcher or scheduler reports of a process that failed, and errors that follow from another's end."""
+
+from __future__ import annotations
+
+from gpuwatch.core.model.findings import Certainty
+from gpuwatch.core.model.run import RunError
+from gpuwatch.explain.diagnosis.rules.ending_words import NCCL_INTERNAL, PEER, WAITED
+from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of
+from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.topics import topics_of
+
+_EPILOGUE = 200
+"""Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
+_OF_A_PEER = frozenset({PEER, NCCL_INTERNAL, WAITED})
+_WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
+
+
+def reported(log: LogFacts) -> tuple[str, str]:
+    """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
+    if log.reported_end and log.lines - log.reported_end_at <= _EPILOGUE:
+        return log.reported_end, log.reported_end_line
+    last = log.errors[-1] if log.errors else None
+    if last is not None and ends_log(log) and reported_ends.of_a_child(last.type, last.message):
+        return reported_ends.child_end(last.message), line_of(last)
+    return "", ""
+
+
+def own_error(log: LogFacts) -> RunError | None:
+    """The last exception that is not about another process."""
+    own = (one for one in reversed(log.errors) if not reported_ends.of_a_child(one.type, one.message))
+    return next(
+        (one for one in own if one.type not in ON_PURPOSE and not _OF_A_PEER & {*topics_of(line_of(one))}), None
+    )
+
+
+def own_lines(log: LogFacts) -> list[str]:
+    """That exception as evidence; empty without one."""
+    own = own_error(log)
+    return [line_of(own)] if own is not None else []
+
+
+def other_rank(log: LogFacts) -> tuple[str, str, Certainty]:
+    """Title, action and certainty for a connection to another rank that was lost."""
+    own = own_lines(log)
+    if own:
+        return (
+            f"Another rank failed first; the other error in this log is {own[0].partition(':')[0]}",
+            f"Read that error. If it is not the other rank's, that rank's own log says why it ended {_WHERE_TO_READ}).",
+            "likely",
+        )
+    return (
+        "The connection to another rank was lost: that rank failed first, or the network did",
+        f"Read the other rank's own log: its last lines say why it ended {_WHERE_TO_READ}). If every rank lost its"
+        " connection, check the network and dmesg for killed processes.",
+        "fact",
+    )
+
+
+def in_a_process(log: LogFacts) -> tuple[str, str]:
+    """Title and action for a process that exited with an error of its own."""
+    own = own_error(log)
+    if own is None:
+        return (
+            "A process of the job failed, and its own error is not in this log",
+            f"Read that process's own output: its last lines say why {_WHERE_TO_READ}; vLLM: the lines above that begin"
+            " with (EngineCore or (Worker).",
+        )
+    return (
+        f"A process of the job failed; the last error before is {own.type}",
+        "Read that error, which the process printed itself; what launchers print after it says only that it failed.",
+    )

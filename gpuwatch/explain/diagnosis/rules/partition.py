@@ -1,0 +1,142 @@
+"""Parts of a machine: MIG instances of a GPU, and processes of other containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.model.visibility import MIG_PREFIX, divided
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.machine.sources import missing_process
+
+_HIDDEN = "hidden from this user"
+_ELSEWHERE = (missing_process.ELSEWHERE, "not in this PID namespace", "another PID namespace")
+"""Notes of processes in another PID namespace; the last two are those of older documents."""
+
+
+@rule("mig.misuse")
+def instances(evidence: Evidence) -> Iterator[Finding]:
+    """A process can use one MIG instance, chosen by UUID; numbers choose whole GPUs."""
+    value = evidence.visible_devices
+    if value is None and evidence.log is not None:
+        value = evidence.log.hidden_by_environment
+    if value is None:
+        return
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
+    named = [entry for entry in entries if entry.startswith(MIG_PREFIX)]
+    worked = evidence.run is not None or evidence.log is not None
+    severity: Severity = "error" if worked and not evidence.gpu_usable else "warning"
+    devices = evidence.snapshot.devices if evidence.snapshot is not None else ()
+    parted = {str(device.index): device for device in devices if divided(device)}
+    shown = f"CUDA_VISIBLE_DEVICES={value}"
+    if len(named) > 1:
+        yield finding(
+            "mig.misuse",
+            severity,
+            "fact",
+            title=f"{len(named)} MIG instances are listed, but CUDA gives a process only the first",
+            evidence=[shown, f"never used: {', '.join(named[1:])}"],
+            action="Start one process per MIG instance, each with its UUID in CUDA_VISIBLE_DEVICES.",
+        )
+    elif named and len(entries) > 1:
+        yield finding(
+            "mig.misuse",
+            severity,
+            "fact",
+            title="MIG instances and whole GPUs are listed together, which CUDA does not support",
+            evidence=[shown],
+            action="List one MIG instance, or whole GPUs without MIG.",
+        )
+    elif named and devices and not any(divided(device) for device in devices):
+        yield finding(
+            "mig.misuse",
+            severity,
+            "likely",
+            title="A MIG instance is requested, but no GPU of this machine has MIG on",
+            evidence=[shown],
+            action="Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance.",
+        )
+    elif named and not devices and not evidence.gpu_usable and _no_device(evidence):
+        yield finding(
+            "mig.misuse",
+            severity,
+            "likely",
+            title="A MIG instance is requested, but CUDA finds no device: no GPU has such an instance",
+            evidence=[shown, *(evidence.log.lines_of("driver.cuinit") if evidence.log is not None else ())],
+            action="Use an existing instance (nvidia-smi -L), or the UUID of a GPU without MIG.",
+        )
+    for entry in entries:
+        if entry in parted:
+            device = parted[entry]
+            yield finding(
+                "mig.misuse",
+                severity if severity == "error" else "info",
+                "likely",
+                title=f"GPU {device.index} has MIG on: a number does not select any of its instances",
+                evidence=[shown, f"{device.name} {device.uuid}: MIG mode enabled"],
+                action="Set CUDA_VISIBLE_DEVICES to the UUID of one instance (MIG-…, from nvidia-smi -L).",
+                device_uuid=device.uuid,
+            )
+
+
+def _no_device(evidence: Evidence) -> bool:
+    """Whether, by the log, the driver's module is loaded and CUDA still finds no device."""
+    log = evidence.log
+    return log is not None and log.kernel_driver is not None and "driver.cuinit" in log.topics
+
+
+@rule("container.pid-namespace", "memory.other-process")
+def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
+    """Processes of other containers: NVML lists the whole machine, /proc only this PID namespace."""
+    snapshot = evidence.snapshot
+    if snapshot is None or evidence.run is not None:
+        return
+    for device in snapshot.devices:
+        held = {
+            process.pid: process.number("gpu_memory_bytes")
+            for process in snapshot.processes
+            if process.device_uuid == device.uuid and process.note.startswith(_ELSEWHERE)
+        }
+        yield from _hidden(snapshot, device)
+        amounts = [amount for amount in held.values() if amount]
+        if not held:
+            continue
+        who = "1 process" if len(held) == 1 else f"{len(held)} processes"
+        pids = ", ".join(str(pid) for pid in sorted(held)[:8])
+        yield finding(
+            "container.pid-namespace",
+            "info",
+            "likely",
+            title=f"GPU {device.index}: {who} not visible here, probably in another container",
+            evidence=(
+                f"pid {pids} of the host",
+                *([f"together {size(sum(amounts))} of GPU memory, by NVML"] if amounts else []),
+            ),
+            action="Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",
+            device_uuid=device.uuid,
+        )
+
+
+def _hidden(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
+    """Processes of this PID namespace that /proc hides from this user."""
+    rows = [one for one in snapshot.processes if one.device_uuid == device.uuid and one.note.startswith(_HIDDEN)]
+    if not rows:
+        return
+    amounts = [amount for row in rows if (amount := row.number("gpu_memory_bytes"))]
+    who = "1 process" if len(rows) == 1 else f"{len(rows)} processes"
+    option = rows[0].note.rpartition(" ")[2]
+    yield finding(
+        "memory.other-process",
+        "info",
+        "fact",
+        title=f"GPU {device.index}: {who} of other users, hidden by /proc ({option})",
+        evidence=(
+            f"pid {', '.join(str(row.pid) for row in rows[:8])}: they exist (kill -0), but /proc hides them",
+            *([f"together {size(sum(amounts))} of GPU memory, by NVML"] if amounts else []),
+        ),
+        action="Run gpuwatch as root to see them, or join the group of /proc's mount option gid=.",
+        device_uuid=device.uuid,
+    )

@@ -1,0 +1,55 @@
+"""How findings name GPUs and processes, and the limits of what counts as idle."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.explain.logs.tracebacks import Frame
+
+IDLE = 1.0
+"""Utilization in percent up to which a device counts as idle."""
+HELD_SHARE = 0.2
+HELD_LEAST = 1 << 30
+"""Bytes. Less than this, or than :data:`HELD_SHARE` of the device, does not disturb others."""
+
+_SETTINGS = {
+    "tensorflow": "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true), with a memory_limit where others share the GPU;"
+    " allocated memory is freed when the process exits.",
+    "torch": "End the process or restart the notebook's kernel; torch.cuda.empty_cache() frees only unused blocks.",
+    "jaxlib": "Set XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION; else end the process.",
+}
+
+
+def setting_of(process: Process) -> str:
+    """The framework's own setting against holding memory."""
+    name = (process.framework or "").partition(" ")[0]
+    owner = printable(process.user) if process.user else "its owner"
+    if name not in _SETTINGS and process.create_time is None:
+        return f"Find out on the host (nvidia-smi) whose process {process.pid} is, and whether it is still needed."
+    return _SETTINGS.get(name, f"Ask {owner} whether the process is still needed.")
+
+
+def seen_as(device: Device) -> str:
+    """``GPU 0``."""
+    return f"GPU {device.index}"
+
+
+def who(process: Process) -> str:
+    """``alice's python (4711)``, ``process 4711, which is not visible here,``."""
+    if process.create_time is None and not process.user and not process.name and not process.command:
+        return f"process {process.pid}, which is not visible here,"
+    user = f"{printable(process.user)}'s" if process.user else "unknown user's"
+    name = (process.name or (process.command or "").partition(" ")[0].rpartition("/")[2]) or "process"
+    return f"{user} {printable(name)} ({process.pid})"
+
+
+def at(what: str, frame: Frame) -> str:
+    """``requested at train.py, line 7: x = tf.zeros(shape)``, secrets masked."""
+    code = f": {shorten(mask_text(printable(frame.code)), 120)}" if frame.code else ""
+    return f"{what} {printable(frame.file)}, line {frame.line}{code}"
+
+
+def command(process: Process) -> str:
+    """The command line, secrets masked; empty if it cannot be read."""
+    return shorten(mask_text(printable(process.command)), 120) if process.command else ""

@@ -1,0 +1,265 @@
+"""Ops that did not run on the requested device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.run import Fallback
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines, stated_error
+from gpuwatch.explain.logs.clean import NOT_SIMULATED, device
+from gpuwatch.explain.logs.facts import Colocation, Member
+from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.explain.logs.placement import MAKES_RESOURCE
+from gpuwatch.explain.logs.topics import topics_of
+
+_DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
+_LIMIT = "simulation.limit"
+_LIMIT_ACTION = (
+    "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
+    " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
+)
+_KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
+
+
+_TOGETHER_ACTION = "Put tf.device around the line that makes the variable or table; around its use it has no effect."
+
+REPLICAS = "replicas"
+"""Name of the watcher's result with the devices of a MirroredStrategy."""
+_KERNEL = re.compile(r"device='([^']*)'(?:; (\w+) in \[([^\]]*)\])?")
+_ATTRIBUTES = re.compile(r"^Op: (\w+)\s*\nNode attrs: ([^\n]*)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"(\w+)=(DT_\w+)")
+_UNREGISTERED = re.compile(r"No registered '(\w+)' OpKernel for '?GPU'? devices")
+"""At the start of a session or function: the message lists the kernels, not the types of this node."""
+_EAGER_OP = re.compile(r"\[Op:(\w+)\]")
+_GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
+
+
+@rule("placement.device-missing")
+def device_missing(evidence: Evidence) -> Iterator[Finding]:
+    """A device was requested by name that the framework does not have."""
+    yield from stated_error(evidence, "placement.device-missing", _DEVICE_ACTION)
+    yield from _fell_back(evidence, "placement.device-missing", _DEVICE_ACTION)
+
+
+@rule("placement.no-kernel")
+def no_kernel(evidence: Evidence) -> Iterator[Finding]:
+    """An op has no kernel for the requested device or type."""
+    cause = "placement.no-kernel"
+    lines, expected = error_lines(evidence, cause)
+    log = evidence.log
+    if log is not None:
+        for report in log.colocations:
+            if report.requested and report.supported:
+                names = ", ".join(f"{member.op} {member.node}" for member in report.members[:4])
+                lines.append(
+                    f"requested {report.requested}, kernels for {', '.join(report.supported)}: {names or 'the group'}"
+                )
+        moved = bool(log.colocations) and not any(report.failed for report in log.colocations)
+    else:
+        moved = False
+    asks_gpu_without_any = log is not None and not evidence.gpu_usable and moved
+    if lines and _simulated_only(evidence, moved=moved) is not None:
+        return
+    if lines and not asks_gpu_without_any:
+        by_design = evidence.run is not None and moved
+        severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
+        title = _refused_op(evidence, cause)
+        yield finding(cause, severity, "fact", title=title, evidence=lines, action=_KERNEL_ACTION)
+    else:
+        yield from _fell_back(evidence, cause, _KERNEL_ACTION)
+
+
+@rule("placement.together")
+def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
+    """An op ran where its variable or table is, although the program requested another device."""
+    yield from _fell_back(evidence, "placement.together", _TOGETHER_ACTION)
+
+
+@rule("simulation.limit")
+def simulated_limit(evidence: Evidence) -> Iterator[Finding]:
+    """Ops without a kernel on GPUs simulated as a plugin, which says nothing about real GPUs."""
+    run = evidence.run
+    if run is None:
+        return
+    limits = [entry for entry in run.fallbacks if entry.reason == _LIMIT]
+    if limits:
+        first = limits[0]
+        kind = f"{first.op} {first.dtype}" if first.dtype else first.op
+        more = f" and {len(limits) - 1} more" if len(limits) > 1 else ""
+        yield finding(
+            _LIMIT,
+            "info",
+            "fact",
+            title=printable(f"Only on this simulated GPU: it has no kernel for {kind}{more}, so the CPU computed them"),
+            evidence=[
+                f"{entry.op} {entry.dtype or ''} ran on {entry.actual}: {entry.detail}".replace("  ", " ")
+                for entry in limits
+            ],
+            action=_LIMIT_ACTION,
+        )
+    lines, _ = error_lines(evidence, "placement.no-kernel")
+    detail = _simulated_only(evidence, moved=False) if lines else None
+    if detail:
+        yield finding(
+            _LIMIT,
+            "error",
+            "fact" if detail.startswith("TensorFlow has") else "likely",
+            title=printable(f"Only on this simulated GPU: {detail}"),
+            evidence=lines,
+            action=_LIMIT_ACTION,
+        )
+
+
+def _simulated_only(evidence: Evidence, *, moved: bool) -> str | None:
+    """What the simulated GPU lacks, as text; None if real GPUs have no kernel either, or nothing failed."""
+    run = evidence.run
+    if run is None or run.group != "run" or run.simulation != "plugin":
+        return None
+    if moved:
+        return "" if not any(entry.reason == "placement.no-kernel" for entry in run.fallbacks) else None
+    message = next((error.message for error in run.errors if "placement.no-kernel" in topics_of(error.message)), None)
+    if message is None:
+        return None
+    cuda_build = run.framework is not None and run.framework.gpu_build
+    head = _ATTRIBUTES.search(message)
+    if head is not None:
+        types = dict(_ATTRIBUTE.findall(head[2]))
+        kernels = [found for found in _KERNEL.findall(message) if found[0] in (NOT_SIMULATED, "DEFAULT")]
+        for _, attribute, allowed in kernels if cuda_build else ():
+            if not attribute or types.get(attribute) in allowed.split(", "):
+                kind = " ".join([head[1], *types.values()][:2]).replace("DT_", "")
+                return f"TensorFlow has a CUDA kernel for {kind}"
+        return None if cuda_build else f"{_no_kernel_here(head[1])} is not known"
+    if unregistered := _UNREGISTERED.search(message):
+        listed = [
+            kind.strip().replace("DT_", "").lower()
+            for where, _, kinds in _KERNEL.findall(message)
+            if where in (NOT_SIMULATED, "DEFAULT")
+            for kind in kinds.split(",")
+            if kind.strip()
+        ]
+        if listed:
+            return _has_kernels(unregistered[1], list(dict.fromkeys(listed)))
+        return None if cuda_build else f"{_no_kernel_here(unregistered[1])} is not known"
+    result = run.results.get("kernels")
+    op = _EAGER_OP.search(message)
+    if op is None or not isinstance(result, dict) or result.get("op") != op[1] or result.get("cuda") is None:
+        return f"{_no_kernel_here(op[1] if op is not None else 'the op')} is not known"
+    if not result["cuda"]:
+        return None
+    return _has_kernels(op[1], [str(kind) for kind in result["cuda"]])
+
+
+def _has_kernels(op: str, types: list[str]) -> str:
+    return f"it has no kernel for {op}; TensorFlow has CUDA kernels for it in {', '.join(types)}"
+
+
+def _no_kernel_here(op: str) -> str:
+    return f"it has no kernel for {op}; whether TensorFlow has one for CUDA"
+
+
+def _refused_op(evidence: Evidence, cause: str) -> str:
+    """``MatMul requested /GPU:0, its type int32 has only a CPU kernel``; empty if not known."""
+    run = evidence.run
+    message = next((error.message for error in run.errors if cause in topics_of(error.message)), "") if run else ""
+    reports = parse(message).colocations if "Colocation" in message else []
+    if evidence.log is not None:
+        reports = [*reports, *evidence.log.colocations]
+    report = next((entry for entry in reports if entry.failed and entry.members), None)
+    results = run.results if run is not None and message else {}
+    op, dtype, asked = (str(results.get(name) or "") for name in ("op", "dtype", "requested"))
+    supported: tuple[str, ...] = ()
+    together = ""
+    if report is not None:
+        first = _to_blame(report, op)
+        supported = report.supported
+        asked = asked or report.requested or first.requested
+        op = f"{first.op} `{first.node}`"
+        others = [f"{member.op} `{member.node}`" for member in report.members if member is not first]
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        together = f", and it is colocated with {', '.join(others[:3])}{more}" if others else ""
+    elif match := _GPU_TYPES.search(message):
+        supported = tuple(part.strip() for part in match[1].split(",") if part.strip())
+    if not op or not asked:
+        return ""
+    kind = f"its type {dtype}" if dtype else "it"
+    has = f"has only a {' and '.join(supported)} kernel" if supported else "has no kernel for it"
+    if supported and not dtype and report is None:
+        has += " for the types of its inputs"
+    return printable(f"{op} requested /{device(asked).upper()}, {kind} {has}{together}")
+
+
+def _to_blame(report: Colocation, named: str) -> Member:
+    """The member of the group that has no kernel; what makes a variable or table before what uses it."""
+    lacking = [member for member in report.members if member.op in report.lacking] or list(report.members)
+    makers = [member for member in lacking if MAKES_RESOURCE.search(member.op)]
+    return next((member for member in lacking if member.op == named), (makers or lacking)[0])
+
+
+def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
+    """Fallbacks of a probe. What a probe requests by name is its subject, so the finding is no alarm."""
+    if evidence.run is None:
+        return
+    entries = [entry for entry in evidence.run.fallbacks if entry.reason == cause]
+    if not entries:
+        return
+    named = all(entry.requested != "auto" for entry in entries)
+    title = ""
+    if evidence.run.group == "run" and cause != "placement.device-missing":
+        more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+        where = "asked for" if entries[0].requested != "auto" else "left to TensorFlow:"
+        title = printable(
+            f"{_kind_of(entries[0])}{more} {where} {entries[0].requested}, ran on {entries[0].actual}:"
+            f" {entries[0].detail}"
+        )
+    lines = list(_by_scope(entries))
+    yield finding(cause, "info" if named else "warning", "fact", title=title, evidence=lines, action=action)
+
+
+def _by_scope(entries: list[Fallback]) -> Iterator[str]:
+    """One line for each line of the program and device: a scope around a whole model has many ops."""
+    groups: dict[tuple[str | None, ...], list[Fallback]] = {}
+    for entry in entries:
+        alone = None if entry.scope else f"{entry.op} {entry.dtype}"
+        groups.setdefault((entry.scope, entry.requested, entry.actual, alone), []).append(entry)
+    for (scope, requested, actual, _), group in groups.items():
+        ops = list(dict.fromkeys(map(_kind_of, group)))
+        names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")
+        details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
+        why = f": {details[0]}" + (f" (and {len(details) - 1} more)" if len(details) > 1 else "") if details else ""
+        yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")
+
+
+def _kind_of(entry: Fallback) -> str:
+    return f"{entry.op} {entry.dtype}" if entry.dtype else entry.op
+
+
+_REPLICAS = "Pass the strategy only devices of tf.config.list_logical_devices('GPU')."
+
+
+@rule("distribution.devices-missing")
+def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
+    """MirroredStrategy on devices that do not exist: it creates replicas anyway, since 2.15 without a message."""
+    run = evidence.run
+    result = run.results.get(REPLICAS) if run is not None else None
+    missing = result.get("missing") if isinstance(result, dict) else None
+    if run is None or not isinstance(result, dict) or not missing:
+        yield from stated_error(evidence, "distribution.devices-missing", _REPLICAS)
+        return
+    listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)
+    yield finding(
+        "distribution.devices-missing",
+        "error" if evidence.gpu_usable else "warning",  # without any GPU, why there is none comes first
+        "fact",
+        title=f"The strategy has replicas on {listed}, which do not exist: they run on other devices",
+        evidence=(
+            f"the strategy's devices: {', '.join(map(str, result.get('devices', ())))}",
+            f"logical devices: {', '.join(run.devices.logical)}",
+        ),
+        action=_REPLICAS,
+    )

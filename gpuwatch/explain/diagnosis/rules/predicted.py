@@ -1,0 +1,150 @@
+"""The observed device map compared with the expected one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, PredictedMapping, Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
+from gpuwatch.explain.diagnosis.others_memory import others_memory
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.logs.clean import device as device_name
+
+_MIB = 1 << 20
+
+
+@rule("memory.other-process", "unknown")
+def against_prediction(evidence: Evidence) -> Iterator[Finding]:
+    """Another GPU than expected, or another amount of memory."""
+    run = evidence.run
+    if run is None or run.predicted is None or run.workers or run.verdict in ("skipped", "timeout"):
+        return
+    if not run.device_map:
+        if run.predicted and not _explained(evidence, run):
+            yield finding(
+                "unknown",
+                "warning",
+                "fact",
+                title="TensorFlow mapped no GPU, although one was expected",
+                evidence=[f"expected {_expected(entry)}" for entry in run.predicted],
+                action="Read the log from its first line: it should say why the GPUs were ignored.",
+            )
+        return
+    observed = {device_name(mapping.framework_device): mapping for mapping in run.device_map}
+    expected = {device_name(entry.framework_device): entry for entry in run.predicted}
+    if evidence.log is not None and (evidence.log.ignored_gpus or "build.gpu-jit" in evidence.log.topics):
+        return  # the log says itself which GPUs it takes, and why
+    other_map = [_differs(name, expected.get(name), observed.get(name)) for name in sorted({*expected, *observed})]
+    if any(other_map):
+        yield finding(
+            "unknown",
+            "warning",
+            "fact",
+            title="The device map is not the expected one",
+            evidence=[line for line in other_map if line],
+            action="Compare the run's settings and environment with the map; the map is what really happened.",
+        )
+        return
+    for name, entry in expected.items():
+        yield from _amount(run, evidence.snapshot, entry, observed[name])
+
+
+def _explained(evidence: Evidence, run: Run) -> bool:
+    """Whether something else explains why there is no GPU (or nobody looked)."""
+    log = evidence.log
+    complained = log is not None and bool(
+        log.cuinit_error or log.libraries_skipped or log.cudart_missing or log.ignored_gpus or log.hidden_by_environment
+    )
+    return complained or bool(run.errors or run.ooms) or run.verdict in ("error", "oom") or not run.devices.logical
+
+
+def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMapping | None) -> str:
+    if expected is None and observed is not None:
+        return f"{name} is physical GPU {observed.physical_index}, which was not expected"
+    if observed is None and expected is not None:
+        return f"{name} was expected on physical GPU {expected.physical_index}, but does not exist"
+    if expected is None or observed is None or observed.uuid is None or observed.uuid == expected.uuid:
+        return ""
+    return (
+        f"{name} is physical GPU {observed.physical_index} ({observed.uuid}),"
+        f" expected {expected.physical_index} ({expected.uuid})"
+    )
+
+
+def _amount(
+    run: Run, snapshot: Snapshot | None, expected: PredictedMapping, observed: DeviceMapping
+) -> Iterator[Finding]:
+    if expected.granted_bytes is None or observed.granted_bytes is None:
+        return
+    missing = expected.granted_bytes - observed.granted_bytes
+    if abs(missing) <= expected.tolerance_bytes:
+        return
+    name = device_name(expected.framework_device)
+    lines = [f"expected {_expected(expected)}", f"granted {_mib(observed.granted_bytes)}"]
+    entry = next((entry for entry in run.memory.devices if entry.uuid == expected.uuid), None)
+    taken = _taken_meanwhile(entry)
+    if missing > 0 and taken is not None and taken >= missing / 2:
+        lines.append(f"NVML: other processes allocated {size(taken)} between the prediction and the end of the run")
+        yield finding(
+            "memory.other-process",
+            "warning",
+            "likely",
+            title=f"{name} was granted {size(missing)} less than was free: another process allocated memory meanwhile",
+            evidence=lines,
+            action="Compare runs only while nobody else starts on this GPU; run this one again.",
+            device_uuid=expected.uuid,
+        )
+        return
+    held = others_memory(device_behind(observed, snapshot) if snapshot is not None else None, entry, run)
+    left = held.before - held.start if held.before is not None and held.start is not None else 0
+    if missing < 0 and left >= -missing / 2:
+        gone = [f"process {holding.pid} held {memory(holding.before_bytes)} and exited" for holding in _gone(entry)]
+        yield finding(
+            "memory.other-process",
+            "info",
+            "likely",
+            title=f"{name} was granted {size(-missing)} more than was free at first: another process exited meanwhile",
+            evidence=[
+                *lines,
+                f"NVML: others held {size(held.before)} at the prediction, {size(held.start)} at the start",
+                *gone,
+            ],
+            action="Nothing to do: the measurement was made without that process.",
+            device_uuid=expected.uuid,
+        )
+        return
+    more_or_less = "less" if missing > 0 else "more"
+    yield finding(
+        "unknown",
+        "warning",
+        "fact",
+        title=f"{name} was granted {size(abs(missing))} {more_or_less} than expected",
+        evidence=lines,
+        action="Check whether another program used this GPU at the start, or a variable changes the reserve.",
+        device_uuid=expected.uuid,
+    )
+
+
+def _taken_meanwhile(entry: DeviceMemory | None) -> int | None:
+    if entry is None or entry.others_peak_bytes is None or entry.others_before_bytes is None:
+        return None
+    return entry.others_peak_bytes - entry.others_before_bytes
+
+
+def _gone(entry: DeviceMemory | None) -> list[Holding]:
+    """Processes that were seen only before the start."""
+    held = entry.holders if entry is not None else ()
+    return [holding for holding in held if not holding.own and holding.last_seconds is None and holding.before_bytes]
+
+
+def _expected(entry: PredictedMapping) -> str:
+    within = f" ± {entry.tolerance_bytes // _MIB}" if entry.tolerance_bytes else ""
+    amount = f"{_mib(entry.granted_bytes)}{within}" if entry.granted_bytes is not None else "an unknown amount"
+    return f"{device_name(entry.framework_device)} on GPU {entry.physical_index}: {amount} ({entry.how})"
+
+
+def _mib(amount: int) -> str:
+    return f"{amount // _MIB} MiB"

@@ -1,0 +1,53 @@
+"""The exceptions of a program, as findings about its end show them, and whether a known cause explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.run import RunError
+from gpuwatch.explain.diagnosis.rules.build import NO_NCCL
+from gpuwatch.explain.diagnosis.rules.phrasing import at
+from gpuwatch.explain.logs.exceptions import telling
+from gpuwatch.explain.logs.facts import LogFacts
+
+ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+END = 8
+"""Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
+_ENOUGH = frozenset(
+    {
+        "build.gpu-jit",
+        "cuda.libraries-skipped",
+        "driver.cuinit",
+        "driver.not-running",
+        "visibility.none-available",
+        "cuda.missing-library",
+        NO_NCCL,
+        "memory.library-failed",
+        "ended.kernel",
+        "driver.other-module",
+        "memory.dnn-missing",
+    }
+)
+"""Topics that are not causes themselves, but from which rules infer one."""
+
+
+def names_cause(topics: Iterable[str]) -> bool:
+    """Whether one of these topics is a cause, or enough for a rule to infer one."""
+    return any(topic in CAUSES or topic in _ENOUGH for topic in topics)
+
+
+def line_of(error: RunError) -> str:
+    """``type: message`` of an exception, shortened."""
+    return f"{error.type}: {telling(error.message)[:300]}".rstrip(": ")
+
+
+def raised_at(log: LogFacts, error: RunError) -> list[str]:
+    """The user's own line that led to an exception, if its traceback is in the log."""
+    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    return [at("raised at", frame)] if frame is not None else []
+
+
+def ends_log(log: LogFacts) -> bool:
+    """Whether the last exception stands at the end of the log."""
+    return log.last_error_line is not None and log.lines - log.last_error_line <= END

@@ -1,0 +1,80 @@
+"""A tf.function that TensorFlow traces again and again: each trace runs its Python code and builds a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.program_threads import Retraced, TraceChange
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+
+_LEAST = 10
+"""Traces below which a function may simply have so many kinds of arguments: buckets of lengths, a last batch."""
+_SHARE = 0.3
+"""Share of the calls that are traced: where kinds of arguments come back, it falls with every call."""
+_MOST = 3
+_NUMBERS = ("Python int", "Python float", "Python bool")
+
+
+@rule("function.retraced")
+def traced_again(evidence: Evidence) -> Iterator[Finding]:
+    """A function of a watched program with ten traces or more, in three calls of ten or more."""
+    run = evidence.run
+    worst = sorted(run.retraced if run is not None else (), key=lambda one: -one.traces)
+    for one in [one for one in worst if one.traces >= _LEAST and one.traces >= _SHARE * one.calls][:_MOST]:
+        why, action = _why(one)
+        place = f"{printable(one.name)} ({printable(one.place)})"
+        yield finding(
+            "function.retraced",
+            "warning",
+            "fact",
+            title=f"TensorFlow traced {place} in {one.traces} of {one.calls} calls{why}",
+            evidence=(
+                f"{one.traces} traces of {one.made} tf.function{'s' if one.made > 1 else ''}",
+                *map(_changed, one.changes),
+                f"called at {printable(one.caller)}" if one.caller else "",
+            ),
+            action=action,
+        )
+
+
+def _why(one: Retraced) -> tuple[str, str]:
+    """The reason of most traces, as the end of a title, and what to do."""
+    if 2 * one.made > one.traces:
+        return (
+            f": {one.made} tf.functions were made of it",
+            "Make the tf.function once, outside of the loop (a Keras model: compile it once), and call it again.",
+        )
+    if not one.changes or 2 * one.changes[0].times < one.traces - one.made:
+        return "", "See what differs between its calls: arguments, or Python objects that it uses."
+    first = one.changes[0]
+    name = printable(first.argument)
+    if first.kind in _NUMBERS:
+        return (
+            f": its argument {name} is a Python number, another one each time",
+            f"Pass it as a tensor: tf.constant({name}), or keep it in a tf.Variable.",
+        )
+    if first.kind == "shape":
+        return (
+            f": the shape or dtype of its argument {name} differs",
+            "@tf.function(reduce_retracing=True), or an input_signature with None where the size differs; or pad the"
+            " batches, batch(n, drop_remainder=True).",
+        )
+    if first.kind in ("length", "structure", "type"):
+        return f": the structure of its argument {name} differs", "Pass tensors of one structure: stack or pad them."
+    text = "text" if first.kind in ("Python str", "Python bytes") else "a Python object"
+    return (
+        f": its argument {name} is {text}, another one each time",
+        f"Pass a tensor, or the same object again; what the graph does not need of {name} stays outside of the"
+        " function.",
+    )
+
+
+def _changed(change: TraceChange) -> str:
+    examples = ", ".join(map(printable, change.examples))
+    kind = "shape and dtype" if change.kind == "shape" else printable(change.kind)
+    return f"argument {printable(change.argument)}, {kind}: differed {change.times} times" + (
+        f", last {examples}" if examples else ""
+    )

@@ -1,0 +1,72 @@
+"""Several processes of one program on a GPU: one that started later was granted what the first had left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import DeviceMemory, Holding, Run
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.oom_arithmetic import is_round
+from gpuwatch.explain.diagnosis.others_memory import at_once
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+
+_MUCH = 0.5
+"""Share of a GPU that the first must hold, and of its grant below which the other's is small."""
+
+
+class _Tenant(NamedTuple):
+    pid: int
+    granted: int
+    held: Holding
+    command: str
+
+
+@rule("memory.other-process")
+def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
+    """Not told of limits that the program set, nor of processes one after another, nor if memory ran out."""
+    run = evidence.run
+    if run is None or run.group != "run" or run.ooms:
+        return
+    for entry in run.memory.devices:
+        tenants = sorted(_tenants(run, entry), key=lambda one: one.held.first_seconds or 0.0)
+        first = next(iter(tenants), None)
+        if first is None or not entry.total_bytes or (first.held.peak_bytes or 0) < _MUCH * entry.total_bytes:
+            continue
+        left = entry.total_bytes - (first.held.peak_bytes or 0)
+        small = [
+            one
+            for one in tenants[1:]
+            if one.granted <= min(left, _MUCH * first.granted)
+            and not is_round(one.granted)
+            and at_once(one.held, first.held)
+        ]
+        if small:
+            yield finding(
+                "memory.other-process",
+                "warning",
+                "fact",
+                title=f"{len(small) + 1} processes of the program share GPU {entry.index}: process {small[0].pid} was"
+                f" granted {size(small[0].granted)}, what process {first.pid} left",
+                evidence=[
+                    f"process {one.pid}: granted {size(one.granted)}, from {one.held.first_seconds or 0.0:.1f} s to"
+                    f" {one.held.last_seconds or 0.0:.1f} s{one.command}"
+                    for one in (first, *small)
+                ],
+                action="Give each process a GPU of its own (CUDA_VISIBLE_DEVICES), or share one on purpose: a"
+                " memory_limit for each, or TF_FORCE_GPU_ALLOW_GROWTH=true.",
+                device_uuid=entry.uuid,
+            )
+
+
+def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:
+    """The processes of the run that NVML saw on this GPU, with what their frameworks were granted there."""
+    for process in run.processes:
+        granted = sum(one.granted_bytes or 0 for one in process.device_map if one.uuid == entry.uuid)
+        held = next((one for one in entry.holders if one.own and one.pid == process.pid), None)
+        if granted and held is not None:
+            command = f": {shorten(printable(process.command), 80)}" if process.command else ""
+            yield _Tenant(process.pid, granted, held, command)

@@ -1,0 +1,107 @@
+"""Programs and workers that a signal ended: what it means, given what the kernel says about host memory."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.findings import Certainty
+from gpuwatch.core.model.run import HostMemory, Run
+from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, FAULTS, HOST_MEMORY, SIGNALS, WORKER
+from gpuwatch.explain.logs import reported_ends
+
+_NOT_THE_KERNEL = "by SIGKILL, not by the kernel's OOM killer: its counter did not change"
+_WHO_SENT_IT = "Find who sent it: the scheduler (sacct -j JOB), a supervisor, systemd-oomd (journalctl -u systemd-oomd)"
+
+
+def ended_by(run: Run) -> signal.Signals | None:
+    """The signal that ended a program, unless the user wanted that; a shell returns 128 plus its number."""
+    number = run.outcome.signal or (run.outcome.exit_code or 0) - 128
+    if run.verdict != "error" or run.ooms:
+        return None
+    return next((known for known in SIGNALS if known == number), None)
+
+
+def of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
+    """What a signal means, given what is known about host memory."""
+    title, action = SIGNALS[number]
+    host = run.host_memory
+    if number != signal.SIGKILL:
+        return title, action, "fact" if run.outcome.signal else "likely"
+    if run.host_memory_out:
+        return *ENDINGS[HOST_MEMORY], "fact"
+    if host is not None and host.oom_kills == 0:
+        # The kernel counts its OOM kills.
+        return (
+            f"It was killed {_NOT_THE_KERNEL}",
+            f"{_WHO_SENT_IT}, or a user's kill -9.",
+            "likely",
+        )
+    return title, action, "likely"
+
+
+_BY_SIGNAL = re.compile(r"killed by signal: ([A-Z][\w ]{1,40})")
+
+
+def of_worker(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
+    """Title and action for a DataLoader's worker that died, by its signal; whether host memory matters.
+
+    SIGKILL is judged by the kernel's count of its OOM kills, where that is known.
+    """
+    match = _BY_SIGNAL.search(text)
+    if match is None:
+        return (
+            "A worker of the DataLoader exited unexpectedly",
+            "Run it with num_workers=0: then the error appears in the main process, with its traceback.",
+            False,
+        )
+    if match[1] == "Bus error":
+        return *ENDINGS["ended.shared-memory"], False
+    if match[1] != "Killed":
+        return f"A worker of the DataLoader ended with a signal: {match[1]}", f"{FAULTS} Or use num_workers=0.", False
+    title, action = ENDINGS[WORKER]
+    if host is not None and (host.kernel_line or host.oom_kills):
+        title = "A worker of the DataLoader was killed when the kernel ran out of host memory (RAM)"
+    elif host is not None and host.oom_kills == 0:
+        title = f"A worker of the DataLoader was killed {_NOT_THE_KERNEL}"
+        action = f"{_WHO_SENT_IT}, or the program itself."
+    return title, action, host is not None
+
+
+_CRASH_WORDS = (
+    ("segmentation fault", signal.SIGSEGV),
+    ("sigsegv", signal.SIGSEGV),
+    ("bus error", signal.SIGBUS),
+    ("illegal instruction", signal.SIGILL),
+    ("abort", signal.SIGABRT),
+    ("terminate called", signal.SIGABRT),
+    ("corrupt", signal.SIGABRT),
+)
+
+
+def crash(lines: list[str]) -> tuple[str, str]:
+    """Title and action for the signal that the line names."""
+    text = lines[0].lower()
+    return next((SIGNALS[number] for word, number in _CRASH_WORDS if word in text), ENDINGS[reported_ends.CRASH])
+
+
+def host_evidence(run: Run) -> Iterator[str]:
+    """What was measured of host memory while the program ran."""
+    host = run.host_memory
+    if host is None:
+        return
+    if host.kernel_line:
+        yield host.kernel_line
+    if host.peak_bytes is not None:
+        most = f"its largest process had at most {size(host.peak_bytes)} of host memory"
+        if host.limit_bytes is not None:
+            most += f", its control group's limit is {size(host.limit_bytes)}"
+        elif host.total_bytes is not None:
+            most += f", the host has {size(host.total_bytes)}"
+        yield most
+    if host.oom_kills is not None:
+        yield f"the kernel's OOM killer ended {host.oom_kills} processes meanwhile"
+    else:
+        yield "the counter of the kernel's OOM killer cannot be read here"

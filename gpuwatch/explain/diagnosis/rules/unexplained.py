@@ -1,0 +1,302 @@
+"""Failures that no known cause explains: reported, so that the run does not look healthy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
+from gpuwatch.core.model.run import Run, RunError
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules import last_errors
+from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, NCCL_INTERNAL, PEER, WAITED, WORKER
+from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
+from gpuwatch.explain.diagnosis.rules.other_processes import in_a_process, other_rank, own_error, own_lines, reported
+from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause, raised_at
+from gpuwatch.explain.diagnosis.rules.signals import crash, ended_by, host_evidence, of_signal, of_worker
+from gpuwatch.explain.diagnosis.rules.simulated_driver import unreached
+from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
+from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.exceptions import telling
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.last_lines import SERVER_STOPPED
+from gpuwatch.explain.logs.topics import topics_of
+
+_LATE = 500
+"""Lines of prints and summaries that may follow the last traceback, if none shows that the program went on."""
+_OF_DATA = (
+    "KeyError",
+    "FileNotFoundError",
+    "IsADirectoryError",
+    "PermissionError",
+    "UnicodeDecodeError",
+    "JSONDecodeError",
+)
+_OF_A_GPU = re.compile(r"gpu|cuda|cudnn|nvidia|nvcc|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE)
+_OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
+"""Libraries print such tracebacks of parts that they do without."""
+_COMPILER_SAYS = "compiler.message"
+NOT_KNOWN = "which gpuwatch does not know"
+_READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
+_NEAR = 16 << 30
+"""A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
+_TELLING = 8
+"""Characters from which a message is recognised within another."""
+_CUT = "The log ends within a Python traceback, before the error itself"
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What is known of the end: title, evidence, what helps."""
+
+    title: str
+    action: str
+    lines: list[str]
+    certainty: Certainty = "fact"
+
+
+@rule("unknown")
+def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
+    """The program ended with an unrecognised error, reported so that it does not look healthy."""
+    run, log = evidence.run, evidence.log
+    if run is not None and unreached(run):
+        return  # reported as a limit of the simulation
+    lines = _run_ended(run, log) if run is not None else _log_ended(log)
+    if not lines:
+        if run is not None and run.verdict == "timeout":
+            yield _deadline(run)
+        return
+    end = _end_of_run(run, log, lines) if run is not None else _end_of_log(log, lines)
+    if end is None:
+        name = lines[0].partition(":")[0]
+        title = f"{_how_it_ended(evidence, log)} {name}, {NOT_KNOWN}" if name.isidentifier() else ""
+        end = _End(title, _READ_THE_END, lines)
+    lines, action = end.lines, end.action
+    if run is not None and log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
+        where = raised_at(log, log.errors[-1])
+        lines = [lines[0], *where, *lines[1:]]
+        if where and end.title.endswith(NOT_KNOWN):
+            action = "Look at that line of the program, and at the frames below it at the end of the log."
+    # A cause that the log names stays the first, whatever the program did later.
+    severity: Severity = "warning" if run is None and _explains(log) else "error"
+    yield finding("unknown", severity, end.certainty, title=end.title, evidence=lines, action=action)
+
+
+def _end_of_run(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:
+    """The end of a program that was observed; None if nothing is known of it."""
+    if (limited := _address_space(run, log, lines)) is not None:
+        return limited
+    topic = HOST_MEMORY if run.host_memory_out else _topic(log)  # the first by the kernel's own count
+    number = ended_by(run)
+    if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
+        title, action, certainty = of_signal(run, number)
+        return _End(title, action, [*lines, *host_evidence(run)], certainty)
+    return _by_topic(run, log, topic, lines)
+
+
+def _address_space(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:
+    """The end by the limit of the address space, if there is one, not far away, and the system refused memory."""
+    limit, peak = (run.results.get(name) for name in ADDRESS_SPACE)
+    if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR:
+        return None
+    told = _once(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY) if log is not None else ())
+    if last_errors.refused("\n".join(told)) not in last_errors.OF_ADDRESS_SPACE:
+        return None
+    measured = f", of which {size(peak)} were in use at most" if isinstance(peak, int) else ""
+    return _End(*last_errors.ADDRESS_SPACE, [f"limit of its address space: {size(limit)}{measured}", *told], "likely")
+
+
+def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
+    """The end that a log shows; None if nothing is known of it."""
+    if log is None:
+        return None
+    topic = next((one for one in ENDINGS if one in log.topics), None)
+    if topic == HOST_MEMORY and _of_the_programs_data(log):
+        # The kernel may have killed another program.
+        lines = [line_of(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
+        known = _by_topic(None, log, _reported_topic(log), lines)
+        return known or _End(f"It ended in {log.errors[-1].type}, {NOT_KNOWN}", _READ_THE_END, lines)
+    # NCCL's "internal error" may be the lost connection itself.
+    peer = PEER in log.topics and topic in (None, NCCL_INTERNAL)
+    if peer or (topic == WAITED and own_error(log) is not None):
+        topic = _reported_topic(log)
+        if topic in (None, reported_ends.CRASH, reported_ends.TERMINATED):
+            title, action, certainty = other_rank(log)
+            return _End(title, action, _once(own_lines(log), log.lines_of(PEER, WAITED)), certainty)
+    return _by_topic(None, log, topic or _reported_topic(log), lines)
+
+
+def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: list[str]) -> _End | None:
+    """What a topic of the log, the launcher's report or the last error says."""
+    told = log.lines_of(topic) if log is not None and topic is not None else ()
+    if topic == WORKER:
+        lines = _once(told, lines)
+        title, action, shown = of_worker(" ".join(lines), run.host_memory if run is not None else None)
+        return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
+    if topic is not None:
+        title, action = crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]
+        if topic == reported_ends.FATAL:
+            title, action = last_errors.refused("\n".join(told)) or (title, action)
+        return _End(title, action, _once(told, lines))
+    if log is not None and (report := reported(log))[0]:
+        title, action = in_a_process(log)
+        own = own_error(log)
+        return _End(title, action, _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines))
+    if refused := _refused(lines):
+        return _End(*refused, [*lines, *(log.lines_of(_COMPILER_SAYS) if log is not None else ())])
+    if lines == [_CUT] and log is not None:
+        begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
+        shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
+        return _End(_CUT, "Look at the whole log: the last line of a traceback names the error.", [shown_until])
+    return None
+
+
+def _topic(log: LogFacts | None) -> str | None:
+    """The topic of the end that the log shows, else the one that a launcher reports."""
+    if log is None:
+        return None
+    return next((topic for topic in ENDINGS if topic in log.topics), None) or _reported_topic(log)
+
+
+def _reported_topic(log: LogFacts) -> str | None:
+    topic = reported(log)[0]
+    return topic if topic in ENDINGS else None
+
+
+def _once(*parts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(chain(*parts)))
+
+
+def _is_about(line: str, error: RunError) -> bool:
+    """Whether a line names this exception, or TensorFlow's own that passes it on."""
+    said = telling(error.message)
+    return line.startswith(error.type) or (len(said) >= _TELLING and said in line)
+
+
+def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
+    """What is certain of the last exception: without a traceback it may have been handled and only printed."""
+    if evidence.run is not None and evidence.run.verdict == "interrupted":
+        return "Before it was interrupted, it raised"
+    if evidence.run is not None or log is None:
+        return "It ended in"
+    if log.last_error_in:
+        return f"A {log.last_error_in} of the program ended in"
+    if log.last_error_line is not None and not ends_log(log):
+        return "The last error is"
+    if not log.last_error_has_traceback and log.last_error_line is not None and log.last_error_line < log.lines:
+        return "The last error is"
+    if SERVER_STOPPED in log.telling_last_line:
+        return "The last error is"
+    return "It ended in"
+
+
+def _refused(lines: list[str]) -> last_errors.Words | None:
+    """What the operating system or a compiler refused: said by the last error, before a line that only tells the exit
+    code."""
+    last = "\n".join(lines[-2:])
+    return last_errors.refused(last) or (last_errors.not_compiled() if reported_ends.of_a_compiler(last) else None)
+
+
+def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
+    """The finding about a run's end that nothing else explains."""
+    if run.ooms:
+        return []
+    unexpected = [error for error in run.errors if not error.expected]
+    simulated = run.simulation == "plugin"
+    lines = [
+        line_of(error)
+        for error in unexpected
+        if not names_cause(topics_of(error.message)) and not (simulated and lacks_compiler(error.message))
+    ]
+    if lines:
+        return lines
+    if run.verdict != "error" or unexpected or _explains(log):
+        return []
+    number = ended_by(run)
+    named = f" ({number.name})" if number is not None else ""
+    ending = f"killed by signal {run.outcome.signal}" if run.outcome.signal else f"exit code {run.outcome.exit_code}"
+    ending += named
+    last = log.errors[-1:] if log is not None else []
+    return [*map(line_of, last), ending]
+
+
+def _deadline(run: Run) -> Finding:
+    """gpuwatch itself ended it at its deadline: probably too little time, not a fault of the machine."""
+    phases = run.phases
+    reached = [
+        f"{name} took {seconds:.1f} s"
+        for name, seconds in (
+            ("the import", phases.import_seconds),
+            ("starting the devices", phases.device_init_seconds),
+            ("the first step", phases.first_step_seconds),
+        )
+        if seconds is not None
+    ]
+    spent = f"it was killed after {phases.total_seconds:.0f} s" if phases.total_seconds is not None else ""
+    return finding(
+        "unknown",
+        "warning",
+        "fact",
+        title="The probe did not finish before its deadline",
+        evidence=[spent or "it was killed", *(reached or ["it did not finish the import"])],
+        action="Raise --deadline (or lower --seconds). If it never finishes, check dmesg for a GPU that hangs.",
+    )
+
+
+def _log_ended(log: LogFacts | None) -> list[str]:
+    """The failure at the end of a log that nothing else explains."""
+    if log is None:
+        return []
+    if _explains(log):
+        only_warned = not log.ooms and not any(names_cause(topics_of(error.message)) for error in log.errors)
+        return [line_of(log.errors[-1])] if only_warned and _of_the_programs_data(log) else []
+    endings = [line for topic in ENDINGS for line in log.lines_of(topic)][:1]
+    if endings:
+        return endings
+    _, report = reported(log)
+    if report:
+        own = own_error(log)
+        return [report, *([line_of(own)] if own is not None else [])]
+    last = log.last_error_line
+    if ends_log(log):
+        error = log.errors[-1]
+        handled = log.last_error_went_on or (log.oom_survived and "memory" in f"{error.type} {error.message}".lower())
+        return [] if error.type in ON_PURPOSE or handled else [line_of(error)]
+    if last is not None and _nothing_after(log):
+        return [] if log.errors[-1].type in ON_PURPOSE else [line_of(log.errors[-1])]
+    frame, head = log.last_frame_line, log.open_traceback_line
+    if frame is not None and log.lines - frame <= END and (last or 0) < frame:
+        return [_CUT]
+    return [_CUT] if head is not None and (last or 0) < head else []
+
+
+def _of_the_programs_data(log: LogFacts) -> bool:
+    """Whether the log ends in an exception about the program's own files or data, which follows from no GPU's state."""
+    if not ends_log(log) or not log.last_error_has_traceback or log.last_error_in or log.last_error_went_on:
+        return False
+    error = log.errors[-1]
+    return error.type in _OF_DATA and not topics_of(line_of(error)) and _OF_A_GPU.search(error.message) is None
+
+
+def _nothing_after(log: LogFacts) -> bool:
+    """Whether no line after the last traceback shows that the program went on: not summaries, further lines of a
+    message, or prints that Python wrote when the program ended."""
+    imported = log.errors[-1].type in _OF_IMPORTS if log.errors else False
+    raised = log.last_error_has_traceback and not log.last_error_in and not imported
+    near = log.last_error_line is not None and log.lines - log.last_error_line <= _LATE
+    return raised and near and not log.printed_after_error and not log.last_error_went_on
+
+
+def _explains(log: LogFacts | None) -> bool:
+    """Whether a log names a cause that can end the program."""
+    if log is None:
+        return False
+    ran_out = bool(log.ooms) and not log.oom_survived
+    without = {"memory.masked"} if "ended.assert" in log.topics else set()
+    if log.reported_end in reported_ends.FROM_OUTSIDE:
+        without.add("build.gpu-jit")  # a slow start, at which the program did not end
+    return ran_out or names_cause(log.topics.keys() - without)

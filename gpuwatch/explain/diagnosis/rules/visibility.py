@@ -1,0 +1,374 @@
+"""GPUs that exist but that the program cannot see, because of its environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.visibility import MIG_PREFIX, VisibleList, read_visible
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rules.build import complains
+from gpuwatch.explain.diagnosis.rules.driver import blames_script, blames_visibility
+from gpuwatch.explain.diagnosis.rules.stated_errors import stated_error
+
+KNOWN_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_CACHE_MAXSIZE",
+    "CUDA_CACHE_PATH",
+    "CUDA_CACHE_DISABLE",
+    "CUDA_MODULE_LOADING",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "TF_GPU_THREAD_MODE",
+    "TF_GPU_THREAD_COUNT",
+    "TF_PER_DEVICE_MEMORY_LIMIT_MB",
+    "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_ENABLE_ZENDNN_OPTS",
+    "TF_CPP_MIN_LOG_LEVEL",
+    "TF_CPP_MIN_VLOG_LEVEL",
+    "TF_CPP_MAX_VLOG_LEVEL",
+    "TF_CPP_VMODULE",
+    "TF_XLA_FLAGS",
+    "TF_USE_LEGACY_KERAS",
+    "TF_ENABLE_GPU_GARBAGE_COLLECTION",
+    "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "LD_LIBRARY_PATH",
+)
+"""Variables that affect GPUs; a similar name that is none of them is taken for a typo."""
+
+_DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
+_SHORTEST = 12
+"""Shorter names are similar to too many others."""
+_DISTANCE = 2
+
+
+@rule("visibility.hidden", "visibility.bad-ordinal")
+def environment_hides(evidence: Evidence) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES hides every GPU, or is cut short by an invalid entry."""
+    value = evidence.visible_devices
+    logged = evidence.log.hidden_by_environment if evidence.log is not None else None
+    if logged is not None and value is None:
+        value = logged
+    if value is None:
+        return
+    devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
+    seen = read_visible(value, devices)
+    if (seen.ended_at or "").startswith(MIG_PREFIX):
+        return  # reported as mig.misuse
+    if not seen.hides_all and seen.ended_at is None:
+        yield from _misread(value, seen)
+        if blames_visibility(evidence) and evidence.log is not None and MIG_PREFIX not in value:
+            yield finding(
+                "visibility.bad-ordinal",
+                "error",
+                "likely",
+                title=f"CUDA_VISIBLE_DEVICES={value} names no GPU of this machine",
+                evidence=evidence.log.lines_of("environment.visible-devices", "driver.cuinit", "driver.loaded"),
+                action="List existing GPUs (nvidia-smi -L shows them), or unset the variable.",
+            )
+        return
+    if seen.hides_all and evidence.gpu_usable:
+        return  # it was set too late to have an effect: the GPUs are there
+    # An empty value looks like one that was cut off.
+    lines = ["CUDA_VISIBLE_DEVICES=" + (value if value.strip() else '""')]
+    if evidence.log is not None:
+        lines += evidence.log.lines_of("visibility.hidden", "environment.visible-devices")
+        if not evidence.gpu_usable and evidence.log.cuinit_error is not None:
+            lines += evidence.log.lines_of("driver.cuinit")
+    severity: Severity = "error"
+    if evidence.gpu_usable or evidence.visibility_on_purpose:
+        severity = "info" if evidence.visibility_on_purpose else "warning"
+    elif evidence.driver_answers is False:
+        # Nothing is there to be hidden: the missing driver is the cause.
+        severity = "info"
+    elif evidence.log is not None and evidence.log.cuinit_error is not None and evidence.log.cuinit_error.code == 303:
+        severity = "warning"  # libcuda.so.1 cannot be loaded: no value of the variable helps before that
+    if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
+        yield finding(
+            "visibility.hidden",
+            severity,
+            "fact",
+            evidence=lines,
+            action=f"Unset CUDA_VISIBLE_DEVICES{_where_set(evidence)}, or set it to the GPUs that it should use"
+            " (0, or a UUID).",
+        )
+        return
+    if devices is not None:
+        lines.append(f"the machine has {len(devices)} GPU{'' if len(devices) == 1 else 's'}")
+    kept = ", ".join(seen.entries) or "no GPU"
+    title = "" if seen.entries else "The first entry of CUDA_VISIBLE_DEVICES is not valid, which hides every GPU"
+    if seen.repeated:
+        title = "CUDA_VISIBLE_DEVICES names a GPU twice, which hides every GPU"
+        lines.append(f"{seen.ended_at!r} is listed twice: CUDA then shows no GPU at all")
+    else:
+        lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible: {kept}")
+        if seen.after:
+            lines.append(f"ignored: {', '.join(seen.after)}")
+    lines.append(seen.misread)
+    advice = no_word_of_cuda(value)
+    yield finding(
+        "visibility.bad-ordinal",
+        severity,
+        "fact" if devices is not None or seen.repeated or advice or (seen.ended_at or "").startswith("-") else "likely",
+        title=title,
+        evidence=lines,
+        action=advice or "List only existing GPUs, without -1 and without duplicates; UUIDs are safest.",
+    )
+
+
+def no_word_of_cuda(value: str) -> str:
+    """What to write instead of a value that is valid for other settings but not for CUDA; empty for all others.
+
+    ``all`` is of NVIDIA_VISIBLE_DEVICES and of docker's --gpus; ``cuda:0`` is PyTorch's name of a device, ``GPU:0``
+    TensorFlow's.
+    """
+    if value.strip().lower() == "all":
+        return (
+            "Unset CUDA_VISIBLE_DEVICES, which shows every GPU: CUDA does not know the word all, which belongs to"
+            " NVIDIA_VISIBLE_DEVICES and docker's --gpus."
+        )
+    entries = [_DEVICE_NAME.fullmatch(entry.strip()) for entry in value.split(",")]
+    if not any(entries):
+        return ""
+    meant = ",".join(
+        match[1] if match else entry.strip() for match, entry in zip(entries, value.split(","), strict=True)
+    )
+    return f"Set CUDA_VISIBLE_DEVICES={meant}: CUDA accepts numbers and UUIDs, not device names."
+
+
+def _where_set(evidence: Evidence) -> str:
+    """Where it was set: a watched program may have set it itself."""
+    watched = evidence.run is not None and evidence.run.group == "run"
+    return " where it was set (the shell, a job script, or the program itself)" if watched else ""
+
+
+def _misread(value: str, seen: VisibleList) -> Iterator[Finding]:
+    """Entries of which CUDA reads only the leading digits: fewer GPUs than intended."""
+    if not seen.loose:
+        return
+    hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
+    yield finding(
+        "visibility.bad-ordinal",
+        "warning",
+        "likely",
+        title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
+        evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
+        action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
+    )
+
+
+@rule("visibility.bad-ordinal")
+def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
+    """The framework reported an invalid device number."""
+    return stated_error(
+        evidence,
+        "visibility.bad-ordinal",
+        "Inside a process GPUs are numbered from 0, after CUDA_VISIBLE_DEVICES; use those numbers.",
+        title="A GPU number was used that this process does not have",
+    )
+
+
+_JAX_NONE = ("No visible GPU devices", "no supported devices found for platform CUDA")
+"""Printed whether or not the driver answers."""
+
+
+@rule("visibility.hidden")
+def no_gpu_left(evidence: Evidence) -> Iterator[Finding]:
+    """PyTorch or JAX found the driver but no GPU: hidden, unless the environment is known to hide none."""
+    log = evidence.log
+    if log is None or evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
+        return
+    lines = log.lines_of("visibility.none-available")
+    if lines and not complains(log) and not blames_script(evidence):
+        if all(any(text in line for text in _JAX_NONE) for line in lines):
+            yield finding(
+                "visibility.hidden",
+                "error",
+                "likely",
+                title="JAX finds no GPU: CUDA_VISIBLE_DEVICES hides them, or the container has none",
+                evidence=lines,
+                action="Check that nvidia-smi lists the GPU there; then unset CUDA_VISIBLE_DEVICES (it may be empty or"
+                " -1), or start the container with --gpus all.",
+            )
+            return
+        yield finding(
+            "visibility.hidden",
+            "error",
+            "likely",
+            title="The driver answers but shows no GPU: CUDA_VISIBLE_DEVICES hides them, or the container has none",
+            evidence=lines,
+            action="Unset CUDA_VISIBLE_DEVICES (it may be empty or -1); in a container, start it with --gpus all.",
+        )
+
+
+@rule("visibility.hidden", "visibility.bad-ordinal")
+def script_hides(evidence: Evidence) -> Iterator[Finding]:
+    """The log shows the line that sets CUDA_VISIBLE_DEVICES, and then CUDA found no device."""
+    log = evidence.log
+    if log is None or not blames_script(evidence):
+        return
+    value = log.assigned_devices or ""
+    lines = log.lines_of("environment.assigned", "driver.cuinit", "visibility.none-available")
+    shown = f"CUDA_VISIBLE_DEVICES={value or chr(34) * 2}"
+    if read_visible(value, None).hides_all:
+        yield finding(
+            "visibility.hidden",
+            "error",
+            "likely",
+            title=f"The program sets {shown} itself, which hides every GPU",
+            evidence=lines,
+            action=f"Remove {shown} from the program's code or command line, or set it to the GPUs that it should use.",
+        )
+        return
+    yield finding(
+        "visibility.bad-ordinal",
+        "error",
+        "likely",
+        title=f"The program sets {shown} itself, but CUDA finds no GPU with that number",
+        evidence=lines,
+        action=f"Change {shown} where the program sets it to a GPU that nvidia-smi -L lists (the first one is 0), or"
+        " remove that line.",
+    )
+
+
+@rule("visibility.hidden")
+def program_hides(evidence: Evidence) -> Iterator[Finding]:
+    """TensorFlow has GPUs, but the program disabled all of them."""
+    run = evidence.run
+    if run is None or evidence.gpu_usable:
+        return
+    physical = [name for name in run.devices.physical if ":GPU:" in name]
+    if physical and run.devices.visible and not any(":GPU:" in name for name in run.devices.visible):
+        yield finding(
+            "visibility.hidden",
+            "warning",
+            "fact",
+            title="The program's own set_visible_devices hides every GPU",
+            evidence=(
+                f"list_physical_devices: {', '.join(run.devices.physical)}",
+                f"get_visible_devices: {', '.join(run.devices.visible)}",
+            ),
+            action="Remove tf.config.set_visible_devices([], 'GPU'), or pass it the GPUs to use.",
+        )
+
+
+@rule("visibility.renumbered")
+def renumbered(evidence: Evidence) -> Iterator[Finding]:
+    """GPU:0 of the program is not GPU 0 of nvidia-smi: not an error, but a source of many."""
+    moved = [
+        f"{mapping.framework_device} is physical GPU {mapping.physical_index} ({mapping.uuid})"
+        for mapping in evidence.device_map
+        if mapping.physical_index is not None
+        and mapping.framework_device.rpartition(":")[2] != str(mapping.physical_index)
+    ]
+    # Two logical devices on one card shift the numbers by themselves.
+    cards = [mapping.uuid for mapping in evidence.device_map]
+    if moved and len(set(cards)) == len(cards):
+        value = evidence.visible_devices
+        yield finding(
+            "visibility.renumbered",
+            "info",
+            "fact",
+            evidence=[*moved, *([f"CUDA_VISIBLE_DEVICES={value}"] if value is not None else [])],
+            action="Name GPUs by UUID in CUDA_VISIBLE_DEVICES, and count from 0 inside the program.",
+        )
+
+
+@rule("visibility.misspelt")
+def misspelt(evidence: Evidence) -> Iterator[Finding]:
+    """A variable whose name is nearly that of one that matters."""
+    for name in sorted(evidence.variables):
+        known = meant_by(name)
+        if known is None:
+            continue
+        effect, lines = _effect(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
+        case = " (names of variables are case-sensitive)" if name.upper() == known else ""
+        yield finding(
+            "visibility.misspelt",
+            "warning",
+            "likely",
+            title=f"{name} is not a variable that anything reads; {known} was probably meant{case}{effect}",
+            evidence=(f"{name}={evidence.variables[name]}", *lines),
+            action=f"Write {known}={evidence.variables[name]}",
+        )
+
+
+def _effect(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
+    """Which GPUs a program got although it meant to choose some, and how much of each it held."""
+    run = evidence.run
+    got = sorted({entry.physical_index for entry in evidence.device_map if entry.physical_index is not None})
+    if run is None or run.group != "run" or not got:
+        return "", ()
+    listed = " and ".join(filter(None, [", ".join(map(str, got[:-1])), str(got[-1])]))
+    seen = f", so that the program got GPU{'' if len(got) == 1 else 's'} {listed}"
+    held = [
+        f"{size(entry.process_bytes)} of GPU {entry.index}"
+        for entry in run.memory.devices
+        if entry.process_bytes is not None
+    ]
+    return seen, (f"the program held {', '.join(held)}, by NVML",) if held else ()
+
+
+_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+
+
+@rule("visibility.misspelt")
+def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
+    """TensorFlow accepts only "true" and "false" and ignores all other values."""
+    value = evidence.variable(_GROWTH)
+    lines = evidence.log.lines_of("environment.growth-unread") if evidence.log is not None else ()
+    if not lines and (value is None or value in ("true", "false")):
+        return
+    shown = f"{_GROWTH}={value}" if value is not None else _GROWTH
+    yield finding(
+        "visibility.misspelt",
+        "warning",
+        "fact",
+        title=f"{shown} is neither true nor false: TensorFlow ignores it and takes nearly all memory",
+        evidence=[*([shown] if value is not None else []), *lines],
+        action=f"Set {_GROWTH}=true, in lower case.",
+    )
+
+
+def meant_by(name: str) -> str | None:
+    """The one of :data:`KNOWN_VARIABLES` that a name resembles, ignoring case; None for the names themselves."""
+    if len(name) < _SHORTEST or name in KNOWN_VARIABLES:
+        return None
+    upper = name.upper()
+    near = (known for known in KNOWN_VARIABLES if len(known) >= _SHORTEST)
+    return next((known for known in near if distance(upper, known, _DISTANCE) <= _DISTANCE), None)
+
+
+def distance(one: str, other: str, most: int) -> int:
+    """Edit distance with transpositions; ``most + 1`` as soon as it must be larger than ``most``."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        current = [i]
+        for j, b in enumerate(other, 1):
+            cost = min(row[j] + 1, current[j - 1] + 1, row[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                cost = min(cost, before[j - 2] + 1)
+            current.append(cost)
+        if min(current) > most:
+            return most + 1
+        before, row = row, current
+    return min(row[-1], most + 1)

@@ -1,0 +1,86 @@
+"""A watched program whose GPU waits for its input, by looks at its threads; from outside: conditions/input_bound.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import percent
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Run
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.starved_gpu import LOW, advice
+
+_LEAST_SECONDS = 5.0
+_LEAST_STEPS = 20
+_WAITS = 0.5
+"""Share of the time between its first and last step in which the program waits for the next batch."""
+_EVEN = 0.7
+"""Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
+_FEEDS = 0.9
+"""Share in which a dataset runs the program's Python code: it then makes every batch later than it is asked for."""
+
+
+@rule("input.bound")
+def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
+    """Time at the input against all time between the first and the last step, with a GPU that has time.
+
+    Evaluations, checkpoints, prints and compilations are other time: they make the share smaller. Other code of the
+    program between steps may be its input only if each step waits for it.
+    """
+    run = evidence.run
+    if run is None or run.waiting is None or not evidence.gpu_usable:
+        return
+    seen, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
+    if seen.looked_seconds < _LEAST_SECONDS or steps < _LEAST_STEPS:
+        return
+    busy = busy_while_stepping(run)
+    if busy is not None and busy > LOW:
+        return
+    waited, fed, between = (
+        part / seen.looked_seconds for part in (seen.input_seconds, seen.feeding_seconds, seen.between_seconds)
+    )
+    if waited >= _WAITS:
+        share, places, how = waited, seen.places, "is starved for input: the program waits for its next batch"
+    elif fed >= _FEEDS and busy is not None:
+        share, places, how = fed, seen.feeds, "is starved for input: the dataset runs Python code for the next batch"
+    elif waited + between >= _WAITS and busy is not None and _before_each(run):
+        share, places = waited + between, (*seen.places, *seen.between)[:3]
+        how = "waits between steps: the program runs Python code of its own"
+    else:
+        return
+    framework = run.framework.name if run.framework is not None else ""
+    yield finding(
+        "input.bound",
+        "warning",
+        "likely",
+        title=f"The GPU {how} {percent(100 * share)} of the time",
+        evidence=(
+            f"{share * seen.looked_seconds:.1f} of {seen.looked_seconds:.1f} s up to the last step, by looks at its"
+            " threads",
+            f"mostly at {', '.join(map(printable, places))}" if places else "",
+            f"utilization {percent(busy)} on average meanwhile" if busy is not None else "",
+            f"median step {run.throughput.median_step_seconds * 1000:.0f} ms, input included" if run.throughput else "",
+        ),
+        action=advice(framework),
+    )
+
+
+def _before_each(run: Run) -> bool:
+    """Whether steps come at an even pace, so that what is between them is between all of them."""
+    times = run.step_times
+    if run.throughput is None or len(times) < _LEAST_STEPS:
+        return False
+    mean = sum(one.seconds for one in times) / sum(one.steps for one in times)
+    return run.throughput.median_step_seconds >= _EVEN * mean
+
+
+def busy_while_stepping(run: Run) -> float | None:
+    """Mean utilization in percent between the first and the last step that are known; None without a sample."""
+    if not run.step_times:
+        return None
+    begin, end = run.step_times[0].t, run.step_times[-1].t
+    known = [point.gpu_percent for point in run.memory.timeline if begin <= point.t <= end]
+    percents = [value for value in known if value is not None]
+    return sum(percents) / len(percents) if percents else None

@@ -1,0 +1,257 @@
+"""TensorFlow's lines about GPUs, the driver and libraries, from 0.x to today, and of plug-ins."""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.core.model.run import DeviceMapping
+from gpuwatch.explain.logs import cuda_errors
+from gpuwatch.explain.logs.clean import pci_address, size_bytes
+from gpuwatch.explain.logs.facts import CuInitError, IgnoredGpu, SeenCard
+
+_MIB = 1024**2
+
+_CREATED = re.compile(
+    r"Creat(?:ed|ing) (?:TensorFlow )?device \(?\S*?(gpu|GPU):(\d{1,6})\)?"
+    r"(?: with \**(\d{1,12}) MB\**(?: memory)?)?\)?:?\s*"
+    r"-> (?:physical (?:GPU|PluggableDevice) )?\(?device: (\d{1,6}), name: (.{1,120}?), "
+    r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
+)
+_SESSION = re.compile(
+    r"/(?:device:)?(gpu|GPU):(\d{1,6})()\s*-> device: (\d{1,6}), name: (.{1,120}?), "
+    r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
+)
+# device_lib.list_local_devices()
+_LISTED = re.compile(
+    r"physical_device_desc: \"device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+|<undefined>)"
+    r"(?:, compute capability: (\d+\.\d+))?"
+)
+_IGNORED = re.compile(
+    r"Ignoring (?:visible )?gpu device \(device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+)"
+    r".{0,120}?\) with (.+)$"
+)
+# A mapping line that was cut off.
+_BEGUN = re.compile(
+    r"Creat(?:ed|ing) (?:TensorFlow )?device \(?(?:/\S*?)?[/:](?:gpu|GPU):(\d{1,6})\)?"
+    r"(?: with \**(\d{1,12}) MB\**(?: memory)?\)?:?| ?-> )"
+)
+_CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d{1,9})\))?(?::\s*(.*))?")
+_LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
+# The loader's message may be translated; the exception around it is not.
+_SHARED = re.compile(
+    r"(?:^|[\s:'\"(])(lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object"
+    r"|(?:ImportError|OSError): (lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): "
+)
+_FILE = r"((?:lib)?[\w+-]{1,60}\.(?:so[.\d]{0,20}|dll|dylib))(?![\w])"
+# Files that cuDNN, PaddlePaddle, CTranslate2, CuPy, bitsandbytes or JAX could not load.
+_NOT_LOADED = re.compile(
+    rf"(?:could not|cannot|can't|couldn't|unable to|failed to) (?:load|locate|find|open)(?: the)?(?: dynamic)?"
+    rf"(?: shared)?(?: library| object| any of)?:? [{{'\"]?{_FILE}"
+    rf"|library '?{_FILE}'? (?:is |was )?not found"
+    rf"|required library version not found: {_FILE}"
+    rf"|{_FILE} not found in any environmental path",
+    re.IGNORECASE,
+)
+_DLL = re.compile(
+    r"Could not find '([\w.-]+\.dll)'"
+    r"|WinError 12[67]\].{0,200}?Error loading [\"\u201c][^\"\u201c\u201d]{0,300}?([\w.-]{1,100}\.dll)[\"\u201d]",
+    re.IGNORECASE,
+)
+_OF_CUDA = re.compile(r"^(?:lib)?(?:cu|nv|nccl|libdevice|bitsandbytes_cuda|onnxruntime_providers_)|cuda", re.IGNORECASE)
+"""Libraries of CUDA and the driver, or linked against them."""
+_DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
+_HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
+_ENVIRONMENT = re.compile(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
+_ASSIGNED = re.compile(
+    r"environ(?:\.setdefault\()?\[?[\"']CUDA_VISIBLE_DEVICES[\"']\]?\s{0,4}[=,]\s{0,4}[\"']([^\"']{0,200})[\"']"
+    r"|(?:^|export |set |\$ |env |Setting )CUDA_VISIBLE_DEVICES=[\"']?([\w,.-]{0,200})"
+)
+_CONTAINER = re.compile(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
+"""Docker names a host by the first digits of its container's number."""
+_LIBRARY_MEMORY = re.compile(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
+_REAL_GPU = re.compile(r"(?<!XLA_)GPU:\d")
+_KERNEL = re.compile(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
+_NAME = re.compile(r"\bname: (.+?)(?: (?:major|computeCapability): |$)")
+_BUS = re.compile(r"\bpciBusID:? ?([0-9a-fA-F:.]+)")
+_TOTAL = re.compile(r"(?:[Tt]otal ?[Mm]emory|deviceMemorySize): ?([\d.]+[KMGT]iB)")
+_FREE = re.compile(r"[Ff]ree ?[Mm]emory: ?([\d.]+[KMGT]iB)")
+_NUMA_PCI = re.compile(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
+_MISSING_FILE = re.compile(r"(?:libdevice not found at|was not found at|Can't find) (?:\S{0,300}/)?(libdevice[\w.]*bc)")
+# TensorFlow 0.x
+_DSO = re.compile(r"Unable to load (cu[A-Za-z]{2,10}) DSO")
+LIBDEVICE = "libdevice.10.bc"
+"""The file that XLA searches for (its name since CUDA 9)."""
+
+_CODES = {
+    **{f"CUDA_ERROR_{one.names[0].upper()}": one.numbers[0] for one in cuda_errors.TABLE if one.numbers and one.names},
+    "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED": 303,
+}
+"""CUresult (cuda.h) by name."""
+
+_OPTIONAL_LIBRARIES = ("libnvinfer", "nvinfer", "libnccl-")
+"""TensorRT, and plug-ins of NCCL (libnccl-net.so, libnccl-tuner.so): GPUs work without them."""
+
+
+def mapping(message: str) -> DeviceMapping | None:
+    """``Created device … -> device: 0, name: …`` of any version, with or without the memory."""
+    match = _CREATED.search(message) or _SESSION.search(message)
+    if match is None:
+        return _listed(message)
+    return DeviceMapping(
+        framework_device=f"/device:GPU:{int(match[2])}",
+        cuda_ordinal=int(match[4]),
+        pci_bus_id=pci_address(match[6]),
+        name=match[5],
+        compute_capability=match[7],
+        granted_bytes=int(match[3]) * _MIB if match[3] else None,
+    )
+
+
+def _listed(message: str) -> DeviceMapping | None:
+    match = _LISTED.search(message)
+    if match is None:
+        return None
+    # Its framework name is in an earlier line; by default the numbers are the same.
+    return DeviceMapping(
+        framework_device=f"/device:GPU:{int(match[1])}",
+        cuda_ordinal=int(match[1]),
+        pci_bus_id=pci_address(match[3]),
+        name=match[2],
+        compute_capability=match[4],
+    )
+
+
+def begins_mapping(message: str) -> bool:
+    """Whether a mapping line starts here, which may have been wrapped by hand."""
+    return "Creat" in message and (" device (" in message or "Created device /" in message)
+
+
+def begun_mapping(message: str) -> DeviceMapping | None:
+    """What can be read from a mapping line that was cut off; None if it has only a device name."""
+    match = _BEGUN.search(message)
+    if match is None:
+        return None
+    return DeviceMapping(
+        framework_device=f"/device:GPU:{int(match[1])}",
+        granted_bytes=int(match[2]) * _MIB if match[2] else None,
+    )
+
+
+def ignored(message: str) -> IgnoredGpu | None:
+    """``Ignoring visible gpu device (…) with …``."""
+    match = _IGNORED.search(message)
+    if match is None:
+        return None
+    why = match[4]
+    if "capability" in why:
+        reason = "capability"
+    elif "core count" in why or "multiprocessor count" in why:
+        reason = "core-count"
+    else:
+        reason = "other"
+    return IgnoredGpu(
+        name=match[2], pci_bus_id=pci_address(match[3]), cuda_ordinal=int(match[1]), reason=reason, detail=why
+    )
+
+
+def of_container(message: str) -> bool:
+    """Whether the message or prompt names a host as Docker does."""
+    return _CONTAINER.search(message) is not None
+
+
+def cuinit(message: str) -> CuInitError | None:
+    """``failed call to cuInit: …`` of every version."""
+    at = message.find("failed call to cuInit")
+    if at < 0:
+        return None
+    text = message[at:].partition(":")[2].strip()
+    match = _CUINIT.search(text)
+    if match is None:
+        return CuInitError(name=None, code=None, text=text)
+    code = int(match[2]) if match[2] else _CODES.get(match[1])
+    name = match[1]
+    if name == "UNKNOWN ERROR":
+        name = next((known for known, number in _CODES.items() if number == code), name)
+    return CuInitError(name=name, code=code, text=text)
+
+
+def missing_library(message: str) -> list[str]:
+    """Libraries that could not be loaded; a dlerror in the line may name a second one."""
+    names = []
+    if match := _LIBRARY.search(message):
+        names.append(match[1].rstrip(".,"))
+        if (second := _DLERROR.search(message)) and second[1] not in names:
+            names.append(second[1])
+    elif match := _MISSING_FILE.search(message):
+        names.append(match[1])
+    elif "Unable to load NCCL library" in message:  # nccl_stub.cc of TensorFlow
+        names.append("libnccl.so.2")
+    elif match := _DLL.search(message):
+        names += [name for name in match.groups() if name and _OF_CUDA.search(name)]
+    else:
+        if match := _NOT_LOADED.search(message):
+            names += [name.rstrip(".") for name in match.groups() if name and _OF_CUDA.search(name)]
+        elif match := _DSO.search(message):
+            names.append(f"lib{match[1].lower()}.so")
+        if (match := _SHARED.search(message)) and (match[1] or match[2]) not in names:
+            names.append(match[1] or match[2])
+    return [name for name in names if not name.startswith(_OPTIONAL_LIBRARIES)]
+
+
+def hidden(message: str) -> str | None:
+    """The value of CUDA_VISIBLE_DEVICES, where TensorFlow says that it hides all GPUs."""
+    value = _first(_HIDDEN, message)
+    return value and value.strip("\"'")
+
+
+def environment(message: str) -> str | None:
+    """CUDA_VISIBLE_DEVICES, which 2.19 and later print when cuInit fails."""
+    return _first(_ENVIRONMENT, message)
+
+
+def assigned(message: str) -> str | None:
+    """The value in a line of code or a command line that sets CUDA_VISIBLE_DEVICES."""
+    match = _ASSIGNED.search(message)
+    return next(group for group in match.groups() if group is not None) if match else None
+
+
+def library_memory(message: str) -> int | None:
+    """Bytes that were free on the GPU when cuDNN or cuBLAS failed to start."""
+    free = _first(_LIBRARY_MEMORY, message)
+    return None if free is None else int(free)
+
+
+def lists_gpu(message: str) -> bool:
+    """Whether a GPU other than an XLA_GPU is named."""
+    return _REAL_GPU.search(message) is not None
+
+
+def kernel_driver(message: str) -> str | None:
+    """The version of the kernel module, if TensorFlow could read it."""
+    return _first(_KERNEL, message)
+
+
+def describes_card(message: str) -> bool:
+    """Whether this is one of the lines with which versions before 2.6 describe a GPU."""
+    return "emory" in message or "pciBusID" in message or "name: " in message
+
+
+def described(message: str, so_far: SeenCard) -> SeenCard:
+    """``so_far`` with the name, bus address or memory from this line."""
+    name, bus, total, free = (found.search(message) for found in (_NAME, _BUS, _TOTAL, _FREE))
+    return SeenCard(
+        name=name[1].strip() if name else so_far.name,
+        pci_bus_id=pci_address(bus[1]) if bus else so_far.pci_bus_id,
+        total_bytes=size_bytes(total[1]) if total else so_far.total_bytes,
+        free_bytes=size_bytes(free[1]) if free else so_far.free_bytes,
+    )
+
+
+def numa_pci(message: str) -> str | None:
+    """The PCI address in the NUMA warning, which proves that the driver enumerated this device."""
+    return pci_address(_first(_NUMA_PCI, message))
+
+
+def _first(pattern: re.Pattern[str], message: str) -> str | None:
+    match = pattern.search(message)
+    return match[1] if match else None

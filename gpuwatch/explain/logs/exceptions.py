@@ -1,0 +1,155 @@
+"""Python's exceptions in a log: which one is the last, where it happened, and whether a traceback led to it."""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.core.model.run import RunError
+from gpuwatch.explain.logs.clean import in_words, undecorated, unwrapped
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.tracebacks import FrameFinder
+
+MAX_ERRORS = 20
+TRACEBACK = "Traceback (most recent call last)"
+"""The head of a traceback, also within Rich's box; TensorFlow's "defined at (most recent call last)" is none."""
+
+# Python omits the colon if there is no message.
+_ERROR_LINE = re.compile(
+    r"^((?:\w+\.)*\w*(?:Error|Exception|(?<=\w)Interrupt)): ?(.*)$"
+    r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
+)
+# After the frames of a traceback an exception may have any name (StopIteration, requests' ConnectTimeout).
+_NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w*)(?:: (.*))?$")
+# A line of a message after its first, or of a traceback; also in the output of one rank of a job. Not tqdm's bar, which
+# begins with spaces, too.
+_CONTINUES = re.compile(
+    r"(?!\s*\d{1,3}%\|)(?:\[?rank:? ?\d+\]?: ?+|\[\d+,[\w:,. -]*\]<std\w+>: ?+)?(?:\s|[\u2502\u2570]|$)"
+)
+# Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
+_NOT_THE_END = re.compile(
+    r"(?P<ignored>Exception ignored (?:in|on|while|when))"
+    r"|(?P<thread>Exception in thread )|(?P<task>Task exception was never)"
+)
+_MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
+"""What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
+_NUMBER = re.compile(r"\d+")
+_MOST_PREFIX = 200
+_IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
+_AFTER_FRAME = 4
+"""Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
+_TRACEBACK_LINES = 100
+"""Lines of the traceback after "Exception ignored in", at most."""
+_MAX_LINE = 20_000
+
+
+_HEADING = re.compile(
+    r"Graph execution error|Detected at node|<stack traces unavailable>|File \"|Node: '|\[\[|\d+ root error"
+    r"|Traceback \(most|Exception encountered when calling|Original stack trace"
+)
+_NODE = re.compile(r"^(?:\(\d+\) )?(?:\{\{function_node [^}]*\}\})? *")
+
+
+def telling(message: str) -> str:
+    """The line of a message that says what was wrong; TensorFlow and Keras write headings and stacks before it."""
+    lines = [text for line in message.splitlines() if (text := _NODE.sub("", line.strip()))]
+    return next((line for line in lines if _HEADING.match(line) is None), lines[0] if lines else "")
+
+
+def is_error(line: str) -> bool:
+    """Whether a line without prefixes has the form of an exception."""
+    return _ERROR_LINE.match(line) is not None
+
+
+class ExceptionFinder:
+    """Keeps the exceptions of a log in ``facts``: the last :data:`MAX_ERRORS`, and what is known of the very last."""
+
+    def __init__(self, facts: LogFacts, frames: FrameFinder) -> None:
+        self._facts = facts
+        self._frames = frames
+        self.open = False
+        """Whether :meth:`follow` wants the next line: a traceback or the message of an exception may go on."""
+        self._in_traceback = False
+        self._in_message = False
+        self._prefix: re.Pattern[str] | None = None
+        """What stood before the head of the last traceback, of any logger or launcher, with any digits."""
+        self._untold = False
+        """Whether the message of the last exception begins on a later line."""
+        self._elsewhere = ("", 0)
+        """Where the next exception happens, if it does not end the program, and the line that says so."""
+
+    def begin(self, line: str) -> None:
+        """A traceback begins: its next line that is neither indented nor a frame is its exception."""
+        self.open = self._in_traceback = True
+        prefix = line[: line.find(TRACEBACK)]
+        known = not prefix.strip() or len(prefix) > _MOST_PREFIX
+        self._prefix = None if known else re.compile(_NUMBER.sub(r"\\d+", re.escape(prefix)))
+
+    def follow(self, line: str) -> None:
+        """Takes a line, as it is, after the head of a traceback or an exception."""
+        prefix = self._prefix.match(line) if self._prefix is not None else None
+        rest = line[prefix.end() :] if prefix is not None else line
+        if self._untold and (text := unwrapped(undecorated(rest[:_MAX_LINE]))):
+            self._untold = False
+            if not is_error(text):
+                self._facts.errors[-1] = RunError(type=self._facts.errors[-1].type, message=in_words(text[:2000]))
+                self._facts.last_error_line = self._facts.lines
+                return
+        if _CONTINUES.match(rest):
+            if self._in_message:
+                self._facts.last_error_line = self._facts.lines
+            return
+        self._in_message = False
+        if self._in_traceback and ", line " not in line:
+            self._in_traceback = False
+            text = unwrapped(undecorated(rest[:_MAX_LINE]))
+            named = _NAMED_ERROR.match(text)
+            if named is not None and not is_error(unwrapped(undecorated(line[:_MAX_LINE]))):
+                self._keep(named[1], named[2] or "")
+        self.open = self._in_traceback or self._in_message
+
+    def line(self, line: str) -> bool:
+        """Takes a line without prefixes; False if it is no exception."""
+        match = _ERROR_LINE.match(line)
+        if match is None or (_MEASURE.match(match[2] or "") and not self._after_frame()):
+            return False
+        self._keep(match[1] or match[3], match[2] or "", colon=match[1] is not None)
+        return True
+
+    def other(self, line: str) -> bool:
+        """Takes a line without prefixes that is no exception; False if it says nothing of one."""
+        if (found := _NOT_THE_END.match(line)) is not None:
+            self._elsewhere = (str(found.lastgroup), self._facts.lines)
+            return True
+        if "Error " in line and _IPYTHON_HEAD.match(line):
+            self._facts.open_traceback_line = self._facts.lines
+        return False
+
+    def _keep(self, name: str, message: str, *, colon: bool = False) -> None:
+        facts = self._facts
+        (where, said_at), self._elsewhere = self._elsewhere, ("", 0)
+        if facts.lines - said_at > _TRACEBACK_LINES:
+            where = ""
+        if where == "ignored":
+            facts.last_frame_line = None
+            return
+        self._untold = colon and not message
+        error = RunError(type=name.rsplit(".", 1)[-1], message=in_words(message[:2000]))
+        if error in facts.errors:
+            facts.errors.remove(error)
+        facts.errors.append(error)
+        for gone in facts.errors[:-MAX_ERRORS]:
+            facts.error_frames.pop(f"{gone.type}: {gone.message}", None)
+        del facts.errors[:-MAX_ERRORS]
+        ended_in = f"{error.type}: {error.message}"
+        frame = self._frames.ended(ended_in)
+        if frame is not None:
+            facts.error_frames[ended_in] = frame
+        facts.last_error_in = where
+        facts.last_error_has_traceback = self._after_frame()
+        facts.last_error_line = facts.lines
+        self.open = self._in_message = True
+
+    def _after_frame(self) -> bool:
+        """Whether a frame of a traceback has just been, with its source line and marks."""
+        frame = self._facts.last_frame_line
+        return frame is not None and self._facts.lines - frame <= _AFTER_FRAME

@@ -1,0 +1,192 @@
+"""The facts from a framework's log. Filled by the parsers, read by diagnosis and probing.
+
+A GPU can be seen (``found_device_lines``, ``seen_pci``), mapped (``device_map``) or dropped (``ignored_gpus``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
+from gpuwatch.explain.logs.clean import in_words
+from gpuwatch.explain.logs.tracebacks import Frame
+
+LINES_PER_TOPIC = 6
+_LINE_CHARS = 400
+
+
+class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU that the framework saw and does not use."""
+
+    name: str | None
+    pci_bus_id: str | None
+    cuda_ordinal: int | None = None
+    reason: str
+    """``capability`` (too old for this build), ``core-count`` or ``other``."""
+    detail: str = ""
+
+
+class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU as the framework described it, with its memory (before 2.6)."""
+
+    name: str | None = None
+    pci_bus_id: str | None = None
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    """At the framework's start: other processes hold the rest."""
+
+
+class SmiProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of nvidia-smi's process table."""
+
+    gpu: int
+    """nvidia-smi's index."""
+    pid: int
+    type: str
+    """``C``, ``G``, ``C+G``, ``M+C``."""
+    name: str
+    held_bytes: int | None = None
+
+
+class CuInitError(msgspec.Struct, frozen=True, kw_only=True):
+    """The error of ``cuInit``. ``code`` is its CUresult; None if the name is unknown."""
+
+    name: str | None
+    code: int | None
+    text: str
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One op of a colocation group, with the device that the user requested."""
+
+    node: str
+    op: str
+    requested: str
+
+
+class Colocation(msgspec.Struct, frozen=True, kw_only=True):
+    """A colocation report: the group's ops, the requested device, and the devices with kernels."""
+
+    members: tuple[Member, ...]
+    requested: str | None
+    supported: tuple[str, ...]
+    """Device types, such as ``("CPU",)``."""
+    lacking: tuple[str, ...] = ()
+    """The ops of the group that have no kernel for the requested type of device: they decide for the others."""
+    failed: bool
+    """True if placement failed, False if the placer moved the group (soft placement)."""
+
+
+class Refusals(msgspec.Struct, kw_only=True):
+    """Allocations that the driver refused to TensorFlow's allocator; retries with smaller sizes are not failures."""
+
+    count: int = 0
+    first_bytes: int | None = None
+    smallest_bytes: int | None = None
+    last_bytes: int | None = None
+    constant_bytes: int | None = None
+    """A size that was refused twice in a row: not a retry with a smaller size, the memory is full."""
+
+    def add(self, amount: int) -> None:
+        """Adds a refusal."""
+        if amount == self.last_bytes and self.constant_bytes is None:
+            self.constant_bytes = amount
+        self.count += 1
+        self.last_bytes = amount
+        self.first_bytes = amount if self.first_bytes is None else self.first_bytes
+        self.smallest_bytes = amount if self.smallest_bytes is None else min(self.smallest_bytes, amount)
+
+
+class LogFacts(msgspec.Struct, kw_only=True):
+    """Everything that was read from one log."""
+
+    lines: int = 0
+    frameworks: list[str] = []
+    device_map: list[DeviceMapping] = []
+    placements: list[Placement] = []
+    copies: list[DeviceCopy] = []
+    """Inputs that TensorFlow copied from another device, logged under its device policy ``warn``."""
+    ooms: list[Oom] = []
+    missing_libraries: list[str] = []
+    ignored_gpus: list[IgnoredGpu] = []
+    cuinit_error: CuInitError | None = None
+    driver_messages: list[str] = []
+    hidden_by_environment: str | None = None
+    """The value of CUDA_VISIBLE_DEVICES that hides all GPUs, as TensorFlow 2.19 and later say."""
+    visible_devices: str | None = None
+    """CUDA_VISIBLE_DEVICES as TensorFlow prints it when cuInit fails (2.19 and later)."""
+    assigned_devices: str | None = None
+    """CUDA_VISIBLE_DEVICES as the program's code or command line sets it, if the log shows that line."""
+    library_free_bytes: int | None = None
+    """Free GPU memory when cuDNN or cuBLAS failed to start (``Memory usage: N bytes free``)."""
+    kernel_driver: str | None = None
+    """Version of the kernel module that TensorFlow read, which proves that the driver is loaded."""
+    cards: list[SeenCard] = []
+    """GPUs with their memory, from versions that print it."""
+    smi_processes: list[SmiProcess] = []
+    """The processes in the last nvidia-smi table in the log."""
+    last_error_line: int | None = None
+    """Line of the last exception; at the end of the log it is what ended the program."""
+    last_error_in: str = ""
+    """``thread`` or ``task`` if Python said that the last exception was in one."""
+    last_error_has_traceback: bool = False
+    last_error_went_on: bool = False
+    """Whether the program's logger shows that it worked on after the last exception."""
+    printed_after_error: int = 0
+    """Lines of steps after the last exception, printed or logged, that were surely not made before it."""
+    oom_survived: bool = False
+    """The same of all errors out of memory, by many more steps: one rank may end while others work on for a few."""
+    last_frame_line: int | None = None
+    """Line of the last frame of a traceback; if it follows the last exception, its own exception is still to come."""
+    open_traceback_line: int | None = None
+    """Line of the head of a notebook's last traceback, which names the same error as its end."""
+    reported_end: str = ""
+    """Topic of how a shell, launcher or scheduler says that the program ended
+    (:mod:`gpuwatch.explain.logs.reported_ends`)."""
+    reported_end_line: str = ""
+    reported_end_at: int = 0
+    """Number of the last line that reports an end."""
+    last_lines_tell: str = ""
+    """What its last lines show: ``work``, ``keras``, ``failure`` or nothing
+    (:mod:`gpuwatch.explain.logs.last_lines`)."""
+    telling_last_line: str = ""
+    frame: Frame | None = None
+    """The user's own line in the latest traceback."""
+    requested_at: Frame | None = None
+    """The user's own line in the latest traceback that may have ended in memory that ran out."""
+    found_device_lines: int = 0
+    seen_pci: list[str] = []
+    """Devices in driver messages other than mappings, which prove that cuInit and PCI enumeration worked."""
+    libraries_skipped: bool = False
+    """``Cannot dlopen some GPU libraries``: the driver works, a CUDA library is missing, all GPUs are dropped."""
+    cudart_missing: bool = False
+    """``Could not find cuda drivers``: libcudart could not be opened; the driver may be fine."""
+    errors: list[RunError] = []
+    error_frames: dict[str, Frame] = {}
+    """The user's own line in the tracebacks of ``errors``, by ``Type: message``."""
+    colocations: list[Colocation] = []
+    refusals: Refusals = msgspec.field(default_factory=Refusals)
+    topics: dict[str, int] = {}
+    """Count by topic of :mod:`gpuwatch.explain.logs.topics`."""
+    evidence: dict[str, list[str]] = {}
+    """First lines by topic, without prefixes."""
+    unrecognised: list[str] = []
+    """Lines of TensorFlow's GPU sources that no rule knows: they show when formats change."""
+
+    @property
+    def colocation(self) -> Colocation | None:
+        """The last colocation report."""
+        return self.colocations[-1] if self.colocations else None
+
+    def note(self, topic: str, line: str) -> None:
+        """Counts ``topic`` and keeps its first distinct lines."""
+        self.topics[topic] = self.topics.get(topic, 0) + 1
+        kept = self.evidence.setdefault(topic, [])
+        if len(kept) < LINES_PER_TOPIC:
+            line = in_words(line[:_LINE_CHARS])
+            if line not in kept:
+                kept.append(line)
+
+    def lines_of(self, *topics: str) -> tuple[str, ...]:
+        """Evidence of these topics, in this order."""
+        return tuple(line for topic in topics for line in self.evidence.get(topic, ()))

@@ -1,0 +1,170 @@
+"""What the last lines of a log tell: that its program was at work, or that something failed.
+
+A log whose end no rule explains is healthy only if its program was at work. The forms are those that trainers and
+servers print: Keras, PyTorch Lightning, Hugging Face's Trainer, Ultralytics, MMEngine, MXNet, tqdm, Uvicorn, vLLM,
+SGLang, text-generation-inference, llama.cpp, Ollama, ComfyUI; levels are those of glog, absl, Python's loggers, logfmt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.explain.logs.clean import rank_of, undecorated, unwrapped
+from gpuwatch.explain.logs.reported_ends import reported_end
+
+WORKED = "work"
+KERAS = "keras"
+"""Work of Keras' own progress bar, which only TensorFlow, JAX or PyTorch below it can have done."""
+FAILED = "failure"
+
+LOOKED_AT = 60
+"""Lines at the end of a log that are kept."""
+_NEAR = 15
+"""A failure is the end of a log if at most so many other lines follow it, none of which shows work."""
+_CHARS = 1000
+
+_RATE = r"(?:it|s|ms|us|tok(?:en)?s?|samples?|examples?|images?|img|steps?|iters?|seqs?|rows|frames)"
+_STEP = r"(?:epochs?|(?:global_?)?steps?|iter(?:ation)?s?|batch(?:es)?|trial|round|episode)"
+SERVES = (
+    r"\"(?:GET|POST|PUT|HEAD|DELETE|OPTIONS) \S{1,300} HTTP/\d(?:\.\d)?\" [1-4]\d\d\b"  # Uvicorn, aiohttp, Werkzeug
+    r"|^\[GIN\] .{1,80}\| +[1-4]\d\d \|"  # Ollama
+    r"|throughput: [\d.]{1,12} tokens/s|throughput \(token/s\): \d|\b(?:Prefill|Decode) batch[.,] #"
+    r"|\d tokens per second\)|\bslot +(?:launch_slot_|update_slots|print_timing|release): "
+    r"|all slots are idle|request: (?:GET|POST) \S{1,200} \S{1,60} [1-4]\d\d\b"
+    r"|_time=\".{1,400}\}: \S{1,60}: \S{1,100}: Success$"  # text-generation-inference
+)
+"""A server that answers: also to a request that it cannot fulfil."""
+_STARTED = (
+    r"Application startup complete|Uvicorn running on|fired up and ready|\blistening (?:on|at):? \S"
+    r"|To see the GUI go to: |llama runner started|model loaded$|Running on (?:local|public) URL"
+    r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
+)
+SERVER_STOPPED = "Stopped server"
+"""ComfyUI's last line when a person stops it."""
+_ENDED_WELL = (
+    r"\b(?:training|evaluation|validation|inference|prediction|run|job) (?:is |has |was )?(?:now )?"
+    r"(?:finished|completed?d?|done|successful)\b"
+    r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
+    r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
+    r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
+    r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
+    rf"|\ball tests (?:completed|passed)\b|^Prompt executed in \d|^{SERVER_STOPPED}$"
+)
+_WORKS = re.compile(
+    rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
+    r" ?-? ?(?:ETA: |\d{1,9}(?:s|us|ms|:\d\d)\b))"
+    rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}|\b{_RATE}/s(?:ec)?: \d"
+    rf"|[\d.] ?{_RATE}/(?:s|sec|second|step|it|iter|batch|epoch)\b"
+    rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d|\[ *\d{{1,9}}/\d{{1,9}}\]"
+    r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
+    r" ?-?\d"
+    r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
+    r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
+    r"|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost=",
+    re.IGNORECASE,
+)
+_LEVEL = re.compile(
+    r"^(?:\S{0,40} ){0,4}?\[?(?P<glog>[IWEF])(?:\d{4} [\d:.]{1,30}|(?= (?:tensorflow|external|[\w/]{1,80}\.cc)))"
+    r"|\d: (?P<absl>[IWEF]) \S{1,200}\.cc:\d|\blevel=(?P<logfmt>\w{1,8})|\"level\" ?: ?\"(?P<json>\w{1,8})\""
+    r"|(?:^|[\s\[|:(-])(?P<word>DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC|ERRO|FTL)\b"
+    r"|(?P<python>\w{0,40}Warning): "
+)
+_BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
+_OUTRIGHT = re.compile(
+    r"OP_REQUIRES failed|NCCL WARN|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT|\bSIGABRT\b|\bSIGSEGV\b"
+    r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
+)
+"""Reported by a line of whatever level."""
+_REPORTS = re.compile(
+    r"\bfail(?:ed|ure|ing)?\b(?! over)|\b(?:could not|couldn't|cannot|unable to|fatal|panic|refused|timed out|died"
+    r"|no such file|not enough memory|segfault|crashed)\b"
+    r"|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b|\bout of memory(?! err)"
+    r"|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]"
+    r"| (?:while|in|during|at|on|from|code|loading|running|occurred|happened|\d)|$)"
+    r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b",
+    re.IGNORECASE,
+)
+_NO_FAILURE = re.compile(
+    r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
+    r"|NVML library|Fontconfig (?:error|warning)|is over \d{1,2}% full"
+    r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
+    r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
+    r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}"
+    r"[:=(\[]{1,3} ?['\"]?(?:-?[\d.]+(?:e-?\d+)?\b(?! ?/| \w*(?:error|fail))|none|null|false|\[\])"
+    r"|\b(?:retrying|will retry|falling back|skipp?(?:ed|ing)|ignor(?:ed|ing))\b|error_rate|error rate",
+    re.IGNORECASE,
+)
+"""Words of failure in lines that report none: TensorFlow's noise at its import, counts of zero, names of measures."""
+
+
+_FINISHED = re.compile(_ENDED_WELL, re.IGNORECASE)
+_INTERRUPTED = re.compile(r"^KeyboardInterrupt:?$")
+_OF_JOURNAL = re.compile(r"^\S{2,6} [ \d]?\d \d\d:\d\d:\d\d \S{1,80} (?P<program>[\w.@-]{1,80})(?:\[\d{1,10}\])?: ")
+_OF_A_GPU = re.compile(
+    r"nvidia|nvrm|\bnv-|cuda|\bgpu|\bxid|nouveau|\bdrm\b|amdgpu|dcgm|docker|containerd|kubelet|slurm|python|torch"
+    r"|tensorflow",
+    re.IGNORECASE,
+)
+_WHOLE_MACHINE = 3
+"""Programs beside the kernel and systemd whose lines make a journal that of a whole machine."""
+
+
+def finished(line: str) -> bool:
+    """Whether a line tells that its program did its work to the end, or was stopped in order."""
+    return _FINISHED.search(line) is not None
+
+
+def _relevant(lines: Sequence[str]) -> list[str]:
+    """The lines, of a whole machine's journal only those of the kernel's GPU drivers and of programs that use one."""
+    programs = {found["program"] for line in lines if (found := _OF_JOURNAL.match(line)) is not None}
+    if len(programs - {"kernel", "systemd"}) < _WHOLE_MACHINE:
+        return list(lines)
+    return [line for line in lines if _OF_A_GPU.search(line)]
+
+
+def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
+    """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it."""
+    followed, failed, worked = 0, "", ("", "", "")
+    interrupted = ""
+    for raw in reversed(_relevant(lines)):
+        rank = rank_of(raw)
+        if worked[0] and (rank == worked[2] or followed >= _NEAR):
+            followed += 1
+            continue  # of several processes, one may have failed while another worked on
+        for piece in reversed(raw.rstrip("\r\n").split("\r")):
+            whole = undecorated(piece[:_CHARS])
+            line = unwrapped(whole)
+            if not line:
+                continue
+            if not followed and _INTERRUPTED.match(line) is not None:
+                interrupted = whole
+            if not failed and _fails(whole, line, last=followed == 0, in_words=not interrupted):
+                failed = whole
+                if followed < _NEAR and (rank or not worked[0]):
+                    return FAILED, failed
+            if not worked[0] and (found := _WORKS.search(line) or _WORKS.search(whole)) is not None:
+                worked = (KERAS if found.lastgroup == KERAS else WORKED, whole, rank)
+                if not rank:
+                    return worked[:2]
+            followed += 1
+    if worked[0]:
+        return worked[:2]
+    return (FAILED, failed) if failed else (WORKED, interrupted) if interrupted else ("", "")
+
+
+def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
+    """Whether a line reports a failure; what programs say ``in_words`` while a person ends them is none."""
+    if _NO_FAILURE.search(whole) is not None or reported_end(line) == "":
+        return False
+    if _OUTRIGHT.search(whole) is not None:
+        return True
+    found = _LEVEL.search(whole)
+    level = str(found[str(found.lastgroup)]).lower() if found is not None and found.lastgroup else ""
+    if level in _BAD_LEVELS:
+        return True
+    if level and not last:
+        return False  # a note or a warning, after which the log goes on
+    if level.endswith("warning") or level in ("w", "warn"):
+        return False
+    return in_words and _REPORTS.search(line) is not None

@@ -1,0 +1,594 @@
+"""Parses a framework's log in one pass: lines in, :class:`LogFacts` out.
+
+It is fast because most lines are skipped: a line without a C++ source position and without one of a few substrings
+after some searches, a message that was seen before, or that differs from a meaningless one only in its digits, after a
+lookup. Patterns are searched, not anchored, because people quote, indent and wrap log lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import deque
+
+from gpuwatch.core.model.run import DeviceMapping, Oom
+from gpuwatch.explain.logs import (
+    cuda_errors,
+    devices,
+    last_lines,
+    nvidia_smi,
+    other_ooms,
+    pytorch,
+    tensorflow_oom,
+    topics,
+)
+from gpuwatch.explain.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
+from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
+from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
+from gpuwatch.explain.logs.placement import PlacementCounter
+from gpuwatch.explain.logs.reported_ends import ReportedEnds
+from gpuwatch.explain.logs.tracebacks import FrameFinder
+from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
+
+_MAX_LINE = 20_000
+_MAX_KEPT = 2000
+_MEMO_SIZE = 4096
+_MEMO_CHARS = 600
+_DIGITS = b"0123456789"
+_NOTHING, _REFUSAL, _TORCH = 1, 2, 3
+_hinted = topics.hinted
+
+_CHUNK_IN_USE = ("InUse at ", "Chunk at ")
+"""Most lines of an allocator's dump; its sums have the same information."""
+# How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
+_KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
+# A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
+_FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
+_ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
+_RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
+_GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
+# TensorFlow 2.21 prints file names without paths.
+_TENSORFLOW_SOURCES = frozenset({*_GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
+_QUIET = re.compile(
+    r"NUMA|PCIe gen|cuDNN version|NVML library|interconnect StreamExecutor|^\d+:|strength|Adding visible"
+    r"|remaining|edge matrix|^ *(?:\d+ )+\d*$|Your kernel"
+)
+
+
+class LogParser:
+    """Takes lines; ``facts`` can be read at any time. Memory is bounded."""
+
+    def __init__(self) -> None:
+        self._facts = LogFacts()
+        self._placements = PlacementCounter()
+        self._ooms = tensorflow_oom.OomCollector()
+        self._memo: dict[str, tuple[str, str] | int | None] = {}
+        self._shapes: dict[bytes, int] = {}
+        """Kind of message by its text without digits."""
+        self._units = OpenUnits(self._facts)
+        self._frames = FrameFinder()
+        self._ends = ReportedEnds()
+        self._exceptions = ExceptionFinder(self._facts, self._frames)
+        self._placement_failed = False
+        self._work = WorkAfterError()
+        self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
+        self._keep_last = self._last.append
+        self._ooms_seen = self._ooms_survived = 0
+        self._dumps = 0
+        """Of the lines about memory that ran out, those of an allocator that tries again."""
+        self._last_of_dump = ""
+
+    @property
+    def facts(self) -> LogFacts:
+        """The facts so far."""
+        self._facts.placements = self._placements.result()
+        self._facts.copies = self._placements.copies()
+        self._facts.ooms = self._ooms.result()
+        self._facts.frame = self._frames.frame
+        self._facts.last_error_went_on = self._work.went_on
+        self._facts.printed_after_error = self._work.printed
+        self._facts.oom_survived = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
+        self._facts.requested_at = self._frames.requested_at
+        self._facts.reported_end = self._ends.topic
+        self._facts.reported_end_line = in_words(self._ends.line[:400])
+        self._facts.reported_end_at = self._ends.at
+        for name in sorted(self._frames.packages):
+            self._framework(name)
+        constant = self._facts.refusals.constant_bytes
+        if constant is not None and not self._facts.ooms:
+            self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
+        return self._facts
+
+    def feed(self, line: str) -> None:
+        """Takes one line, with or without its end."""
+        facts = self._facts
+        facts.lines += 1
+        if line and not line.isspace():
+            self._keep_last(line if len(line) < _MAX_KEPT else line[:_MAX_KEPT])
+        if line.startswith('{"') and self._enveloped(line):
+            return
+        if self._work.open:
+            self._after_error(line)
+        elif self._work.unused:
+            self._work.before(line)
+        if self._exceptions.open:
+            self._frames.rank = rank_of(line)
+            self._exceptions.follow(line)
+            self._error_here(line)
+        if self._frames.open:
+            self._frames.rank = rank_of(line)
+            self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
+        if ", line " in line and self._frame(line):
+            facts.last_frame_line = facts.lines
+        elif TRACEBACK in line:
+            self._exceptions.begin(line)
+        at = line.find(".cc:")
+        if at > 0:
+            end = line.find("]", at, at + 12)
+            if end > 0:
+                message = line[end + 2 :]
+                known = self._memo.get(message, 0)
+                if known is None:
+                    return
+                if known.__class__ is tuple:
+                    self._placements.again(known)
+                    return
+                if known:
+                    facts.refusals.add(known)  # type: ignore[arg-type]
+                    return
+                if self._ooms.in_dump():
+                    if message.startswith(_CHUNK_IN_USE):
+                        return
+                elif not self._units.open:
+                    if line.startswith("placer", at - 6) and self._placements.node(message):
+                        self._framework("tensorflow")
+                        return
+                    if self._again(message):
+                        return
+                self._source_line(line, message)
+                return
+        if self._units.open and self._row(line):
+            return
+        if not self._units.open and not self._ooms.in_dump():
+            if "): /" in line and self._placements.node(line):
+                return
+            shape = line.encode("utf-8", "replace").translate(None, _DIGITS)
+            kind = self._shapes.get(shape)
+            if kind is not None:
+                if kind == _TORCH:
+                    facts.topics["memory.oom"] += 1
+                    facts.last_error_line = facts.lines
+                return
+            if not _hinted(shape):
+                if len(line) <= _MEMO_CHARS:
+                    self._remember(shape, _NOTHING)
+                return
+            if len(line) > _MEMO_CHARS:
+                self._plain_line(line)
+            elif not self._plain_line(line):
+                self._remember(shape, _NOTHING)
+            elif self._ooms.full() and pytorch.is_out_of_memory(line) and "\r" not in line:
+                # The list of failures is full: only count further ones with the same wording.
+                self._remember(shape, _TORCH)
+            return
+        self._plain_line(line)
+
+    def _frame(self, line: str) -> bool:
+        self._frames.rank = rank_of(line)
+        return self._frames.line(unwrapped(undecorated(line[:_MAX_LINE])))
+
+    def _error_here(self, raw: str) -> None:
+        """Begins to look for work after the exception, if this line is one."""
+        if self._facts.last_error_line == self._facts.lines:
+            self._work.begin(raw)
+
+    def _after_error(self, line: str) -> None:
+        ooms = self._facts.topics.get("memory.oom", 0)
+        if ooms != self._ooms_seen:
+            self._ooms_seen = ooms
+            self._work.again()
+        self._work.take(line)
+        if self._work.steps >= MANY_STEPS:
+            self._ooms_survived = ooms
+
+    def _again(self, message: str) -> bool:
+        """Handles a C++ message of a known kind; False if its kind is not known yet."""
+        if message.startswith("Executing op ") and "\r" not in message.rstrip("\r\n"):
+            self._framework("tensorflow")
+            self._learn(message, self._placements.executing(message))
+            return True
+        if message.startswith("before computing ") and self._placements.copied(message):
+            return True
+        kind = self._shapes.get(message.encode("utf-8", "replace").translate(None, _DIGITS))
+        if kind == _REFUSAL and (refused := tensorflow_oom.refused_bytes(message)) is not None:
+            self._facts.refusals.add(refused)
+            return True
+        return kind == _NOTHING
+
+    def _remember(self, shape: bytes, kind: int) -> None:
+        if len(self._shapes) >= _MEMO_SIZE:
+            self._shapes.clear()
+        self._shapes[shape] = kind
+
+    def _learn(self, tail: str, action: tuple[str, str] | int | None) -> None:
+        if len(tail) <= _MEMO_CHARS:
+            if len(self._memo) >= _MEMO_SIZE:
+                self._memo.clear()
+            self._memo[tail] = action
+
+    def close(self) -> None:
+        """Ends the log, and all units of several lines."""
+        self._units.end()
+        last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
+        self._ends.close(unwrapped(undecorated(last[:_MAX_LINE])), self._facts.lines)
+        told, line = last_lines.what_they_tell(self._last)
+        if told in (last_lines.WORKED, last_lines.KERAS):
+            retried = "memory.retried" in self._facts.topics or self._worked_after_dumps(line)
+            if retried:
+                self._ooms_survived = self._facts.topics.get("memory.oom", 0)
+        self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
+
+    def _worked_after_dumps(self, line: str) -> bool:
+        """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""
+        if self._dumps != self._facts.topics.get("memory.oom", 0) or not self._dumps or self._facts.errors:
+            return False
+        since = itertools.takewhile(lambda one: one != self._last_of_dump, reversed(self._last))
+        return any(line in undecorated(one) for one in since)
+
+    # C++ lines
+
+    def _source_line(self, line: str, tail: str) -> None:
+        if "\r" in line.rstrip("\r\n"):
+            self._pieces(line)
+            return
+        line = undecorated(line[:_MAX_LINE])
+        found = source_message(line)
+        if found is None:
+            self._plain_line(line)
+            return
+        source, message = found
+        if ".cc:" not in (text := unwrapped(line)).partition(": ")[0] and is_error(text):
+            # An exception that quotes a source: "RuntimeError: [gloo/transport/tcp/pair.cc:598] Connection closed".
+            self._plain_line(line)
+            return
+        if "tensorflow" in line or "local_xla" in line or source in _TENSORFLOW_SOURCES:
+            self._framework("tensorflow")
+        self._units.end()
+        action: tuple[str, str] | int | None = None
+        if source == "bfc_allocator":
+            self._allocator(line, message)
+            return
+        if source == "execute" and message.startswith("Executing op"):
+            action = self._placements.executing(message)
+        elif source in ("placer", "simple_placer") and self._placements.node(message):
+            pass
+        elif (refused := tensorflow_oom.refused_bytes(message)) is not None:
+            self._refused(line, refused)
+            action = refused
+            self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
+        else:
+            known = self._meaning(source, line, message)
+            if _FATAL.search(line, 0, line.find(".cc:")):
+                self._facts.note("ended.fatal", line)
+            if self._units.open:
+                return
+            if not known and len(tail) <= _MEMO_CHARS:
+                self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _NOTHING)
+        self._learn(tail, action)
+
+    def _allocator(self, line: str, message: str) -> None:
+        self._last_of_dump = self._last[-1] if self._last else ""
+        if "an out of memory trying" in message:
+            if self._ooms.head(message, _writer(line)):
+                self._dumps += 1
+                self._facts.note("memory.oom", line)
+            elif "is not a failure" in message:
+                self._facts.note("memory.not-a-failure", line)
+            return
+        if tensorflow_oom.begins_dump(message) and self._ooms.orphan(_writer(line)):
+            self._facts.note("memory.oom", line)
+        self._ooms.dump_line(message, _writer(line))
+
+    def _refused(self, line: str, amount: int) -> None:
+        refusals = self._facts.refusals
+        refusals.add(amount)
+        self._facts.note("memory.refused", line)
+
+    # Everything else
+
+    def _plain_line(self, raw: str) -> bool:
+        """Takes a line that is not from C++; False if it is irrelevant, whatever numbers are in it."""
+        if "\r" in raw.rstrip("\r\n"):
+            self._pieces(raw)
+            return True
+        whole = undecorated(raw[:_MAX_LINE])
+        line = unwrapped(whole)
+        if self._units.open and self._within(line):
+            return True
+        if self._ooms.in_dump():
+            self._ooms.dump_line(line)
+        if not line:
+            return False
+        if "Executing op " in line:
+            self._placements.executing(line)
+            return True
+        if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
+            return True
+        if "NVIDIA-SMI" in line and (version := nvidia_smi.begins(line)) is not None:
+            self._units.begin_table()
+            # nvidia-smi got an answer from the driver.
+            self._facts.kernel_driver = self._facts.kernel_driver or version
+            self._facts.note("driver.loaded", line)
+            return True
+        if raw.startswith("[rank"):
+            self._facts.note("environment.launcher", raw.rstrip())
+        known = self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
+        known |= self._meaning("", line, line)
+        self._frames.rank = rank_of(raw)
+        known |= self._python_error(line)
+        self._error_here(raw)
+        return known
+
+    def _enveloped(self, line: str) -> bool:
+        """Takes a line of a container's JSON log, whose text is the program's; False for other lines."""
+        within = self._units.open or self._ooms.in_dump() or self._frames.open or ", line " in line
+        if not within and "\\" not in line and ".cc:" not in line and not _hinted(line.encode("utf-8", "replace")):
+            return False
+        text = json_text(line)
+        if text is None:
+            return False
+        counted = self._facts.lines
+        for piece in text.removesuffix("\n").split("\n"):
+            self.feed(piece)
+        self._facts.lines = counted
+        return True
+
+    def _pieces(self, raw: str) -> None:
+        """Takes each state of a progress bar, which overwrites itself, as a line."""
+        counted = self._facts.lines
+        for piece in raw.split("\r")[-50:]:
+            if piece.strip():
+                self.feed(piece)
+        self._facts.lines = counted
+
+    def _meaning(self, source: str, line: str, message: str) -> bool:
+        """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
+        facts = self._facts
+        known = False
+        message = topics.plain(message)
+        for topic in topics.topics_of(message):
+            if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
+                continue  # the unit of a fabric manager that is not needed
+            facts.note(topic, line)
+            known = True
+            if topic == "placement.no-kernel":
+                self._placement_failed = "Failed to place the graph" not in message
+            elif topic in ("driver.not-running", "driver.no-device-node", "driver.mismatch"):
+                self._keep(facts.driver_messages, message)
+            elif topic == "cuda.libraries-skipped":
+                facts.libraries_skipped = True
+            elif topic == "cuda.cudart-missing":
+                facts.cudart_missing = True
+            elif topic == "cuda.libdevice-unfound":
+                self._keep(facts.missing_libraries, devices.LIBDEVICE)
+        if known:
+            self._named(line)
+        if message.endswith(_RANGE_FOLLOWS):
+            self._units.begin_range()
+        if "CUDA_VISIBLE_DEVICES" in message and (assigned := devices.assigned(message)) is not None:
+            facts.assigned_devices = assigned
+            facts.note("environment.assigned", line)
+            known = True
+        if "Memory usage: " in message and (left := devices.library_memory(message)) is not None:
+            facts.library_free_bytes = left
+            facts.note("memory.library-usage", line)
+            known = True
+        if "XLA_GPU:" in message and not devices.lists_gpu(message):
+            facts.note("devices.xla-gpu", line)
+            known = True
+        if "Killed" in message and _KILLED.search(message):
+            facts.note("ended.killed", line)
+            known = True
+        elif message == "MemoryError":
+            facts.note("ended.host-memory", line)
+            known = True
+        if "evice" in message:
+            known |= self._devices(line, message)
+        if "OOM when allocating" in message:
+            if self._ooms.tensor(message):
+                facts.note("memory.oom", line)
+            known = True
+        elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
+            facts.note("memory.oom", line)
+            known = True
+        elif (oom := other_ooms.out_of_memory(message)) is not None:
+            self._ooms.reported(oom)
+            self._framework(oom.allocator or "")
+            facts.note("memory.oom", line)
+            known = True
+        elif pytorch.is_out_of_memory(message):
+            if not self._ooms.full():
+                self._ooms.reported(pytorch.out_of_memory(message))
+            self._framework("pytorch")
+            facts.note("memory.oom", line)
+            known = True
+        elif (
+            ("emory" in message and "out of memory" in message.lower())
+            or "OUT_OF_MEMORY" in message
+            or "OUT OF MEMORY" in message
+            or tensorflow_oom.elsewhere(message)
+        ):
+            self._memory(source, line, message)
+            known = True
+        if "host" in message or "root@" in message:
+            known |= self._within_container(line, message)
+        if "cuInit" in message and (error := devices.cuinit(message)) is not None:
+            facts.cuinit_error = facts.cuinit_error or error
+            facts.note("driver.cuinit", line)
+            known = True
+        if (
+            "ould" in message
+            or "libdevice" in message
+            or ".so" in message
+            or "DSO" in message
+            or ".dll" in message
+            or "NCCL lib" in message
+        ):
+            for name in devices.missing_library(message):
+                self._keep(facts.missing_libraries, name)
+                facts.note("cuda.missing-library", line)
+                known = True
+        if "hides all GPUs" in message and (value := devices.hidden(message)) is not None:
+            facts.hidden_by_environment = value
+            facts.note("visibility.hidden", line)
+            known = True
+        elif source == "cuda_diagnostics":
+            known |= self._diagnostics(line, message)
+        if source in _GPU_SOURCES and not known and not _QUIET.search(message):
+            self._keep(facts.unrecognised, line[:400])
+        return known
+
+    def _memory(self, source: str, line: str, message: str) -> None:
+        failed = (
+            "trying to allocate" in message
+            and "is not a failure" not in message
+            and self._ooms.head(message, _writer(line))
+        )
+        if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
+            self._facts.note("memory.oom", line)
+        elif not source and cuda_errors.out_of_memory(topics.folded(message)) and not self._ooms.full():
+            self._ooms.reported(Oom())
+            self._facts.note("memory.oom", line)
+
+    def _devices(self, line: str, message: str) -> bool:
+        facts = self._facts
+        if (found := devices.mapping(message)) is not None:
+            self._mapped(found)
+            facts.note("device.mapped", line)
+            return True
+        if devices.begins_mapping(message):
+            self._units.begin_folded(message)
+            return True
+        if (gpu := devices.ignored(message)) is not None:
+            if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST:
+                facts.ignored_gpus.append(gpu)
+            facts.note("device.ignored", line)
+            return True
+        if "Found device" in message and "with properties" in message:
+            facts.found_device_lines += 1
+            facts.note("device.found", line)
+            self._units.begin_card(message)
+            return True
+        if (pci := devices.numa_pci(message)) is not None:
+            self._keep(facts.seen_pci, pci)
+            return True
+        if "Colocation Debug Info" in message:
+            self._units.begin_colocation(failed=self._placement_failed)
+            return True
+        return False
+
+    def _diagnostics(self, line: str, message: str) -> bool:
+        facts = self._facts
+        if (value := devices.environment(message)) is not None:
+            facts.visible_devices = value
+            facts.note("environment.visible-devices", line)
+            return True
+        if (version := devices.kernel_driver(message)) is not None:
+            facts.kernel_driver = version
+            facts.note("driver.loaded", line)
+            return True
+        return False
+
+    def _within_container(self, line: str, message: str) -> bool:
+        if not devices.of_container(message):
+            return False
+        self._facts.note("environment.docker", line)
+        return True
+
+    def _mapped(self, found: DeviceMapping) -> None:
+        known = self._facts.device_map
+        self._framework("tensorflow")
+        for index, earlier in enumerate(known):
+            if (earlier.framework_device, earlier.pci_bus_id) == (found.framework_device, found.pci_bus_id):
+                if earlier.granted_bytes is None and found.granted_bytes is not None:
+                    known[index] = found
+                return
+            if earlier.framework_device == found.framework_device and earlier.name is None:
+                known[index] = found  # the earlier line was cut off
+                return
+        if len(known) < MAX_LIST:
+            known.append(found)
+
+    def _framework(self, name: str) -> None:
+        if name not in self._facts.frameworks:
+            self._facts.frameworks.append(name)
+
+    def _named(self, line: str) -> None:
+        """Notes the frameworks that a relevant line names."""
+        lower = line.lower()
+        for word, name in FRAMEWORK_WORDS:
+            if word in lower:
+                self._framework(name)
+
+    def _python_error(self, line: str) -> bool:
+        if self._exceptions.line(line):
+            self._named(line)
+            if "tensorflow." in line:
+                self._framework("tensorflow")
+            elif line.startswith("torch."):
+                self._framework("pytorch")
+            return True
+        if "Colocation Debug Info" in line:
+            self._units.begin_colocation(failed=self._placement_failed)
+            return True
+        return self._exceptions.other(line)
+
+    # Units of several lines
+
+    def _within(self, line: str) -> bool:
+        """Takes a line of an open unit; False if it may also mean something by itself."""
+        if self._units.member(line):
+            return True
+        whole = self._units.rest_of_mapping(line)
+        if whole is not None:
+            found, joined = whole
+            self._mapped(found)
+            self._facts.note("device.mapped", joined)
+            return True
+        if self._units.is_range(line):
+            self._facts.note("build.gpu-unsupported", line)
+            return True
+        self._units.property_of_card(line)
+        return False
+
+    def _row(self, raw: str) -> bool:
+        """Takes a line of nvidia-smi's tables, which may also contain the compute mode."""
+        if not self._units.row(raw[:_MAX_LINE].rstrip()):
+            return False
+        if "E. Process" in raw or "Prohibited" in raw or "ERR!" in raw:
+            self._meaning("", raw.strip(), raw)
+        return True
+
+    @staticmethod
+    def _keep(where: list[str], text: str) -> None:
+        text = in_words(text)
+        if text not in where and len(where) < MAX_LIST:
+            where.append(text)
+
+
+def _writer(line: str) -> str:
+    """The thread in absl's prefix: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
+    match = _ABSL.search(line)
+    return match[1] if match else ""
+
+
+def parse(text: str) -> LogFacts:
+    """The facts from a whole log."""
+    parser = LogParser()
+    # splitlines() would also split at the carriage returns of progress bars.
+    for line in text.removesuffix("\n").split("\n"):
+        parser.feed(line)
+    parser.close()
+    return parser.facts

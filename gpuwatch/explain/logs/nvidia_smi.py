@@ -1,0 +1,67 @@
+"""Tables of ``nvidia-smi`` in a log: the cards with their memory, and the processes.
+
+Layouts: drivers up to 450 (no columns for MIG instances), later ones, and later ones with a table of MIG devices, whose
+rows are not cards, between cards and processes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.explain.logs.clean import pci_address
+from gpuwatch.explain.logs.facts import SeenCard, SmiProcess
+
+MOST_LINES = 400
+_MIB = 1 << 20
+_QUOTES = " \t>#|`"
+
+_VERSIONS = re.compile(r"NVIDIA-SMI [\d.]{1,24}.{1,60}?Driver Version: ([\d.]{1,24})")
+_CARD = re.compile(r"\|\s{1,6}\d{1,3}\s{1,4}(\S.{0,60}?)\s{1,30}(?:On|Off|N/A)\s*\|\s*([0-9A-Fa-f:.]{7,20})\s")
+_MEMORY = re.compile(r"\|\s*(\d{1,8})MiB\s*/\s*(\d{1,8})MiB\s*\|")
+_PROCESS = re.compile(
+    r"\|\s{1,6}(\d{1,3})\s{1,6}(?:\S{1,4}\s{1,6}\S{1,4}\s{1,12})?(\d{1,9})\s{1,8}([CGM+]{1,3})\s{1,4}"
+    r"(\S.{0,80}?)\s{1,60}(?:(\d{1,8})MiB|N/A)\s*\|"
+)
+
+
+def begins(line: str) -> str | None:
+    """The driver's version, if a table begins with this line."""
+    match = _VERSIONS.search(line)
+    return match[1] if match else None
+
+
+class SmiReader:
+    """Takes the lines of one table."""
+
+    def __init__(self) -> None:
+        self.cards: list[SeenCard] = []
+        self.processes: list[SmiProcess] = []
+        self._lines = 0
+        self._card: SeenCard | None = None
+
+    def take(self, raw: str) -> bool:
+        """Takes a line, which may be quoted; False if it does not belong to the table."""
+        self._lines += 1
+        at = next((i for i in (raw.find("|"), raw.find("+-")) if i >= 0), -1)
+        if self._lines > MOST_LINES or (at < 0 and raw.strip(_QUOTES)) or at > 60:
+            return False
+        line = raw[at:] if at >= 0 else ""
+        if match := _PROCESS.match(line):
+            held = int(match[5]) * _MIB if match[5] else None
+            self.processes.append(
+                SmiProcess(gpu=int(match[1]), pid=int(match[2]), type=match[3], name=match[4].strip(), held_bytes=held)
+            )
+        elif match := _CARD.match(line):
+            self._card = SeenCard(name=match[1].strip(), pci_bus_id=pci_address(match[2]))
+        elif self._card is not None and (match := _MEMORY.search(line)):
+            used, total = int(match[1]) * _MIB, int(match[2]) * _MIB
+            self.cards.append(
+                SeenCard(
+                    name=self._card.name,
+                    pci_bus_id=self._card.pci_bus_id,
+                    total_bytes=total,
+                    free_bytes=max(total - used, 0),
+                )
+            )
+            self._card = None
+        return True

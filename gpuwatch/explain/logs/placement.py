@@ -1,0 +1,212 @@
+"""Where ops ran: eager ``Executing op`` lines, placer lines, and colocation reports.
+
+The placer prints every node twice (stdout and stderr), and wraps every eager op in a small function whose nodes it
+prints too. So an op that was executed eagerly is counted by executions, other nodes once each.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.core.model.run import DeviceCopy, Placement
+from gpuwatch.explain.logs.clean import device
+from gpuwatch.explain.logs.facts import Colocation, Member
+
+MAX_NODES = 50_000
+"""Distinct nodes remembered; counts of larger graphs are lower bounds."""
+MAX_KEYS = 2_000
+MAX_MEMBERS = 50
+
+NOISE = frozenset(
+    {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Const", "NoOp", "_EagerConst", "_HostConst", "Placeholder"}
+)
+"""Ops that do no work."""
+MAKES_RESOURCE = re.compile(r"^(?:VarHandleOp|Variable(?:V2)?|\w*HashTable(?:V2)?|\w*Queue(?:V2)?)$")
+"""Ops that make a variable, table or queue."""
+# TensorFlow before 1.5 has no colon after the op's type.
+_NODE = re.compile(
+    r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:(?:[^\s/]+/)+?)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$"
+)
+_GLUED = re.compile(r"^.*[\]>:\x07]")
+"""A launcher's prefix without a space: [1,0]<stdout>:a/MatMul."""
+_MKL = re.compile(r"^_Mkl(?:Native)?")
+_MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
+_ROOT = re.compile(r"requested_device_name_='([^']*)'.{0,400}?supported_device_types_=\[([^\]]*)\]")
+_EXECUTING = re.compile(r"Executing op (\S+) in device (\S+)")
+_COPY = re.compile(
+    r"before computing (\S+) input #(\d+) was expected to be on (\S+) but is actually on (\S+) \(operation running on"
+)
+"""Logged under the device policy ``warn`` (tensorflow/core/common_runtime/eager/execute.cc)."""
+
+
+class PlacementCounter:
+    """Counts (op, device) in eager lines and placer lines."""
+
+    def __init__(self) -> None:
+        self._eager: dict[tuple[str, str], int] = {}
+        self._graph: dict[tuple[str, str], int] = {}
+        self._nodes: set[int] = set()
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        self._devices: dict[str, str] = {}
+        self._copies: dict[tuple[str, int, str, str], int] = {}
+
+    def executing(self, message: str) -> tuple[str, str] | None:
+        """An ``Executing op`` line; returns its key for :meth:`again`, None if it is not counted."""
+        match = _EXECUTING.search(message)
+        if match is None:
+            return None
+        key = self._key(match[1], match[2])
+        if key is not None:
+            self.again(key)
+        return key
+
+    def again(self, key: tuple[str, str]) -> None:
+        """The same eager line once more."""
+        if key in self._eager or len(self._eager) < MAX_KEYS:
+            self._eager[key] = self._eager.get(key, 0) + 1
+
+    def copied(self, message: str) -> bool:
+        """A line about an automatic copy of an eager op's input; False for other lines."""
+        match = _COPY.search(message)
+        if match is None:
+            return False
+        key = (op_name(match[1]), int(match[2]), self._short(match[4]), self._short(match[3]))
+        if key in self._copies or len(self._copies) < MAX_KEYS:
+            self._copies[key] = self._copies.get(key, 0) + 1
+        return True
+
+    def copies(self) -> list[DeviceCopy]:
+        """Automatic copies between devices, most frequent first."""
+        ordered = sorted(self._copies.items(), key=lambda item: (-item[1], item[0]))
+        return [
+            DeviceCopy(op=op, input=number, source=source, destination=destination, count=count)
+            for (op, number, source, destination), count in ordered
+        ]
+
+    def node(self, message: str) -> bool:
+        """A placer line; False for other lines."""
+        if self._again(message):
+            return True
+        match = _NODE.search(message)
+        if match is None or (match[2] is None and match.start() > 0):
+            return False  # a sentence that ends in a device
+        node = match[1]
+        if ":" in node or node[0] == "[":
+            node = _GLUED.sub("", node)
+        # TensorFlow 0.x prints no op type.
+        op = match[2] or node.rsplit("/", 1)[-1]
+        key = self._key(op, match[3])
+        if key is not None:
+            self._count(node, key)
+        return True
+
+    def _again(self, message: str) -> bool:
+        """Takes a line of an op and device that were seen before, which most are, without a search for its parts."""
+        at, end = message.find(": ("), message.find("): /")
+        if not 0 < at < end:
+            return False
+        key = self._names.get((message[at + 3 : end], message[end + 3 :].rstrip()))
+        node = message[:at]
+        if key is None or ":" in node or node[0] == "[" or not node.isprintable() or " " in node:
+            return False
+        self._count(node, key)
+        return True
+
+    def _count(self, node: str, key: tuple[str, str]) -> None:
+        identity = hash((node, key))
+        if identity not in self._nodes and len(self._nodes) < MAX_NODES:
+            self._nodes.add(identity)
+            if key in self._graph or len(self._graph) < MAX_KEYS:
+                self._graph[key] = self._graph.get(key, 0) + 1
+
+    def result(self) -> list[Placement]:
+        """Placements, most frequent first."""
+        merged = dict(self._graph)
+        merged.update(self._eager)
+        ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
+        return [Placement(op=op, actual=where, count=count) for (op, where), count in ordered]
+
+    def _key(self, op: str, where: str) -> tuple[str, str] | None:
+        if op in NOISE:
+            return None
+        key = self._names.get((op, where))
+        if key is None:
+            key = (op_name(op), self._short(where))
+            if len(self._names) < MAX_KEYS:
+                self._names[op, where] = key
+        return key
+
+    def _short(self, where: str) -> str:
+        short = self._devices.get(where)
+        if short is None:
+            short = device(where)
+            if len(self._devices) < MAX_KEYS:
+                self._devices[where] = short
+        return short
+
+
+def op_name(op: str) -> str:
+    """``MatMul`` of ``_MklMatMul``; ``train_step`` of ``__inference_train_step_1234``."""
+    if op.startswith("__"):
+        for prefix in ("__inference_", "__forward_", "__backward_", "__wrapped__"):
+            if op.startswith(prefix):
+                name = op[len(prefix) :]
+                start, _, serial = name.rpartition("_")
+                return start if start and serial.isdecimal() else name
+        return op
+    return (_MKL.sub("", op) or op) if op.startswith("_") else op
+
+
+class ColocationReader:
+    """Reads one ``Colocation Debug Info`` block."""
+
+    def __init__(self, *, failed: bool) -> None:
+        self.failed = failed
+        self._members: list[Member] = []
+        self._supported: tuple[str, ...] | None = None
+        self._types: dict[str, set[str]] = {}
+        self._requested: str | None = None
+        self._in_members = False
+        self._lines = 0
+
+    def take(self, line: str) -> bool:
+        """Takes a cleaned line; False if the block has ended."""
+        self._lines += 1
+        if self._lines > 4 * MAX_MEMBERS:
+            return False
+        if line.startswith("Root Member("):
+            if match := _ROOT.search(line):
+                self._requested = device(match[1]) if match[1] else None
+                self._supported = tuple(part.strip() for part in match[2].split(",") if part.strip())
+            return True
+        if line.startswith(("Colocation members", "/job:", "See below", "Colocation ")) or not line:
+            self._in_members = self._in_members or line.startswith("Colocation members")
+            return not (self._members and not line)
+        if self._in_members:
+            match = _MEMBER.match(line)
+            if match is None:
+                return not self._members
+            if len(self._members) < MAX_MEMBERS:
+                self._members.append(Member(match[1], match[2], device(match[3]) if match[3] else ""))
+            return True
+        name, colon, kinds = line.partition(": ")
+        if colon and name.isidentifier():
+            self._types[name] = set(kinds.split())
+            return True
+        return False
+
+    def result(self) -> Colocation:
+        """The report."""
+        supported = self._supported
+        if supported is None:
+            common = set.intersection(*self._types.values()) if self._types else set()
+            supported = tuple(sorted(common))
+        requested = self._requested or next((m.requested for m in self._members if m.requested), None)
+        kind = (requested or "").partition(":")[0]
+        return Colocation(
+            members=tuple(self._members),
+            requested=requested,
+            supported=supported,
+            lacking=tuple(name for name, kinds in self._types.items() if kind and kind not in kinds),
+            failed=self.failed,
+        )

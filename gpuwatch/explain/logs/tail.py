@@ -1,0 +1,61 @@
+"""The last lines of a program's output, and earlier ones that are needed to understand it."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from gpuwatch.explain.logs.clean import in_words
+
+_LAST = 80
+_LONGEST = 2000
+_FIRST_KEPT, _LATER_KEPT = 6, 6
+_DECISIVE = (
+    "Created device",
+    "ran out of memory trying to allocate",
+    "ailed call to cuInit",
+    "Cannot dlopen some GPU libraries",
+    "Traceback (most recent call last)",
+)
+_MARK = re.compile(r"… (\d{1,18}) earlier lines? not kept$")
+
+
+def decisive(line: str) -> bool:
+    """Whether the line is kept longer: it names the GPU, or what failed."""
+    return any(text in line for text in _DECISIVE)
+
+
+def not_kept(line: str) -> int:
+    """The number of lines that this mark replaces; 0 for any other line."""
+    match = _MARK.match(line)
+    return int(match[1]) if match is not None else 0
+
+
+class Tail:
+    """Takes lines; keeps a bounded number of them."""
+
+    def __init__(self) -> None:
+        self._last: deque[str] = deque()
+        self._first_kept: list[str] = []
+        self._later_kept: deque[str] = deque(maxlen=_LATER_KEPT)
+        self._fallen = 0
+
+    def add(self, line: str) -> None:
+        """Adds a line; of a progress bar, which overwrites itself, its last state."""
+        if "\r" in line:
+            line = line.rstrip("\r").rpartition("\r")[2]
+        self._last.append(in_words(line[:_LONGEST]))
+        if len(self._last) > _LAST:
+            self._let_go(self._last.popleft())
+
+    def _let_go(self, line: str) -> None:
+        self._fallen += 1
+        if decisive(line):
+            (self._first_kept if len(self._first_kept) < _FIRST_KEPT else self._later_kept).append(line)
+
+    def lines(self) -> tuple[str, ...]:
+        """Decisive lines, a mark with the number of omitted ones, and the last lines."""
+        kept = (*self._first_kept, *self._later_kept)
+        gone = self._fallen - len(kept)
+        mark = (f"… {gone} earlier line{'' if gone == 1 else 's'} not kept",) if gone else ()
+        return (*kept, *mark, *self._last)

@@ -1,0 +1,112 @@
+"""Joins log lines that a terminal or mail program has wrapped at some width, before they are parsed.
+
+Whether a log is wrapped is decided once, from its first lines: hardly any line is longer than the width, and lines that
+reach it are followed by lines that begin in the middle of a sentence. Programs wrap at the width itself, people and
+mail programs before the word that does not fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, pairwise
+
+from gpuwatch.explain.logs.clean import undecorated
+
+SAMPLE = 2000
+"""Lines from which the width is determined."""
+_WIDTHS = range(50, 201)
+_OUTLIERS = 0.02
+_MOSTLY = 0.6
+_MOST_PARTS = 12
+"""Lines into which one line may have been wrapped."""
+
+# Begins a new line: never the continuation of the previous one.
+_BEGINS = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |[IWEF] \w+/|Traceback|File \""
+    r"|(?:\w+\.)*\w*(?:Error|Exception|Warning|(?<=\w)Interrupt): "
+    r"|(?:WARNING|INFO|ERROR|DEBUG)\b|\[(?!Op:|\[|\{)|\(\d+\)|(?:Limit|InUse|MaxInUse|NumAllocs|MaxAllocSize|Reserved|Stats)\b|Epoch"
+    r"|\d+/\d+|Colocation |Root Member|\S+ \(\w+\)|Skipping|name: |pciBusID|[Tt]otal ?[Mm]emory|[Ff]ree ?[Mm]emory"
+    r"|major: |>>>|\$ |[-+=]{3}|\||\S+: \(\w+\)|\{\"|During handling|The above exception|To enable the following|Hint: "
+)
+_QUOTES = re.compile(r"[>#\s]*")
+_SOURCE = re.compile(r"\.(?:cc|cpp|cu):\d+\]|(?:Error|Warning): ")
+
+
+def unfolded(lines: Iterable[str]) -> Iterator[str]:
+    """The lines with wrapped ones joined; unchanged if the log is not wrapped."""
+    rest = iter(lines)
+    head = list(islice(rest, SAMPLE))
+    width = folded_at(head)
+    if width is None:
+        yield from head
+        yield from rest
+        return
+    kept, parts, before, lead = "", 0, "", ""
+    for line in chain(head, rest):
+        text = line.rstrip("\r\n")
+        if parts and parts < _MOST_PARTS and (glue := _glue(before, text, width)) is not None:
+            text_alone = text.removeprefix(lead)
+            kept += text_alone if not glue else glue + undecorated(text_alone)
+            parts += 1
+        else:
+            if parts:
+                yield kept
+            kept, parts = text, 1
+            lead = _QUOTES.match(text)[0]  # type: ignore[index]
+        before = text
+    if parts:
+        yield kept
+
+
+def folded_at(lines: list[str]) -> int | None:
+    """The width at which these lines were wrapped; None if they were not."""
+    texts = [line.rstrip("\r\n") for line in lines]
+    lengths = Counter(len(text) for text in texts if len(text) >= _WIDTHS.start)
+    if not lengths:
+        return None
+    allowed = int(_OUTLIERS * len(texts))
+    longer = 0
+    for width in sorted(lengths, reverse=True):
+        if width in _WIDTHS and _is_folded(texts, width):
+            return width
+        longer += lengths[width]
+        if longer > allowed:
+            return None
+    return None
+
+
+def _is_folded(texts: list[str], width: int) -> bool:
+    full = going_on = telling = 0
+    for text, after in pairwise(texts):
+        if len(text) < _WIDTHS.start or not after.strip():
+            continue
+        source = _SOURCE.search(text) is not None
+        if _glue(text, after, width) is not None:
+            full += 1
+            going_on += 1
+            telling += source
+        elif len(text) >= width - 1 or (source and not _BEGINS.match(undecorated(after))):
+            full += 1
+    return telling > 0 and going_on >= _MOSTLY * full
+
+
+def _indent(text: str) -> int:
+    bare = text.lstrip(">#").expandtabs()
+    return len(bare) - len(bare.lstrip())
+
+
+def _glue(text: str, after: str, width: int) -> str | None:
+    """The text between two wrapped lines, empty or a space; None if the line really ends here."""
+    if not _WIDTHS.start - 1 <= len(text) <= width:
+        return None
+    if _indent(after) > _indent(text) + 1:
+        return None  # TensorFlow continues errors with a tab and [[node …]]
+    rest = undecorated(after)
+    if not rest or _BEGINS.match(rest) or (text.endswith((".", "]", "!")) and len(text) < width):
+        return None
+    if len(text) == width:
+        return ""
+    word = rest.partition(" ")[0]
+    return " " if len(text) + 1 + len(word) > width else None

@@ -1,0 +1,128 @@
+"""Whether a program went on after an error: its logger's lines of later steps.
+
+Only lines of a logger count, of level INFO, with steps that advance, or requests that a server answered. What a program
+prints proves nothing: Python writes stdout late when it goes to a file, so a traceback stands before older prints. Nor
+do other lines at INFO: a program that fails also logs that it saves, cleans up and exits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.explain.logs.clean import rank_of
+from gpuwatch.explain.logs.last_lines import SERVES
+
+_LINES = 2000
+"""Lines after an error that are looked at."""
+_HEAD = 3000
+"""Lines at the start of a log in which steps are looked for."""
+_CHARS = 300
+"""Of a line, as many characters are looked at."""
+MANY_STEPS = 10
+"""Steps after which even the ranks of a job, which wait for each other, show that none of them failed."""
+_INFO = re.compile(r"^.{0,80}?(?:\b(?:INFO|SUCCESS)\b|\"info\"|level=info|\[I \d{4}-)|^(?:\S{1,40} )?I\d{4} [\d:.]+ ")
+_STEP = re.compile(
+    r"\b(?:epoch|(?:global_?)?step|iter(?:ation)?|batch|trial)\b[\s\"':=#\[(]{0,4}(?P<number>\d{1,9})\b", re.IGNORECASE
+)
+_PRINTED = re.compile(
+    r"\b(?:epoch|step|iter(?:ation)?|batch|loss|acc(?:uracy)?)\b.*\d|(?<![/\d])\d+/\d+(?![/\d])|\dit/s", re.IGNORECASE
+)
+_HINTS = ("step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete", "slot", "prompt")
+"""One of these is in each line that the patterns find."""
+_SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
+"""What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""
+_BAR = re.compile(r"\b(?P<number>\d{1,9})/\d{1,9} \[")
+_ADVANCES = 3
+"""States of a progress bar that show work: the bars of other ranks may advance once or twice."""
+_ASKED, _ANSWERED = "got prompt", re.compile(r"Prompt executed in (?!0\.0)\d")
+"""ComfyUI's begin and end of a prompt; a prompt that failed has the latter, too."""
+_SERVER_STARTED = "Application startup complete"
+_FINISHED = re.compile(r"\b(?:training|evaluation|run|job) (?:is |has )?(?:finished|completed?|done)\b", re.IGNORECASE)
+_SERVES = re.compile(SERVES)
+_REJECTED = re.compile(r"HTTP/\d(?:\.\d)?\" 4\d\d\b")
+"""The answer to a request that the server could not fulfil: the error was the request's."""
+_AT_AN_END = re.compile(
+    r"\b(?:sav|writ|checkpoint|emergency|resum|restart|shut|exit|clean|stop|abort|kill|fail|error|clos)",
+    re.IGNORECASE,
+)
+"""Lines with these words may name a step after which the program ended."""
+
+
+class WorkAfterError:
+    """Takes the lines after an error; ``steps`` counts those that show work."""
+
+    def __init__(self) -> None:
+        self.open = False
+        """Whether :meth:`take` wants lines."""
+        self.steps = 0
+        self.printed = 0
+        """Lines after the error that show a step, if the program printed steps before it, too. If it did not, and they
+        begin with the first step, they were printed before the error and written when the program ended."""
+        self.unused = True
+        """Whether :meth:`before` wants lines."""
+        self._stepped_before = False
+        self._head = _HEAD
+        self._left = 0
+        self._rank = ""
+        self._late = False
+        self._latest = self._bar = -1
+        self._advances = 0
+        self._finished = self._asked = False
+
+    def before(self, line: str) -> None:
+        """Takes a line before the first error."""
+        self._head -= 1
+        self._stepped_before = self._head == 0 or _STEP.search(line[:_CHARS]) is not None
+        self.unused = not self._stepped_before
+
+    def begin(self, line: str) -> None:
+        """``line``, as it is, is an error: what went on after earlier ones counts no more."""
+        self.open, self._left, self._rank = True, _LINES, rank_of(line)
+        self.again()
+
+    def again(self) -> None:
+        """Another error of the same process: steps before it count no more."""
+        self._stepped_before |= self.printed > 0
+        self.steps, self.printed, self._latest, self._finished = 0, 0, -1, False
+        self._late = self._asked = False
+        self._bar, self._advances = -1, 0
+
+    def take(self, line: str) -> None:
+        """Takes a line after the error."""
+        self._left -= 1
+        self.open = self._left > 0 and self.steps < MANY_STEPS
+        line = line[:_CHARS]
+        lower = line.lower()
+        if not any(word in lower for word in _HINTS):
+            return
+        if _SERVER_STARTED in line or (self._asked and _ANSWERED.search(line)):
+            self.steps += 2
+            return
+        if rank_of(line) != self._rank:
+            return
+        self._asked |= _ASKED in line
+        if (bar := _BAR.search(line)) is not None:
+            # Bars are on stderr, as tracebacks are: in the order of time.
+            self._advances += 0 <= self._bar < int(bar["number"])
+            self._bar = int(bar["number"])
+            self.printed += self._advances == _ADVANCES
+        step = _STEP.search(line)
+        if not self.printed and not self._stepped_before and step is not None and int(step["number"]) <= 1:
+            self._late = True
+        if not self._late and _PRINTED.search(line) and not _SUMMARY.search(line):
+            self.printed += 1
+        if _SERVES.search(line) is not None:
+            self.steps += 1 + (_REJECTED.search(line) is not None)
+            return
+        if _INFO.search(line) is None:
+            return
+        if _FINISHED.search(line):
+            self._finished = True
+        elif step is not None and not _AT_AN_END.search(line) and int(step["number"]) > self._latest:
+            self._latest = int(step["number"])
+            self.steps += 1
+
+    @property
+    def went_on(self) -> bool:
+        """Whether two steps advanced after the error, or one and the end of the work."""
+        return self.steps + (self._finished and self.steps > 0) > 1

@@ -1,0 +1,159 @@
+"""Replays the allocations and frees of an allocator: what was alive at its peak, and how its memory went.
+
+TensorFlow's profiler records windows. What was allocated in one and freed between two is found where its place is taken
+again; what was allocated between two windows is missing, and counted as that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gpuwatch.explain.traces.xplane import Event
+
+MOST_MOMENTS = 300
+
+
+@dataclass(eq=False, slots=True)
+class Allocation:
+    """One allocation, and when it was freed."""
+
+    event: Event
+    began: int
+    """Picoseconds since the first window began."""
+    freed: int | None = None
+
+    @property
+    def end(self) -> int:
+        """When the next allocation may take its place."""
+        return self.event.address + self.event.size
+
+
+@dataclass(slots=True)
+class Window:
+    """Events between the start and the stop of a recorder, in the order of time."""
+
+    events: Sequence[Event]
+    begin: int = 0
+    """Picoseconds since the first window began."""
+    steps: tuple[int, int] | None = None
+    """Steps of the program counted at its start and end."""
+
+
+@dataclass(slots=True)
+class Moment:
+    """The fullest moment of some; times in picoseconds since the first window began."""
+
+    at: int
+    in_use: int
+    groups: dict[str, int]
+    window: int
+
+
+class Replay:
+    """The windows of one allocator."""
+
+    def __init__(self, windows: Sequence[Window]) -> None:
+        self._windows = [window for window in windows if window.events]
+        self._changes: list[list[tuple[int, int, Allocation, bool]]] = []
+        """For each window: time, bytes in use, the allocation, and whether it is freed."""
+        self._gone: list[list[Allocation]] = []
+        """For each window: what was freed before it, unseen."""
+        self.peak: list[Allocation] = []
+        """What was alive at the peak, as far as it was recorded."""
+        self.before = 0
+        """Bytes at the peak that were in use before the first window; known of a single window alone."""
+        self.peak_event: Event | None = None
+        self.peak_at = 0
+        self.left: list[Allocation] = []
+        """What was alive at the end."""
+        self.end = 0
+        """When the last event was."""
+        self._run()
+
+    def _run(self) -> None:
+        top = max((event.in_use for window in self._windows for event in window.events), default=0)
+        live: dict[int, Allocation] = {}
+        for window in self._windows:
+            gone = _freed_unseen(live, window.events)
+            for allocation in gone:
+                allocation.freed = window.begin
+                del live[allocation.event.address]
+            changes = []
+            first = window.events[0].at
+            for event in window.events:
+                at = window.begin + event.at - first
+                before = live.pop(event.address, None)
+                if before is not None:  # freed, or its free was not recorded
+                    before.freed = at
+                    changes.append((at, event.in_use, before, True))
+                if not event.frees:
+                    live[event.address] = Allocation(event, at)
+                    changes.append((at, event.in_use, live[event.address], False))
+                if event.in_use == top and self.peak_event is None:
+                    self.peak, self.peak_event, self.peak_at = list(live.values()), event, at
+            self.end = window.begin + window.events[-1].at - first
+            self._changes.append(changes)
+            self._gone.append(gone)
+        self.left = list(live.values())
+        if len(self._windows) == 1 and self.peak_event is not None:
+            self.before = max(self.peak_event.in_use - sum(one.event.size for one in self.peak), 0)
+
+    def moments(self, group: Callable[[Allocation], str], before: int = 0) -> list[Moment]:
+        """The fullest moment of each of :data:`MOST_MOMENTS` equal shares of the allocations and frees.
+
+        Not of the time: most of it passes without any, and steps would be too narrow to be seen. ``before``: so many
+        allocations at the begin were there already.
+        """
+        share = max(-(-(sum(map(len, self._changes)) - before) // MOST_MOMENTS), 1)
+        found: list[Moment] = []
+        sums: dict[str, int] = {}
+        for number, (changes, gone) in enumerate(zip(self._changes, self._gone, strict=True)):
+            for allocation in gone:
+                sums[group(allocation)] -= allocation.event.size
+            for place, (at, in_use, allocation, frees) in enumerate(changes):
+                name = group(allocation)
+                sums[name] = sums.get(name, 0) + (-allocation.event.size if frees else allocation.event.size)
+                if place < before - 1 and number == 0:
+                    continue
+                if not found or found[-1].window != number or (place - before) % share == 0:
+                    found.append(Moment(at, in_use, dict(sums), number))
+                elif in_use > found[-1].in_use:
+                    found[-1] = Moment(at, in_use, dict(sums), number)
+        return found
+
+
+def _freed_unseen(live: dict[int, Allocation], events: Sequence[Event]) -> list[Allocation]:
+    """Of what was alive at the end of the last window, what had been freed when this one began.
+
+    Its place is allocated again before it is freed, or it does not fit into what was in use then.
+    """
+    if not live:
+        return []
+    starts = sorted(live)
+    gone: dict[int, Allocation] = {}
+    seen: set[int] = set()
+    for event in events:
+        if event.frees:
+            if event.address in live:
+                seen.add(event.address)
+            continue
+        at = bisect_left(starts, event.address + event.size) - 1
+        while at >= 0 and live[starts[at]].end > event.address:
+            address = starts.pop(at)
+            if address not in seen:
+                gone[address] = live[address]
+            at -= 1
+    first = events[0]
+    before = first.in_use + (first.size if first.frees else -first.size)
+    kept = [one for address, one in live.items() if address not in gone]
+    total = sum(one.event.size for one in kept)
+    # The youngest are the least likely to have stayed.
+    for one in sorted(kept, key=lambda one: -one.began):
+        if total <= before:
+            break
+        if one.event.address not in seen:
+            gone[one.event.address] = one
+            total -= one.event.size
+    return list(gone.values())

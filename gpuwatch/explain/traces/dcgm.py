@@ -1,0 +1,120 @@
+"""Results of NVIDIA's ``dcgmi diag -j`` (DCGM 2 to 4): the tests of each GPU, passed, failed or skipped.
+
+DCGM 4 names the GPU by ``entity_group`` and ``entity_id``, older ones by ``gpu_ids``; older ones also leave ``null`` in
+their lists, and print warnings before the JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpuwatch.core.model.explanation import GpuTest, TestStatus
+
+MOST_BYTES = 16 << 20
+_MOST_TESTS = 2000
+_MOST_MESSAGES = 8
+_LONGEST = 500
+_HEAD = re.compile(rb'"DCGM (?:GPU )?Diagnostic"\s*:')
+_STATUSES: dict[str, TestStatus] = {"pass": "pass", "fail": "fail", "warn": "warn", "skip": "skip", "skipped": "skip"}
+
+
+class BrokenDiagnostic(ValueError):
+    """The text is no result of dcgmi diag; the message says why."""
+
+
+class Diagnostic(NamedTuple):
+    """What was tested."""
+
+    tests: tuple[GpuTest, ...]
+    version: str
+    driver: str
+    error: str
+    """Why the tests could not be run; empty if they were."""
+
+
+def is_diagnostic(start: bytes) -> bool:
+    """Whether a file begins as the output of ``dcgmi diag -j``."""
+    return _HEAD.search(start) is not None
+
+
+def read(data: bytes) -> Diagnostic:
+    """The tests; :class:`BrokenDiagnostic` for anything else."""
+    if len(data) > MOST_BYTES:
+        raise BrokenDiagnostic(f"it is larger than {MOST_BYTES >> 20} MiB, the maximum")
+    begin, end = data.find(b"{"), data.rfind(b"}") + 1
+    try:
+        value = msgspec.json.decode(data[max(begin, 0) : end])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BrokenDiagnostic(f"it is no JSON: {str(error)[:100]}") from None
+    top = _named(value, "DCGM Diagnostic") or _named(value, "DCGM GPU Diagnostic")
+    if not top:
+        raise BrokenDiagnostic('it has no part "DCGM Diagnostic"')
+    known = {**_named(value, "metadata"), **top}
+    tests: list[GpuTest] = []
+    for test in _tests(top):
+        if len(tests) == _MOST_TESTS:
+            break
+        tests.append(test)
+    return Diagnostic(
+        tuple(tests),
+        _text(known.get("version")),
+        _text(known.get("Driver Version Detected") or known.get("driver_version")),
+        _text(known.get("runtime_error") or known.get("Runtime Error")),
+    )
+
+
+def _tests(top: dict[str, Any]) -> Iterator[GpuTest]:
+    for category in _objects(top.get("test_categories")):
+        for test in _objects(category.get("tests")):
+            for result in _objects(test.get("results")):
+                status = _text(result.get("status")).lower()
+                yield GpuTest(
+                    category=_text(category.get("category")),
+                    name=_text(test.get("name")) or "a test without a name",
+                    gpus=_gpus(result),
+                    # Whatever else it is, such as "Not Run", it has not passed.
+                    status=_STATUSES.get(status, "skip"),
+                    messages=tuple(_messages(result)),
+                )
+
+
+def _gpus(result: dict[str, Any]) -> str:
+    group, entity = _text(result.get("entity_group")), result.get("entity_id")
+    if group and type(entity) is int:
+        return f"{group} {entity}"
+    numbers = _text(result.get("gpu_ids")) or _text(result.get("gpu_id"))
+    if not numbers:
+        return ""
+    return f"GPU{'s' if ',' in numbers else ''} {numbers.replace(',', ', ')}"
+
+
+def _messages(result: dict[str, Any]) -> Iterator[str]:
+    found = 0
+    for name in ("warnings", "info"):
+        given = result.get(name)
+        for one in given if isinstance(given, list) else [given]:
+            text = _text(one.get("warning") if isinstance(one, dict) else one)
+            if text and found < _MOST_MESSAGES:
+                found += 1
+                yield text
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict):
+            yield item
+
+
+def _named(value: Any, name: str) -> dict[str, Any]:
+    part = value.get(name) if isinstance(value, dict) else None
+    return part if isinstance(part, dict) else {}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return ""
+    return " ".join(str(value)[:_LONGEST].split())

@@ -1,0 +1,114 @@
+"""One sentence: who held the most of an allocator's memory at its peak."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.explain.traces.tensorflow_names import inside
+
+_WHOSE = {
+    "weights": "the weights",
+    "weights and caches": "weights and caches",
+    "caches": "caches",
+    "arrays": "arrays",
+    "executables": "compiled programs",
+    "optimizer state": "the optimizer's state",
+    "other variables": "variables",
+    "gradients": "gradients",
+    "activations": "activations",
+    "inputs": "inputs",
+    "created": "tensors made outside of modules",
+    "workspace": "workspace",
+}
+
+
+def held_most(profile: MemoryProfile) -> str:
+    """``At the peak of 21.4 MiB on GPU:0, activations held the most: 12.1 MiB (57 %), 8.0 MiB of it by conv2d/Conv2D``.
+
+    Without a known group the largest holder is named; without any of both, what is not known.
+    """
+    where = "in host memory" if profile.device == "host" else f"on {profile.device}"
+    peak = f"At the recorded peak of {size(profile.peak_bytes)} {where}"
+    if not profile.has_history:
+        peak = f"Alive {where} when the snapshot was taken: {size(profile.peak_bytes)} (it has no history)"
+    known = {name: held for name, held in profile.groups.items() if name in _WHOSE}
+    group = max(known, key=lambda name: known[name], default="")
+    largest = _largest(profile, group)
+    if group and known[group] >= profile.peak_bytes - sum(known.values()):
+        text = f"{peak}, {_WHOSE[group]} held the most: {size(known[group])}{_share(known[group], profile.peak_bytes)}"
+        if largest is not None:
+            alone = largest[1] >= 0.95 * known[group]
+            return f"{text}, {'' if alone else f'{size(largest[1])} of it '}by {largest[0]}"
+        rest = _largest(profile)
+        return text if rest is None else f"{text}; of the rest the largest holder was {_amount(rest, profile)}"
+    named = _largest(profile)
+    nameless = profile.peak_bytes - profile.named_bytes
+    whose = "op" if profile.tool == "tensorflow" else "line"
+    if profile.before_bytes > (named[1] if named is not None else 0):
+        text = (
+            f"{peak}, {size(profile.before_bytes)}{_share(profile.before_bytes, profile.peak_bytes)} were in use before"
+        )
+        text += " the recording began"
+        if group:
+            text += f"; of the rest {_WHOSE[group]} held the most: {size(known[group])}"
+            return f"{text}{_share(known[group], profile.peak_bytes)}"
+        return text if named is None else f"{text}; of the rest the largest holder was {_amount(named, profile)}"
+    if named is None:
+        most = next(iter(profile.holders), None)
+        many = f"; the largest: {_times(most)}" if most is not None else ""
+        return f"{peak}, nothing of it has a known {whose}{many}"
+    if nameless > named[1]:
+        text = f"of the rest the largest holder was {_amount(named, profile)}"
+        return f"{peak}, {size(nameless)}{_share(nameless, profile.peak_bytes)} have no known {whose}; {text}"
+    return f"{peak}, the largest holder was {_amount(named, profile)}"
+
+
+def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
+    """The largest holder that has a name, of a group if one is given; of PyTorch all of one line together."""
+    named = [
+        one for one in profile.holders if (one.group == group or not group) and (one.variable or one.source or one.op)
+    ]
+    if profile.tool == "tensorflow":
+        return (who(named[0], profile.tool), named[0].allocated_bytes) if named else None
+    lines: dict[str, list[MemoryHolderOp]] = {}
+    for one in named:
+        if one.source:
+            lines.setdefault(one.source, []).append(one)
+    if not lines:
+        return None
+    of = max(lines.values(), key=lambda ones: sum(one.allocated_bytes for one in ones))
+    count = sum(one.count for one in of)
+    alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({one.op for one in of}) == 1 else "")
+    layers: dict[str, int] = {}
+    for one in of:
+        if one.layer:
+            layers[one.layer] = layers.get(one.layer, 0) + one.allocated_bytes
+    largest = max(layers, key=lambda name: layers[name], default="")
+    through = printable(f", {size(layers[largest])} through {largest}") if largest else ""
+    return who(alike, profile.tool) + through, sum(one.allocated_bytes for one in of)
+
+
+def _amount(named: tuple[str, int], profile: MemoryProfile) -> str:
+    return f"{named[0]}: {size(named[1])}{_share(named[1], profile.peak_bytes)}"
+
+
+def _times(holder: MemoryHolderOp) -> str:
+    count = f"{holder.count} allocations" if holder.count > 1 else "an allocation"
+    return f"{count} of {size(holder.requested_bytes // max(holder.count, 1))}"
+
+
+def who(holder: MemoryHolderOp, tool: str) -> str:
+    """``Conv2D [64,112,112,64] of conv1``: a variable, a line of the program with its op, or an op."""
+    times = f" ×{holder.count}" if holder.count > 1 else ""
+    shape = f" {holder.shape}" if holder.shape else ""
+    name = holder.variable or inside(holder.op) or holder.source
+    if tool != "tensorflow" and holder.source:
+        name = f"{holder.source} ({holder.op})" if holder.op else holder.source
+    return printable(f"{name}{shape}{times}")
+
+
+def _share(held: int, peak: int) -> str:
+    return f" ({100 * held / peak:.0f} %)" if peak else ""

@@ -1,0 +1,303 @@
+"""Memory profiles out of what a recorder wrote."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile, MemorySegments
+from gpuwatch.explain.traces import torch_snapshot, xplane
+from gpuwatch.explain.traces.allocations import Allocation, Replay, Window
+from gpuwatch.explain.traces.tensorflow_names import Meaning, Names, in_cluster, inside, layer
+
+MOST_HOLDERS = 200
+_MOST_NAMED = 0.95
+_LEAST_MICROSECONDS, _MOST_MICROSECONDS = 1_000_000_000_000_000, 1 << 52
+"""What is outside is no time since 1970."""
+_NOISE = 0.001
+_LINES = 6
+"""Lines of the program whose memory is told over time."""
+_PICO = 1e12
+_HOSTS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc", "host")
+
+
+def of_tensorflow(
+    windows: Sequence[tuple[bytes, float, tuple[int, int] | None]],
+    names: Names | None = None,
+    *,
+    pid: int | None = None,
+    source: str = "",
+    notes: Iterable[str] = (),
+) -> list[MemoryProfile]:
+    """The profiles of the allocators in TensorFlow's files, GPUs first.
+
+    ``windows``: each file's content, when it began in seconds, and the steps counted at its start and end.
+    :class:`~gpuwatch.explain.traces.wire.BrokenMessage` if one is not a profile.
+    """
+    names = names or Names()
+    by_allocator: dict[str, list[Window]] = {}
+    left_out = 0
+    for content, begin, steps in windows:
+        profile = xplane.read(content)
+        left_out += profile.left_out
+        for allocator, events in profile.events.items():
+            by_allocator.setdefault(allocator, []).append(Window(events, int(begin * _PICO), steps))
+    told = list(notes)
+    if left_out:
+        told.append(f"{left_out:,} events beyond the first {xplane.MOST_EVENTS:,} of a file were not read")
+    found = [_profile(name, ones, names, pid, source, told) for name, ones in by_allocator.items()]
+    found.sort(key=lambda one: (one.device == "host", -one.peak_bytes))
+    on_gpu = [one for one in found if one.device != "host"]
+    return on_gpu or found
+
+
+def of_torch(
+    content: bytes, *, pid: int | None = None, source: str = "", notes: Iterable[str] = ()
+) -> list[MemoryProfile]:
+    """The profiles of the devices in a snapshot of PyTorch's allocator, the fullest first.
+
+    Raises :class:`~gpuwatch.explain.traces.plain_pickle.BrokenPickle`.
+    """
+    told = list(notes)
+    found = [_of_device(device, pid, source, told) for device in torch_snapshot.read(content)]
+    return sorted(found, key=lambda one: -one.peak_bytes)
+
+
+def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, source: str, notes: list[str]) -> MemoryProfile:
+    replay = Replay([Window(device.events)])
+    live = replay.peak
+
+    groups: dict[str, int] = {}
+    of_lines: dict[str, int] = {}
+    for one in live:
+        holder = device.holders[one.event.op]
+        groups[holder.group] = groups.get(holder.group, 0) + one.event.size
+        if holder.line:
+            of_lines[holder.line] = of_lines.get(holder.line, 0) + one.event.size
+    lines = tuple(sorted(of_lines, key=lambda line: -of_lines[line])[:_LINES])
+    known = {id(one): device.holders[one.event.op] for one in live}
+    holders, ending = _of_lines(live, device), _of_lines(replay.left, device)
+    named = sum(one.event.size for one in live if known[id(one)].line)
+    notes = [*notes, *_torch_notes(live, known, recorded=device.recorded)]
+    first, end = device.events[0].at, device.events[-1].at
+    # The free blocks of a snapshot are those of its own moment.
+    at_end = first + replay.peak_at == end and device.free_now > 0
+    fragmentation = 1 - device.largest_free / device.free_now if at_end else None
+    return MemoryProfile(
+        tool="torch",
+        device=f"cuda:{device.number}",
+        allocator="pytorch",
+        pid=pid,
+        source=source,
+        peak_bytes=replay.peak_event.in_use if replay.peak_event is not None else 0,
+        peak_seconds=round(replay.peak_at / _PICO, 6),
+        pool_bytes=device.pool_at(first + replay.peak_at) or None,
+        live_bytes=sum(one.event.size for one in live),
+        requested_bytes=sum(one.event.requested for one in live),
+        named_bytes=named,
+        fragmentation=fragmentation,
+        failed_bytes=device.failed,
+        failed_source=device.failed_at,
+        device_free_bytes=device.device_free,
+        holders=tuple(holders[:MOST_HOLDERS]),
+        more_bytes=sum(one.allocated_bytes for one in holders[MOST_HOLDERS:]),
+        groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
+        lines=lines,
+        moments=tuple(_torch_moments(replay, device, lines)) if device.recorded else (),
+        recorded_seconds=(end - first) / _PICO,
+        has_history=device.recorded,
+        timed=device.began > 0,
+        ending=tuple(ending[:MOST_HOLDERS]) if device.recorded else (),
+        ending_bytes=sum(one.event.size for one in replay.left),
+        ended_at=_moment(device, end),
+        segments=tuple(_segments(device)),
+        events=sum(one.frees or not device.holders[one.op].before for one in device.events),
+        notes=tuple(notes),
+    )
+
+
+def _torch_moments(
+    replay: Replay, device: torch_snapshot.DeviceHistory, lines: Sequence[str]
+) -> Iterator[MemoryMoment]:
+    before = sum(not one.frees and device.holders[one.op].before for one in device.events)
+    wanted = frozenset(lines)  # each moment copies its sums
+
+    def line_of(one: Allocation) -> str:
+        line = device.holders[one.event.op].line
+        return line if line in wanted else ""
+
+    by_line = replay.moments(line_of, before)
+    for moment, of in zip(replay.moments(lambda one: device.holders[one.event.op].group, before), by_line, strict=True):
+        yield MemoryMoment(
+            t=round(moment.at / _PICO, 6),
+            in_use_bytes=moment.in_use,
+            groups={name: held for name, held in moment.groups.items() if held > 0},
+            lines=tuple(max(of.groups.get(line, 0), 0) for line in lines),
+        )
+
+
+def _segments(device: torch_snapshot.DeviceHistory) -> Iterator[MemorySegments]:
+    for (kind, pool, stream), found in sorted(device.segments.items(), key=lambda item: -item[1][1]):
+        count, reserved, allocated, largest = found
+        yield MemorySegments(
+            kind=kind,
+            pool=pool,
+            stream=stream,
+            count=count,
+            reserved_bytes=reserved,
+            allocated_bytes=allocated,
+            largest_free_bytes=largest,
+        )
+
+
+def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime | None:
+    if not _LEAST_MICROSECONDS < device.began < _MOST_MICROSECONDS:
+        return None
+    span = min(at // 1_000_000, _MOST_MICROSECONDS)
+    return datetime.datetime.fromtimestamp((device.began + span) / 1e6, datetime.UTC)
+
+
+def _of_lines(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
+    meanings = {id(one): Meaning(group=device.holders[one.event.op].group) for one in live}
+    return [
+        msgspec.structs.replace(holder, op=known.op, layer=known.through, source=known.line)
+        for holder in _holders(live, meanings)
+        if (known := device.holders[holder.op])
+    ]
+
+
+def _torch_notes(
+    live: Sequence[Allocation], known: Mapping[int, torch_snapshot.Holder], *, recorded: bool
+) -> Iterator[str]:
+    if not recorded:
+        yield "the peak would be known if torch.cuda.memory._record_memory_history() had been called before the work"
+        return
+    nameless = [one for one in live if not known[id(one)].line]
+    total = sum(one.event.size for one in live)
+    if recorded and any(one.before and not one.line for one in known.values()):
+        yield "what was allocated before the recording began has no stack: its size, and what frees it, tell its group"
+    if sum(one.event.size for one in nameless if not known[id(one)].before) > (1 - _MOST_NAMED) * total:
+        yield "what PyTorch allocates in threads of its own, as in the backward pass, has no line of the program"
+
+
+def _profile(
+    allocator: str, windows: list[Window], names: Names, pid: int | None, source: str, notes: list[str]
+) -> MemoryProfile:
+    replay = Replay(windows)
+    live = replay.peak
+    names.end = replay.end
+    meanings = names.meanings(live)
+    groups: dict[str, int] = {}
+    for one in live:
+        group = meanings[id(one)].group
+        groups[group] = groups.get(group, 0) + one.event.size
+    by_op: dict[tuple[str, str], Meaning] = {}
+
+    def group_of(one: Allocation) -> str:
+        known = meanings.get(id(one)) or by_op.get((one.event.op, one.event.region))
+        if known is None:
+            known = by_op[one.event.op, one.event.region] = names.by_name(one)
+        return known.group
+
+    moments = [
+        MemoryMoment(
+            t=round(moment.at / _PICO, 6),
+            in_use_bytes=moment.in_use,
+            groups={name: held for name, held in moment.groups.items() if held > 0},
+            step=_step(windows, moment.window, moment.at),
+            window=moment.window,
+        )
+        for moment in replay.moments(group_of)
+    ]
+    event = replay.peak_event
+    holders = [_with_line(holder, names) for holder in _holders(live, meanings)]
+    shown = holders[:MOST_HOLDERS]
+    last = max((e.peak for window in windows for e in window.events[-1:]), default=0)
+    host = allocator.startswith(_HOSTS)
+    if host:
+        notes = [*notes, "this is host memory: the program used no GPU that TensorFlow recorded"]
+    if any(in_cluster(one.event.op) for one in live):
+        notes = [*notes, "an XLA cluster is one buffer: what is inside of it is not told apart"]
+    fragmentation = event.fragmentation if event is not None and 0 <= event.fragmentation <= 1 else None
+    return MemoryProfile(
+        tool="tensorflow",
+        device="host" if host else _device(allocator),
+        allocator=allocator,
+        pid=pid,
+        source=source,
+        peak_bytes=event.in_use if event is not None else 0,
+        peak_seconds=round(replay.peak_at / _PICO, 6),
+        program_peak_bytes=last or None,
+        limit_bytes=event.in_use + event.available if event is not None and event.available else None,
+        before_bytes=replay.before if replay.before > _NOISE * (event.in_use if event is not None else 0) else 0,
+        live_bytes=sum(one.event.size for one in live),
+        requested_bytes=sum(one.event.requested for one in live),
+        named_bytes=sum(one.event.size for one in live if one.event.op),
+        shaped_bytes=sum(one.event.size for one in live if one.event.shape or meanings[id(one)].shape),
+        fragmentation=fragmentation,
+        holders=tuple(shown),
+        more_bytes=sum(one.allocated_bytes for one in holders[MOST_HOLDERS:]),
+        groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
+        moments=tuple(moments),
+        recorded_seconds=sum(w.events[-1].at - w.events[0].at for w in windows) / _PICO,
+        windows=len(windows),
+        events=sum(len(window.events) for window in windows),
+        notes=tuple(notes),
+    )
+
+
+def _with_line(holder: MemoryHolderOp, names: Names) -> MemoryHolderOp:
+    name = inside(holder.op)
+    # An eager op is named after its type alone, as an op of a graph may be.
+    line = names.lines.get(name, "") if "/" in name or name != holder.op else ""
+    return msgspec.structs.replace(holder, source=line) if line else holder
+
+
+def _holders(live: list[Allocation], meanings: dict[int, Meaning]) -> list[MemoryHolderOp]:
+    """Alike allocations together, largest first."""
+    alike: dict[tuple[object, ...], list[Allocation]] = {}
+    for one in live:
+        meaning = meanings[id(one)]
+        shape, dtype = one.event.shape or meaning.shape, one.event.dtype or meaning.dtype
+        key = (one.event.op, one.event.region, shape, dtype, meaning.variable, meaning.group, one.event.requested)
+        alike.setdefault(key, []).append(one)
+    found = []
+    for ones in alike.values():
+        event, meaning = ones[0].event, meanings[id(ones[0])]
+        found.append(
+            MemoryHolderOp(
+                op=event.op,
+                layer=layer(event.op),
+                variable=meaning.variable,
+                group=meaning.group,
+                region=event.region,
+                dtype=event.dtype or meaning.dtype or None,
+                shape=event.shape or meaning.shape or None,
+                shape_from="framework" if event.shape else meaning.shape_from,
+                count=len(ones),
+                allocated_bytes=sum(one.event.size for one in ones),
+                requested_bytes=sum(one.event.requested for one in ones),
+            )
+        )
+    found.sort(key=lambda one: (-one.allocated_bytes, one.op))
+    return found
+
+
+def _step(windows: Sequence[Window], number: int, at: int) -> int | None:
+    """Steps before a moment, evenly spread over its window."""
+    window = windows[number]
+    if window.steps is None or window.steps[1] <= window.steps[0]:
+        return window.steps[0] if window.steps is not None else None
+    span = window.events[-1].at - window.events[0].at
+    first, last = window.steps
+    return first + int((last - first) * min(max(at - window.begin, 0) / span, 1)) if span else first
+
+
+def _device(allocator: str) -> str:
+    """``GPU:0`` of ``GPU_0_bfc`` and ``PluggableDevice_0_bfc``."""
+    for part in allocator.split("_"):
+        if part.isdigit():
+            return f"GPU:{part}"
+    return allocator

@@ -1,0 +1,205 @@
+"""JAX's device memory profiles (``jax.profiler.save_device_memory_profile``): arrays and programs alive, with stacks.
+
+Format: github.com/google/pprof/blob/main/proto/profile.proto, usually in gzip. A sample has a stack, innermost first,
+how many allocations and bytes, and labels: ``kind`` (``buffer`` or ``executable``) and ``device``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
+from gpuwatch.explain.traces.torch_stacks import MOST_FRAMES, Stacks
+from gpuwatch.explain.traces.wire import BYTES, VARINT, BrokenMessage, fields, signed, text, varint
+
+MOST_SAMPLES = 500_000
+_MOST_FRAMES_READ = 20_000_000
+_MOST_HOLDERS = 200
+_MOST_NANOSECONDS = 1 << 62
+_LONGEST = 100
+_GROUPS: dict[str, Group] = {"buffer": "arrays", "executable": "executables"}
+_PUBLIC = re.compile(r"/jax/_src/(?:numpy|lax|nn|scipy|ops|image|random\.py)|^(?!.*/jax/)")
+_WRAPPERS = frozenset({"deferring_binary_op", "wrapper", "wrapped"})
+
+
+class Sample(NamedTuple):
+    """Allocations of one stack that are alive."""
+
+    line: str
+    """``train.py:12 in step``; empty if no frame of the program is in the stack."""
+    called: str
+    """The library's function that the line called, such as ``broadcast_in_dim``; empty for none."""
+    times: int
+    held: int
+    """Bytes."""
+    kind: str
+    device: str
+
+
+class Profile(NamedTuple):
+    """What was alive."""
+
+    samples: list[Sample]
+    at: int
+    """Nanoseconds since 1970 when it was taken; 0 if the file does not say."""
+
+
+def is_pprof(start: bytes) -> bool:
+    """Whether it begins with a type of values: two numbers of texts."""
+    return start[:1] == b"\n" and 4 <= (start[1:2] or b"\0")[0] <= 8 and start[2:3] == b"\x08"
+
+
+def read(data: bytes) -> Profile:
+    """The samples of a profile; :class:`BrokenMessage` if it is cut off or is no profile of memory."""
+    strings: list[str] = []
+    kinds: list[tuple[int, int]] = []
+    samples: list[tuple[int, int]] = []
+    functions: dict[int, tuple[int, int]] = {}
+    locations: dict[int, tuple[int, int]] = {}
+    at = 0
+    for number, kind, start, end in fields(data, 0, len(data)):
+        if number == 9 and kind == VARINT:
+            at = signed(start)
+        if kind != BYTES:
+            continue
+        if number == 6:
+            strings.append(text(data, start, min(end, start + 4096)))
+        elif number == 1:
+            kinds.append(_numbers(data, start, end, 1, 2))
+        elif number == 2:
+            if len(samples) >= MOST_SAMPLES:
+                raise BrokenMessage(f"it has more than {MOST_SAMPLES:,} samples")
+            samples.append((start, end))
+        elif number == 4:
+            key, _ = _numbers(data, start, end, 1, 3)
+            locations[key] = start, end
+        elif number == 5:
+            key, name = _numbers(data, start, end, 1, 2)
+            functions[key] = name, _numbers(data, start, end, 4, 5)[0]
+
+    def named(number: int) -> str:
+        return strings[number] if 0 <= number < len(strings) else ""
+
+    values = {named(name): place for place, (name, _) in enumerate(kinds)}
+    if "space" not in values:
+        shown = ", ".join(name for name in values if name) or "nothing"
+        raise BrokenMessage(f"it is a pprof profile of {shown[:80]}, not of a device's memory")
+    frames: dict[int, list[dict[str, Any]]] = {}
+    for key, (start, end) in locations.items():
+        frames[key] = [
+            {"name": named(functions.get(of, (0, 0))[0]), "filename": named(functions.get(of, (0, 0))[1]), "line": line}
+            for of, line in _lines(data, start, end)
+        ]
+    stacks = Stacks()
+    found: list[Sample] = []
+    left = _MOST_FRAMES_READ
+    for start, end in samples:
+        keys, amounts, labels = _sample(data, start, end)
+        stack = [frame for key in keys[:MOST_FRAMES] for frame in frames.get(key, ())][:MOST_FRAMES]
+        left -= len(stack)
+        if left < 0:
+            raise BrokenMessage(f"its stacks have more than {_MOST_FRAMES_READ:,} frames")
+        told = {named(key): named(value) for key, value in labels}
+        line = stacks.read(stack).line
+        by_name = {name: amounts[place] for name, place in values.items() if place < len(amounts)}
+        count, held = max(by_name.get("allocations", 1), 0), max(by_name.get("space", 0), 0)
+        found.append(Sample(line, _called(stack, line), count, held, told.get("kind", ""), told.get("device", "")))
+    return Profile([one._replace(line=stacks.short(one.line) if one.line else "") for one in found], at)
+
+
+def profiles(data: bytes, *, source: str = "") -> list[MemoryProfile]:
+    """What was alive on each device, the fullest first; :class:`BrokenMessage` as in :func:`read`."""
+    found = read(data)
+    devices = {one.device for one in found.samples if one.device}
+    alone = next(iter(devices)) if len(devices) == 1 else "all devices"
+    by_device: dict[str, dict[tuple[str, str, str], list[Sample]]] = {}
+    for one in found.samples:
+        key = one.line, one.called, one.kind
+        by_device.setdefault(one.device or alone, {}).setdefault(key, []).append(one)
+    at = datetime.datetime.fromtimestamp(found.at / 1e9, datetime.UTC) if 0 < found.at < _MOST_NANOSECONDS else None
+    told = [_profile(device, samples, at, source) for device, samples in by_device.items()]
+    return sorted((one for one in told if one.peak_bytes), key=lambda one: -one.peak_bytes)
+
+
+def _profile(
+    device: str, samples: dict[tuple[str, str, str], list[Sample]], at: datetime.datetime | None, source: str
+) -> MemoryProfile:
+    holders = [
+        MemoryHolderOp(
+            op=called,
+            source=line,
+            group=_GROUPS.get(kind, "unattributed"),
+            count=sum(one.times for one in ones),
+            allocated_bytes=sum(one.held for one in ones),
+            requested_bytes=sum(one.held for one in ones),
+        )
+        for (line, called, kind), ones in samples.items()
+    ]
+    holders.sort(key=lambda one: (-one.allocated_bytes, one.source))
+    groups: dict[str, int] = {}
+    for one in holders:
+        groups[one.group] = groups.get(one.group, 0) + one.allocated_bytes
+    total = sum(groups.values())
+    return MemoryProfile(
+        tool="jax",
+        device=device,
+        allocator="XLA",
+        source=source,
+        peak_bytes=total,
+        peak_seconds=0.0,
+        live_bytes=total,
+        requested_bytes=total,
+        named_bytes=sum(one.allocated_bytes for one in holders if one.source),
+        holders=tuple(holders[:_MOST_HOLDERS]),
+        more_bytes=sum(one.allocated_bytes for one in holders[_MOST_HOLDERS:]),
+        groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
+        has_history=False,
+        timed=False,
+        ended_at=at,
+        events=sum(one.count for one in holders),
+        notes=("a device memory profile has neither a peak, nor the scratch memory of programs while they run",),
+    )
+
+
+def _sample(data: bytes, at: int, end: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """Locations, values and labels."""
+    keys: list[int] = []
+    amounts: list[int] = []
+    labels: list[tuple[int, int]] = []
+    for number, kind, start, stop in fields(data, at, end):
+        into = keys if number == 1 else amounts if number == 2 else None
+        if into is not None and kind == VARINT:
+            into.append(signed(start))
+        elif into is not None and kind == BYTES:
+            while start < stop and len(into) < 4 * MOST_FRAMES:
+                value, start = varint(data, start, stop)
+                into.append(signed(value))
+        elif number == 3 and kind == BYTES:
+            labels.append(_numbers(data, start, stop, 1, 2))
+    return keys, amounts, labels
+
+
+def _numbers(data: bytes, at: int, end: int, one: int, two: int) -> tuple[int, int]:
+    """Two fields that are numbers; 0 for one that is not there."""
+    found = {number: start for number, kind, start, _ in fields(data, at, end) if kind == VARINT}
+    return found.get(one, 0), signed(found.get(two, 0))
+
+
+def _lines(data: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Function and line of a location, innermost first where functions were inlined."""
+    for number, kind, start, stop in fields(data, at, end):
+        if number == 4 and kind == BYTES:
+            yield _numbers(data, start, stop, 1, 2)
+
+
+def _called(stack: list[dict[str, Any]], line: str) -> str:
+    """The function of JAX that the program's line called; what wraps every one of them does not tell."""
+    place = next((at for at, frame in enumerate(stack) if line and line.startswith(f"{frame['filename']}:")), 0)
+    for frame in reversed(stack[:place]):
+        name = frame["name"]
+        if name not in _WRAPPERS and name[:1] != "_" and _PUBLIC.search(frame["filename"]):
+            return str(name)[:_LONGEST]
+    return ""

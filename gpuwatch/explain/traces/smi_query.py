@@ -1,0 +1,486 @@
+"""``nvidia-smi -q`` and ``-q -x`` in a file or log, as a snapshot of the machine.
+
+Both print the same tree, as indented text or as XML, with names that differ by driver: the table below has each. The
+XML is read tag by tag: no entity is expanded and nothing is fetched. What says N/A is missing, never 0. Layouts:
+drivers 515 to 610.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+
+from gpuwatch.core.model.metrics import BY_ID, Unit
+from gpuwatch.core.model.reading import Missing, Value
+from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
+
+_MOST_GPUS, _MOST_ROWS, _MOST_FIELDS, _MOST_DEPTH, _LONGEST = 256, 2000, 1500, 16, 200
+_TEXT_HEAD, _XML_HEAD = "NVSMI LOG", "<nvidia_smi_log"
+_TAG = re.compile(r"<(/?)([A-Za-z]\w{0,80})([^<>]{0,200}?)(/?)>([^<]{0,400})")
+_TEXT = re.compile(r"( *)([^\s:](?:[^:]{0,80}?[^\s:])?)(?:\s*:(?: (.{0,400}))?)?$")
+_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
+_HEADS = frozenset({"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"})
+_NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,6})?)\s*(KiB|MiB|GiB|KB/s|MB/s|us|mV|MHz|W|C|%|x)?\b")
+_FACTORS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB/s": 1000, "MB/s": 1000_000}
+_LACKS = Missing("not_supported", detail="nvidia-smi says N/A")
+_NOT_PRINTED = Missing("unknown", detail="not in the output of nvidia-smi -q")
+_NOTHING = frozenset({"", "n/a", "[n/a]", "none yet", "not supported", "[not supported]"})
+_DEPRECATED = "requested functionality"
+_LINK = ("pci/gpu_link_info", "pci/pci_gpu_link_info")
+
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "utilization.gpu_percent": ("utilization/gpu", "utilization/gpu_util"),
+    "utilization.memory_percent": ("utilization/memory", "utilization/memory_util"),
+    "utilization.encoder_percent": ("utilization/encoder", "utilization/encoder_util"),
+    "utilization.decoder_percent": ("utilization/decoder", "utilization/decoder_util"),
+    "utilization.jpeg_percent": ("utilization/jpeg", "utilization/jpeg_util"),
+    "utilization.ofa_percent": ("utilization/ofa", "utilization/ofa_util"),
+    "encoder.sessions": ("encoder_stats/active_sessions", "encoder_stats/session_count"),
+    "encoder.frames_per_second": ("encoder_stats/average_fps",),
+    "memory.total_bytes": ("fb_memory_usage/total",),
+    "memory.used_bytes": ("fb_memory_usage/used",),
+    "memory.free_bytes": ("fb_memory_usage/free",),
+    "memory.reserved_bytes": ("fb_memory_usage/reserved",),
+    "memory.addressing": ("addressing_mode",),
+    "bar1.total_bytes": ("bar1_memory_usage/total",),
+    "bar1.used_bytes": ("bar1_memory_usage/used",),
+    "temperature.gpu_celsius": ("temperature/gpu_current_temp", "temperature/gpu_temp"),
+    "temperature.memory_celsius": ("temperature/memory_current_temp", "temperature/memory_temp"),
+    "temperature.margin_celsius": ("temperature/gpu_t.limit_temp", "temperature/gpu_temp_tlimit"),
+    "temperature.operating_max_celsius": (
+        "temperature/gpu_max_operating_temp",
+        "temperature/gpu_temp_max_gpu_threshold",
+    ),
+    "temperature.slowdown_celsius": ("temperature/gpu_slowdown_temp", "temperature/gpu_temp_slow_threshold"),
+    "temperature.shutdown_celsius": ("temperature/gpu_shutdown_temp", "temperature/gpu_temp_max_threshold"),
+    "temperature.memory_max_celsius": (
+        "temperature/memory_max_operating_temp",
+        "temperature/gpu_temp_max_mem_threshold",
+    ),
+    "temperature.operating_max_margin_celsius": (
+        "temperature/gpu_max_operating_t.limit_temp",
+        "temperature/gpu_temp_max_gpu_tlimit_threshold",
+    ),
+    "temperature.slowdown_margin_celsius": (
+        "temperature/gpu_slowdown_t.limit_temp",
+        "temperature/gpu_temp_slow_tlimit_threshold",
+    ),
+    "temperature.shutdown_margin_celsius": (
+        "temperature/gpu_shutdown_t.limit_temp",
+        "temperature/gpu_temp_max_tlimit_threshold",
+    ),
+    "temperature.memory_max_margin_celsius": (
+        "temperature/memory_max_operating_t.limit_temp",
+        "temperature/gpu_temp_max_mem_tlimit_threshold",
+    ),
+    "power.draw_watts": (
+        "power/power_draw",
+        "power/average_power_draw",
+        "power/instantaneous_power_draw",
+        "power/instant_power_draw",
+    ),
+    "power.limit_watts": ("power/enforced_power_limit", "power/current_power_limit"),
+    "power.average_watts": ("power/average_power_draw",),
+    "power.instant_watts": ("power/instantaneous_power_draw", "power/instant_power_draw"),
+    "power.requested_limit_watts": ("power/requested_power_limit", "power/power_limit"),
+    "power.default_limit_watts": ("power/default_power_limit",),
+    "power.min_limit_watts": ("power/min_power_limit",),
+    "power.max_limit_watts": ("power/max_power_limit",),
+    "clocks.sm_mhz": ("clocks/sm", "clocks/sm_clock"),
+    "clocks.sm_max_mhz": ("max_clocks/sm", "max_clocks/sm_clock"),
+    "clocks.memory_mhz": ("clocks/memory", "clocks/mem_clock"),
+    "clocks.memory_max_mhz": ("max_clocks/memory", "max_clocks/mem_clock"),
+    "clocks.graphics_mhz": ("clocks/graphics", "clocks/graphics_clock"),
+    "clocks.graphics_max_mhz": ("max_clocks/graphics", "max_clocks/graphics_clock"),
+    "clocks.video_mhz": ("clocks/video", "clocks/video_clock"),
+    "clocks.video_max_mhz": ("max_clocks/video", "max_clocks/video_clock"),
+    "performance.state": ("performance_state",),
+    "fan.speed_percent": ("fan_speed",),
+    "pcie.generation": tuple(
+        f"{link}/pcie_gen{end}" for link in _LINK for end in ("eration/current", "/current_link_gen")
+    ),
+    "pcie.max_generation": tuple(f"{link}/pcie_gen{end}" for link in _LINK for end in ("eration/max", "/max_link_gen")),
+    "pcie.width": tuple(f"{link}/link_width{end}" for link in _LINK for end in ("/current", "s/current_link_width")),
+    "pcie.max_width": tuple(f"{link}/link_width{end}" for link in _LINK for end in ("/max", "s/max_link_width")),
+    "pcie.tx_bytes_per_second": ("pci/tx_throughput", "pci/tx_util"),
+    "pcie.rx_bytes_per_second": ("pci/rx_throughput", "pci/rx_util"),
+    "pcie.replays": ("pci/replays_since_reset", "pci/replay_counter"),
+    "fabric.state": ("fabric/state",),
+    "fabric.health": ("fabric/health/summary",),
+    "ecc.mode": ("ecc_mode/current", "ecc_mode/current_ecc"),
+    "ecc.mode_pending": ("ecc_mode/pending", "ecc_mode/pending_ecc"),
+    "ecc.sram_threshold_exceeded": ("ecc_errors/aggregate/sram_threshold_exceeded",),
+    "remapped_rows.correctable": ("remapped_rows/correctable_error", "remapped_rows/remapped_row_corr"),
+    "remapped_rows.uncorrectable": ("remapped_rows/uncorrectable_error", "remapped_rows/remapped_row_unc"),
+    "remapped_rows.pending": ("remapped_rows/pending", "remapped_rows/remapped_row_pending"),
+    "remapped_rows.failure": ("remapped_rows/remapping_failure_occurred", "remapped_rows/remapped_row_failure"),
+    "retired_pages.single_bit": (
+        "retired_pages/single_bit_ecc",
+        "retired_pages/multiple_single_bit_retirement/retired_count",
+    ),
+    "retired_pages.double_bit": (
+        "retired_pages/double_bit_ecc",
+        "retired_pages/double_bit_retirement/retired_count",
+    ),
+    "retired_pages.pending": ("retired_pages/pending_page_blacklist", "retired_pages/pending_retirement"),
+    "health.recovery_action": ("gpu_recovery_action",),
+    "mode.compute": ("compute_mode",),
+    "mode.persistence": ("persistence_mode",),
+    "mode.display_attached": ("display_attached", "display_mode"),
+    "mode.display_active": ("display_active",),
+    "mig.mode": ("mig_mode/current", "mig_mode/current_mig"),
+    "identity.architecture": ("product_architecture",),
+    "identity.vbios": ("vbios_version",),
+    "identity.serial": ("serial_number", "serial"),
+    "identity.part_number": ("board_part_number",),
+    "identity.gsp_version": ("gsp_firmware_version",),
+}
+"""Metric by its names in the tree, of text and of XML; the first that has a value counts."""
+_SUMS = {
+    "ecc.corrected": ("volatile", ("sram_correctable", "dram_correctable")),
+    "ecc.corrected_lifetime": ("aggregate", ("sram_correctable", "dram_correctable")),
+    "ecc.sram_uncorrected": ("volatile", ("sram_uncorrectable",)),
+    "ecc.sram_uncorrected_lifetime": ("aggregate", ("sram_uncorrectable",)),
+    "ecc.uncorrected": ("volatile", ("sram_uncorrectable", "dram_uncorrectable")),
+    "ecc.uncorrected_lifetime": ("aggregate", ("sram_uncorrectable", "dram_uncorrectable")),
+}
+_PARTS = ("_parity", "_secded", "_sec-ded")
+"""Newer drivers print uncorrectable SRAM errors by kind."""
+_REASONS = {
+    "idle": "idle",
+    "applications_clocks_setting": "applications-clocks",
+    "sw_power_cap": "sw-power-cap",
+    "hw_slowdown": "hw-slowdown",
+    "hw_thermal_slowdown": "hw-thermal",
+    "hw_power_brake_slowdown": "hw-power-brake",
+    "sync_boost": "sync-boost",
+    "sw_thermal_slowdown": "sw-thermal",
+    "display_clock_setting": "display-clocks",
+    "display_clocks_setting": "display-clocks",
+}
+_REASON = re.compile(r"clocks_(?:event|throttle)_reasons/(?:hw_slowdown/)?(?:clocks_(?:event|throttle)_reason_)?(.+)$")
+_NAMES = {
+    "mode.display_attached": {"enabled": "yes", "disabled": "no"},
+    "mode.display_active": {"enabled": "yes", "disabled": "no"},
+    "health.recovery_action": {"reset": "gpu-reset", "reboot": "node-reboot"},
+    "mode.compute": {"exclusive_process": "exclusive-process", "exclusive_thread": "exclusive-thread"},
+    "identity.architecture": {"ada lovelace": "Ada"},
+}
+_VERBATIM = ("identity.", "performance.")
+
+
+class SmiQueryReader:
+    """Takes the lines of a log; keeps the last complete output in it."""
+
+    def __init__(self) -> None:
+        self._open = ""
+        self._tree = _Tree()
+        self._path: list[tuple[int, str]] = []
+        self._base = 0
+        self._last: Snapshot | None = None
+
+    def take(self, line: str) -> bool:
+        """Whether the line belongs to such an output."""
+        if not self._open:
+            if _TEXT_HEAD in line and "====" in line:
+                self._begin("text")
+                self._base = len(line) - len(line.lstrip(" "))
+                return False  # the log's rules know that the driver answered
+            if _XML_HEAD not in line:
+                return False
+            self._begin("xml")
+        return self._tag_line(line) if self._open == "xml" else self._text_line(line)
+
+    def snapshot(self) -> Snapshot | None:
+        """The last output that has a GPU."""
+        self._end()
+        return self._last
+
+    def _begin(self, kind: str) -> None:
+        self._end()
+        self._open, self._tree, self._path = kind, _Tree(), []
+
+    def _end(self) -> None:
+        if self._open:
+            self._last = self._tree.snapshot() or self._last
+        self._open = ""
+
+    def _tag_line(self, line: str) -> bool:
+        path = self._path
+        for match in _TAG.finditer(line):
+            closing, name, attributes, empty, text = match.groups()
+            if closing:
+                if name == "nvidia_smi_log":
+                    self._end()
+                    return True
+                while path and path.pop()[1] != name:
+                    pass
+                continue
+            if name == "gpu":
+                self._tree.begin(attributes.partition('"')[2].partition('"')[0])
+            if empty:
+                continue
+            if len(path) < _MOST_DEPTH:
+                path.append((0, name))
+            names = [one for _, one in path]
+            inside = names[names.index("gpu") + 1 :] if "gpu" in names else names[1:]
+            if inside == ["processes", "process_info"]:
+                self._tree.row("processes")
+            if inside and text.strip():
+                self._tree.put(inside, _unescaped(text))
+        return True
+
+    def _text_line(self, line: str) -> bool:
+        line = line.rstrip()
+        if not line:
+            return True
+        if gpu := _GPU.match(line, self._base):
+            self._tree.begin(gpu[1])
+            self._path = []
+            return True
+        match = _TEXT.match(line)
+        indent = len(match[1]) - self._base if match is not None else -1
+        if match is None or indent < 0:
+            self._end()
+            return False
+        name, value = match[2].lower().replace(" ", "_"), match[3]
+        if indent == 0:
+            if name not in _HEADS:
+                self._end()
+                return False
+            self._tree.put([name], value or "")
+            return True
+        while self._path and self._path[-1][0] >= indent:
+            self._path.pop()
+        if len(self._path) < _MOST_DEPTH:
+            self._path.append((indent, name))
+        if value is not None:
+            self._tree.put([one for _, one in self._path], value)
+        return True
+
+
+def _unescaped(text: str) -> str:
+    return (
+        text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", '"')
+        .replace("&apos;", "'")
+        .replace("&amp;", "&")
+    )
+
+
+class _Gpu:
+    def __init__(self, bus: str) -> None:
+        self.bus = bus
+        self.fields: dict[str, str] = {}
+        self.instances: list[dict[str, str]] = []
+        self.processes: list[dict[str, str]] = []
+
+
+class _Tree:
+    """What one output says."""
+
+    def __init__(self) -> None:
+        self.head: dict[str, str] = {}
+        self.gpus: list[_Gpu] = []
+
+    def begin(self, bus: str) -> None:
+        if len(self.gpus) < _MOST_GPUS:
+            self.gpus.append(_Gpu(bus[:_LONGEST]))
+
+    def row(self, part: str) -> None:
+        if self.gpus and len(self.gpus[-1].processes) < _MOST_ROWS:
+            self.gpus[-1].processes.append({})
+
+    def put(self, path: list[str], value: str) -> None:
+        value = value.strip()[:_LONGEST]
+        if not self.gpus:
+            self.head.setdefault(path[-1], value)
+            return
+        gpu, last = self.gpus[-1], path[-1]
+        if path[0] == "processes":
+            # Text has no row of its own: the instance's numbers precede the process.
+            if (last == "gpu_instance_id" and len(path) == 2) or not gpu.processes:
+                self.row("processes")
+            if gpu.processes:
+                gpu.processes[-1].setdefault("pid" if last == "process_id" else last, value)
+        elif path[0] in ("mig_device", "mig_devices"):
+            if last == "index" and len(gpu.instances) < _MOST_ROWS:
+                gpu.instances.append({})
+            if gpu.instances:
+                gpu.instances[-1].setdefault("/".join(path[-2:]), value)
+        elif path[0] != "supported_clocks" and len(gpu.fields) < _MOST_FIELDS:
+            if path[0] in ("power_readings", "gpu_power_readings"):
+                path = ["power", *path[1:]]
+            gpu.fields.setdefault("/".join(path), value)
+
+    def snapshot(self) -> Snapshot | None:
+        """None without a GPU of which more than the address is told."""
+        gpus = [gpu for gpu in self.gpus if gpu.fields]
+        if not gpus:
+            return None
+        devices: list[Device] = []
+        processes: list[Process] = []
+        seen: set[str] = set()
+        for index, gpu in enumerate(gpus):
+            device = _device(index, gpu, seen)
+            seen.add(device.uuid)
+            devices.append(device)
+            processes += _processes(gpu, device)
+        # 610 prints notes behind the versions that it will rename.
+        version, cuda = ((self.head.get(f"{name}_version") or "").partition(" [")[0] for name in ("driver", "cuda"))
+        return Snapshot(
+            taken_at=_time(self.head.get("timestamp", "")),
+            took_seconds=0.0,
+            simulated=False,
+            driver=Driver(version=_plain(version), cuda_version=_plain(cuda), nvml_version=None),
+            devices=tuple(devices),
+            processes=tuple(processes),
+            host=Host(hostname=None, cpu_percent=None, cpu_count=None, memory_used_bytes=None, memory_total_bytes=None),
+        )
+
+
+def _time(text: str) -> datetime.datetime:
+    try:
+        found = datetime.datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y")
+    except ValueError:
+        return datetime.datetime.now(datetime.UTC)
+    return found.replace(tzinfo=datetime.UTC)
+
+
+def _plain(text: str | None) -> str | None:
+    return None if text is None or text.lower() in _NOTHING or text.lower().startswith(_DEPRECATED) else text
+
+
+def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
+    readings: dict[str, Value] = {}
+    missing: dict[str, Missing] = {}
+    for metric, names in _FIELDS.items():
+        printed = [gpu.fields[name] for name in names if name in gpu.fields]
+        value = next((found for text in printed if (found := _value(metric, text)) is not None), None)
+        if value is not None:
+            readings[metric] = value
+        else:
+            missing[metric] = _LACKS if printed or _section_lacks(names, gpu.fields) else _NOT_PRINTED
+    for metric, (kind, names) in _SUMS.items():
+        total = _sum(gpu.fields, f"ecc_errors/{kind}", names)
+        if total is not None:
+            readings[metric] = total
+        else:
+            missing[metric] = _LACKS
+    reasons = _reasons(gpu.fields)
+    if reasons is not None:
+        readings["clocks.event_reasons"] = reasons
+    else:
+        missing["clocks.event_reasons"] = _LACKS
+    uuid = _plain(gpu.fields.get("gpu_uuid") or gpu.fields.get("uuid")) or ""
+    bus = gpu.fields.get("pci/bus_id") or gpu.fields.get("pci/pci_bus_id") or gpu.bus
+    instances = tuple(_instance(one) for one in gpu.instances)
+    if instances or readings.get("mig.mode") == "disabled":
+        readings["mig.instances"] = len(instances)
+    return Device(
+        index=index,
+        uuid=uuid if uuid and uuid not in seen else f"{uuid or 'GPU'}@{bus.lower()}",
+        name=_plain(gpu.fields.get("product_name")) or "unknown GPU",
+        pci_bus_id=bus.lower()[-12:],
+        readings=readings,
+        missing=missing,
+        mig_instances=instances,
+    )
+
+
+def _section_lacks(names: tuple[str, ...], fields: Mapping[str, str]) -> bool:
+    """Whether a whole section says N/A: ``Remapped Rows : N/A``."""
+    return any((part := name.rpartition("/")[0]) in fields and _plain(fields[part]) is None for name in names)
+
+
+def _value(metric: str, text: str) -> Value | None:
+    plain = _plain(text) if metric != "memory.addressing" else text if text.lower() != "n/a" else None
+    if plain is None:
+        return None
+    spec = BY_ID[metric]
+    if spec.unit is Unit.NAME:
+        if metric.startswith(_VERBATIM):
+            return _NAMES.get(metric, {}).get(plain.lower(), plain)
+        return _NAMES.get(metric, {}).get(plain.lower(), plain.lower().replace(" ", "-"))
+    match = _NUMBER.match(plain)
+    if match is None:
+        return None
+    number = float(match[1]) * _FACTORS.get(match[2] or "", 1)
+    return int(number) if number.is_integer() and spec.unit is not Unit.WATT else number
+
+
+def _sum(fields: Mapping[str, str], section: str, names: tuple[str, ...]) -> int | None:
+    """The sum of counters; None if one of them has no value."""
+    total = 0
+    for name in names:
+        parts = [f"{section}/{name}"] if f"{section}/{name}" in fields else [f"{section}/{name}{end}" for end in _PARTS]
+        found = [int(text) for part in parts if (text := fields.get(part, "")).isdecimal()]
+        if not found:
+            return None
+        total += sum(found)
+    return total
+
+
+def _reasons(fields: Mapping[str, str]) -> str | None:
+    active, known = [], False
+    for name, text in fields.items():
+        match = _REASON.match(name)
+        if match is not None and text.lower() in ("active", "not active"):
+            known = True
+            if text.lower() == "active":
+                active.append(_REASONS.get(match[1].removeprefix("gpu_"), match[1].replace("_", "-")))
+    return ("+".join(dict.fromkeys(active)) or "none") if known else None
+
+
+def _instance(fields: Mapping[str, str]) -> MigInstance:
+    by_name = {name.rpartition("/")[2]: text for name, text in fields.items()}
+    gi, ci = (_int(by_name.get(f"{kind}_instance_id")) for kind in ("gpu", "compute"))
+    index = _int(by_name.get("index")) or 0
+    readings: dict[str, Value] = {}
+    for reading in MIG_READINGS:
+        kind = reading.removeprefix("memory.").removesuffix("_bytes")
+        text = fields.get(f"fb_memory_usage/{kind}") or fields.get(f"shared_fb_memory_usage/{kind}")
+        value = _value(reading, text) if text else None
+        if value is not None:
+            readings[reading] = value
+    return MigInstance(
+        id=f"{gi}/{ci}" if gi is not None and ci is not None else f"#{index}",
+        index=index,
+        uuid=None,
+        gpu_instance=gi,
+        compute_instance=ci,
+        profile=None,
+        multiprocessors=_int(by_name.get("multiprocessor_count")),
+        readings=readings,
+        missing={reading: _LACKS for reading in MIG_READINGS if reading not in readings},
+    )
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None
+
+
+def _processes(gpu: _Gpu, device: Device) -> Iterator[Process]:
+    for row in gpu.processes:
+        pid = _int(row.get("pid"))
+        if pid is None:
+            continue
+        gi, ci = _int(row.get("gpu_instance_id")), _int(row.get("compute_instance_id"))
+        name = _plain(row.get("process_name") or row.get("name"))
+        text = row.get("used_memory") or row.get("used_gpu_memory") or ""
+        held = _value("memory.used_bytes", text)
+        yield Process(
+            pid=pid,
+            create_time=None,
+            user=None,
+            command=name,
+            name=name.rpartition("/")[2] if name else None,
+            type=row.get("type", "C"),
+            device_uuid=device.uuid,
+            device_index=device.index,
+            mig_instance=f"{gi}/{ci}" if gi is not None and ci is not None else None,
+            readings={} if held is None else {"gpu_memory_bytes": held},
+            missing={"gpu_memory_bytes": _LACKS} if held is None else {},
+        )

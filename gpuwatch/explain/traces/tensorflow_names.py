@@ -1,0 +1,258 @@
+"""What TensorFlow's op names say: layer, and what an allocation was for. No group without such evidence."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.core.model.memory_profile import Group
+from gpuwatch.explain.traces.allocations import Allocation
+
+_CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
+_BACKWARD = re.compile(r"^(?:gradient_tape|gradients(?:_\d+)?)/|/(?:gradient_tape|gradients(?:_\d+)?)/")
+_COPIED_IN = re.compile(r"^(?:_EagerConst|SameWorkerRecvDone|_HostRecv|_Recv|IteratorGetNext)(?:$|/)|^_Send input")
+_ASSIGNS = re.compile(r"(?:^|/)(?:Assign|ResourceApply|ResourceScatter|ResourceSparseApply)\w*$")
+_CLUSTER = re.compile(r"(?:^|/)(?:cluster_\d|_?Xla(?:Run|Launch|LocalLaunch|CompileOnDemand))|^xla_")
+_INITIALIZES = re.compile(r"/Initializer/\w+$")
+_OPTIMIZERS = frozenset(
+    {
+        *("adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "lamb", "lion", "muon", "nadam"),
+        *("rmsprop", "sgd", "SGD", "Adam", "RMSprop"),
+    }
+)
+"""Name scopes of Keras's optimizers; those of the program's own are known by their variables."""
+_LONG_LIVED = 0.5
+"""Share of the rest of the recording for which a variable's buffer lives at least."""
+_STATE = {"weight": "weights", "optimizer": "optimizer state", "state": "other variables", "": "other variables"}
+_BYTES = {
+    "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16, "float32": 4, "int32": 4, "uint32": 4,
+    "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1, "float8_e5m2": 1,
+    "float8_e4m3fn": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the program."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    kind: str
+    """``weight``, ``optimizer``, ``state`` of a layer, or empty if unknown."""
+
+    @property
+    def size(self) -> int | None:
+        """Its bytes; None for a type of unknown size."""
+        return _size(self.shape, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of a function of the program; -1 is a length that varies."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What is known of an allocation."""
+
+    group: Group = "unattributed"
+    variable: str = ""
+    shape: str = ""
+    dtype: str = ""
+    shape_from: str = ""
+
+
+@dataclass(slots=True)
+class Names:
+    """Variables and inputs of the program, as far as they were read."""
+
+    variables: Sequence[Variable] = ()
+    inputs: Sequence[Input] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The program's line that made an op, by the op's name in its graph."""
+    end: int = 0
+    """When the recording ended, in picoseconds."""
+    _scopes: frozenset[str] = field(default=frozenset(), init=False)
+
+    def __post_init__(self) -> None:
+        parts = {one.name.partition("/")[0] for one in self.variables if one.kind == "optimizer" and "/" in one.name}
+        self._scopes = frozenset(parts | _OPTIMIZERS)
+
+    def meanings(self, live: Iterable[Allocation]) -> dict[int, Meaning]:
+        """What each allocation that is alive was for, by ``id()``."""
+        live = list(live)
+        found = self._of_variables(live)
+        for one in live:
+            if id(one) not in found:
+                found[id(one)] = self.by_name(one)
+        return found
+
+    def by_name(self, one: Allocation) -> Meaning:
+        """By its op's name alone."""
+        op, region = one.event.op, one.event.region
+        inner = inside(op)
+        if _CLUSTER.search(op):
+            return Meaning()
+        if _COPIED_IN.search(inner):
+            shape, dtype = self._input(one)
+            return Meaning("inputs" if shape else "unattributed", "", shape, dtype, "input" if shape else "")
+        if region == "temp":
+            return Meaning("workspace")
+        if _BACKWARD.search(inner):
+            return Meaning("gradients")
+        if self._updates(inner):
+            return Meaning("optimizer state" if _INITIALIZES.search(inner) else "workspace")
+        if "/" in inner and region == "output" and not _ASSIGNS.search(inner):
+            return Meaning("activations")
+        return Meaning()
+
+    def _updates(self, inner: str) -> bool:
+        """Whether an op computes an update of the optimizer."""
+        scope, _, rest = inner.partition("/")
+        return bool(rest) and (scope in self._scopes or re.sub(r"_\d+$", "", scope) in self._scopes)
+
+    def _input(self, one: Allocation) -> tuple[str, str]:
+        """Shape and type of a copied input: of the one input of the program that has its size, or its shape too.
+
+        Where several have, the one with the most that is known: ``[-1,784]`` rather than ``[-1,1]``, whose length
+        may be any.
+        """
+        fitting: dict[tuple[str, str], int] = {}
+        for given in self.inputs:
+            shape = _fitted(given, one.event.requested)
+            known = one.event.shape
+            if shape is not None and (not known or known == _text(shape)) and one.event.dtype in ("", given.dtype):
+                size = abs(math.prod(given.shape))
+                fitting[_text(shape), given.dtype] = max(size, fitting.get((_text(shape), given.dtype), 0))
+        best = [key for key, size in fitting.items() if size == max(fitting.values())]
+        return best[0] if len(best) == 1 else ("", "")
+
+    def _of_variables(self, live: list[Allocation]) -> dict[int, Meaning]:
+        """Allocations that are variables: named after one, or of its size, type and shape and long-lived.
+
+        Where more allocations fit than there are variables, those that live longest are taken.
+        """
+        by_size: dict[int, list[Variable]] = defaultdict(list)
+        for variable in self.variables:
+            if variable.size:
+                by_size[variable.size].append(variable)
+        candidates: dict[int, list[Allocation]] = defaultdict(list)
+        for one in live:
+            if one.event.requested in by_size:
+                candidates[one.event.requested].append(one)
+        found: dict[int, Meaning] = {}
+        for size, variables in by_size.items():
+            free = list(variables)
+            left = []
+            for one in candidates[size]:
+                named = next((v for v in free if v.name and v.name in one.event.op), None)
+                if named is None:
+                    left.append(one)
+                else:
+                    free.remove(named)
+                    found[id(one)] = _as_variable(named)
+            self._matched(left, free, found)
+        return found
+
+    def _matched(self, left: list[Allocation], free: list[Variable], found: dict[int, Meaning]) -> None:
+        """Gives the allocations of one size to the variables of this size that are not found yet.
+
+        Which variable it is, is named only where that is certain; its group always.
+        """
+        never = 1 << 63
+        fitting = [one for one in left if self._may_hold(one) and any(_fits(one, variable) for variable in free)]
+        fitting.sort(key=lambda one: one.began - (never if one.freed is None else one.freed))
+        chosen = sorted(fitting[: len(free)], key=lambda one: one.began)
+        updated = [one for one in chosen if _ASSIGNS.search(one.event.op) and self._updates(inside(one.event.op))]
+        for one in updated:
+            # An update of the optimizer's gives a new buffer to its own variables, in any order.
+            fits = [variable for variable in free if _fits(one, variable)]
+            own = [variable for variable in fits if variable.kind == "optimizer"] or fits
+            if own:
+                free.remove(own[0])
+                found[id(one)] = _as_variable(own[0], certain=len(own) == 1)
+        others = [one for one in chosen if one not in updated]
+        # As many as there are variables: both are in the order in which they were made.
+        certain = len(others) == len(free)
+        for one in others:
+            variable = next((variable for variable in free if _fits(one, variable)), None)
+            if variable is not None:
+                free.remove(variable)
+                found[id(one)] = _as_variable(variable, certain=certain)
+
+    def _may_hold(self, one: Allocation) -> bool:
+        """Whether an allocation may be a variable's buffer: long-lived, and by its name nothing else."""
+        if one.freed is not None and one.freed - one.began <= _LONG_LIVED * (self.end - one.began):
+            return False
+        inner = inside(one.event.op)
+        if _BACKWARD.search(inner) or in_cluster(inner):
+            return False
+        return one.event.region != "temp" or _ASSIGNS.search(inner) is not None
+
+
+def inside(op: str) -> str:
+    """The op's name without the calls of functions that it is in."""
+    return _CALLS.sub("", op)
+
+
+def layer(op: str) -> str:
+    """The name scope of an op: ``sequential/dense_1`` of ``StatefulPartitionedCall/sequential/dense_1/MatMul``."""
+    inner = _BACKWARD.sub("", inside(op))
+    return inner.rpartition("/")[0]
+
+
+def in_cluster(op: str) -> bool:
+    """Whether it belongs to a cluster that XLA compiled, which allocates one buffer for all of its ops."""
+    return _CLUSTER.search(op) is not None
+
+
+def _fits(one: Allocation, variable: Variable) -> bool:
+    event = one.event
+    return (not event.shape or event.shape == _text(variable.shape)) and (
+        not event.dtype or event.dtype == variable.dtype
+    )
+
+
+def _as_variable(variable: Variable, *, certain: bool = True) -> Meaning:
+    group = _STATE.get(variable.kind, "other variables")
+    return Meaning(
+        group,  # type: ignore[arg-type]
+        variable.name if certain else "",
+        _text(variable.shape),
+        variable.dtype,
+        "variable",
+    )
+
+
+def _fitted(given: Input, size: int) -> tuple[int, ...] | None:
+    """The shape of an input that takes so many bytes; None if it cannot."""
+    width = _BYTES.get(given.dtype)
+    if width is None or given.shape.count(-1) > 1:
+        return None
+    for part in given.shape:
+        width *= 1 if part == -1 else part
+    if -1 not in given.shape:
+        return given.shape if width == size else None
+    if not width or size % width or not size:
+        return None
+    return tuple(size // width if part == -1 else part for part in given.shape)
+
+
+def _size(shape: tuple[int, ...], dtype: str) -> int | None:
+    width = _BYTES.get(dtype)
+    if width is None or any(part < 0 for part in shape):
+        return None
+    for part in shape:
+        width *= part
+    return width
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"

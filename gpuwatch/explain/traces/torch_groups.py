@@ -1,0 +1,201 @@
+"""What PyTorch's allocations were for: their stacks, and how long they lived.
+
+What was allocated before a history begins has no stack there. Where it was freed tells of some; of what was never
+freed, the weights are those that have a gradient of the same size.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpuwatch.core.model.memory_profile import Group
+from gpuwatch.explain.traces.torch_stacks import NO_STACK, Role, Stack
+
+_BY_ROLE: dict[Role, Group] = {
+    "workspace": "workspace",
+    "backward": "gradients",
+    "gradients": "gradients",
+    "state": "optimizer state",
+    "weights": "weights",
+    "cache": "caches",
+    "forward": "activations",
+    "inputs": "inputs",
+    "created": "created",
+}
+_FREED_BY: dict[Role, Group] = {
+    "zeroes": "gradients",
+    "optimizer": "optimizer state",
+    "state": "optimizer state",
+    "backward": "activations",
+    "forward": "activations",
+    "cache": "caches",
+}
+"""What had been allocated before the history began, by the part of the program that freed it."""
+_AFTER: frozenset[Role] = frozenset({"zeroes", "optimizer", "state"})
+"""What follows the backward pass."""
+
+
+@dataclass(eq=False, slots=True)
+class Change:
+    """An allocation or a free, in the order of time."""
+
+    at: int
+    """Picoseconds since the history began."""
+    frees: bool
+    address: int
+    size: int
+    requested: int
+    stack: Stack
+    before: bool = False
+    """Allocated before the history began."""
+    group: Group = "unattributed"
+    freed: int | None = None
+    """Place of its free among the changes."""
+    freed_by: Stack = NO_STACK
+
+
+def find_groups(changes: Sequence[Change], *, failed: bool) -> None:
+    """Sets the group, the free and who freed it of every allocation. ``failed``: a request was refused at the end."""
+    _pair(changes)
+    roles = _roles(changes)
+    trains = "forward" in roles.values() or "backward" in roles.values()
+    for place, one in enumerate(changes):
+        if one.frees:
+            continue
+        role = roles[place]
+        one.group = _BY_ROLE.get(role, "unattributed")
+        if role == "computed":
+            one.group = "activations" if trains else "created"
+        elif not role and one.stack.line:
+            one.group = "created"
+    _of_optimizer(changes, roles, failed=failed)
+    _of_before(changes, roles)
+
+
+def _pair(changes: Sequence[Change]) -> None:
+    live: dict[int, Change] = {}
+    for place, one in enumerate(changes):
+        held = live.pop(one.address, None)
+        if held is not None:
+            held.freed, held.freed_by = place, one.stack if one.frees else NO_STACK
+        if not one.frees:
+            live[one.address] = one
+
+
+def _roles(changes: Sequence[Change]) -> dict[int, Role]:
+    """The role of each allocation, by its place.
+
+    Where stacks have no C++ frames, what has no line of the program is of a thread of PyTorch's own: in a program
+    that trains, of the backward pass.
+    """
+    roles = {place: one.stack.role for place, one in enumerate(changes) if not one.frees}
+    seen = [place for place in roles if not changes[place].before]
+    trains = any(one.stack.role in ("optimizer", "state", "zeroes", "backward") for one in changes)
+    if trains and not any(changes[place].stack.native for place in seen):
+        roles.update({place: "backward" for place in seen if not (changes[place].stack.line or roles[place])})
+    return roles
+
+
+def _of_optimizer(changes: Sequence[Change], roles: dict[int, Role], *, failed: bool) -> None:
+    """What an optimizer allocates and keeps when the program goes on is its state; what it frees, workspace."""
+    run: list[Change] = []
+    for place, role in roles.items():
+        if role == "optimizer":
+            run.append(changes[place])
+            changes[place].group = "workspace"
+        elif run and role not in ("state", "workspace"):
+            _kept(run, place)
+            run = []
+    if not failed:
+        _kept(run, len(changes))
+
+
+def _kept(run: Iterable[Change], place: int) -> None:
+    for one in run:
+        if one.freed is None or one.freed > place:
+            one.group = "optimizer state"
+
+
+def _phases(changes: Sequence[Change], roles: dict[int, Role]) -> list[Role]:
+    """At each place whether the program was in its forward or backward pass, by what it allocated last."""
+    found: list[Role] = []
+    now: Role = ""
+    for place, one in enumerate(changes):
+        role = roles.get(place, "")
+        if role and not one.before:
+            now = role if role in ("backward", "forward") else ""
+        found.append(now)
+    return found
+
+
+def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
+    if all(one.before for one in changes):
+        return  # no history
+    before = [one for one in changes if one.before and not one.frees and not one.stack.known]
+    held = [one for one in before if one.freed is None]
+    phases = _phases(changes, roles)
+    _trained(changes, roles)
+    for one in before:
+        if one.freed is not None:
+            by = one.freed_by.role if one.freed_by.known else phases[one.freed]
+            one.group = _FREED_BY.get(by, "unattributed")
+    _by_size([one for one in before if one.freed is not None and one.group == "unattributed"], changes)
+    counts, steps = _gradients(changes, roles), any(one.stack.role in _AFTER for one in changes)
+    by_size: dict[int, list[Change]] = defaultdict(list)
+    for one in held:
+        by_size[one.requested].append(one)
+    for size, ones in by_size.items():
+        weights = counts.get(size, 0)
+        for place, one in enumerate(sorted(ones, key=lambda one: one.address)):
+            if place < weights:
+                one.group = "weights"
+            elif weights and steps and place < 3 * weights:
+                one.group = "optimizer state"
+            else:
+                one.group = "weights and caches"
+
+
+def _trained(changes: Sequence[Change], roles: dict[int, Role]) -> None:
+    """What the program created itself and keeps is its weights where as many gradients have the same size."""
+    counts = dict(_gradients(changes, roles))
+    for one in changes:
+        if one.group == "weights" and not one.frees and one.freed is None:
+            counts[one.requested] = counts.get(one.requested, 0) - 1
+    for one in changes:
+        if one.group in ("created", "unattributed") and not (one.frees or one.before) and one.freed is None:
+            counts[one.requested] = counts.get(one.requested, 0) - 1
+            if counts[one.requested] >= 0:
+                one.group = "weights"
+
+
+def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
+    """What was freed by the program itself is what all others of its size are, if they are of one group."""
+    groups: dict[int, set[Group]] = defaultdict(set)
+    for one in changes:
+        if not one.frees and not one.before:
+            groups[one.requested].add(one.group)
+    for one in unknown:
+        alike = groups.get(one.requested, set())
+        if len(alike) == 1:
+            (one.group,) = alike
+
+
+def _gradients(changes: Sequence[Change], roles: dict[int, Role]) -> dict[int, int]:
+    """How many gradients of each size a backward pass leaves to the optimizer, or to the next step."""
+    found: dict[int, int] = defaultdict(int)
+    pending: list[Change] = []
+    for place, one in enumerate(changes):
+        role = roles.get(place, "")
+        if role == "backward":
+            pending.append(one)
+        elif pending and (one.stack.role in _AFTER if one.frees else role not in ("workspace", "forward")):
+            counts: dict[int, int] = defaultdict(int)
+            for gradient in pending:
+                if gradient.freed is None or gradient.freed >= place:
+                    counts[gradient.requested] += 1
+            for size, count in counts.items():
+                found[size] = max(found[size], count)
+            pending = []
+    return found

@@ -1,0 +1,252 @@
+"""PyTorch's allocator snapshots (``torch.cuda.memory._dump_snapshot``): what was alive at the peak, by line.
+
+A snapshot has the allocator's segments with their blocks, and the history of each device: allocations, frees, segments
+and failures, with the Python stack of each (torch/cuda/memory.py). The history is a ring; what was alive before it
+begins is found among the blocks, and among what it frees without having allocated it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuwatch.core.model.memory_profile import Group
+from gpuwatch.explain.traces.plain_pickle import BrokenPickle, load
+from gpuwatch.explain.traces.torch_groups import Change, find_groups
+from gpuwatch.explain.traces.torch_stacks import NO_STACK, Stack, Stacks
+from gpuwatch.explain.traces.xplane import Event
+
+MOST_ENTRIES = 2_000_000
+"""Entries and blocks that are looked at; a file may name one of them many times."""
+_MOST_DEVICES = 64
+_BLOCK = 512
+"""PyTorch rounds up to this (``kMinBlockSize``)."""
+_PICO = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What is known of allocations that are alike."""
+
+    line: str
+    """The program's line, ``train.py:12 in forward``; empty if it is unknown."""
+    through: str
+    """The line of the library's layer that the program called."""
+    op: str
+    group: Group
+    before: bool
+    """Allocated before the history began."""
+
+
+@dataclass(slots=True)
+class DeviceHistory:
+    """The allocator of one device."""
+
+    number: int
+    events: list[Event] = field(default_factory=list)
+    holders: dict[str, Holder] = field(default_factory=dict)
+    """What is known of an allocation, by its event's op."""
+    recorded: bool = False
+    """Whether it has a history, besides what is alive."""
+    began: int = 0
+    """When the history begins, in microseconds since 1970; 0 if it has no times (before PyTorch 2.1)."""
+    pool_now: int = 0
+    pool_changes: list[tuple[int, int]] = field(default_factory=list)
+    """Picoseconds, and by how many bytes the pool grew."""
+    segments: dict[tuple[str, str, int], tuple[int, int, int, int]] = field(default_factory=dict)
+    """By kind, private pool and stream: their number, bytes from the driver, bytes in use, largest free block."""
+    free_now: int = 0
+    largest_free: int = 0
+    failed: int | None = None
+    """Bytes of the last request that was refused."""
+    device_free: int | None = None
+    """Free memory of the device at that moment."""
+    failed_at: str = ""
+    """The line of the program that made the request."""
+
+    def holder(self, one: Change, stacks: Stacks) -> str:
+        """The key in :attr:`holders` of an allocation."""
+        stack = one.stack
+        line, ends = stack.line, False
+        if not line and one.before and one.freed_by.line:
+            line, ends = one.freed_by.line, True
+        holder = Holder(
+            stacks.short(line) + (", which frees it" if ends else "") if line else "",
+            stacks.short(stack.through) if stack.through else "",
+            stack.op,
+            one.group,
+            one.before,
+        )
+        key = repr((holder.line, holder.through, holder.op, holder.group, holder.before))
+        self.holders.setdefault(key, holder)
+        return key
+
+    def pool_at(self, at: int) -> int:
+        """Bytes that the allocator had got from the driver at a moment."""
+        return self.pool_now - sum(change for when, change in self.pool_changes if when > at)
+
+
+def read(data: bytes) -> list[DeviceHistory]:
+    """The devices of a snapshot that hold or held memory; :class:`BrokenPickle` for anything else."""
+    value = load(data)
+    if isinstance(value, list) and any(isinstance(one, dict) and "blocks" in one for one in value[:1]):
+        value = {"segments": value, "device_traces": []}  # torch.cuda.memory_snapshot()
+    if not is_snapshot(value):
+        raise BrokenPickle("it is no snapshot of PyTorch's allocator")
+    return _devices(value)
+
+
+def is_snapshot(value: Any) -> bool:
+    """Whether a value has the parts of a snapshot."""
+    return isinstance(value, dict) and isinstance(value.get("segments"), list) and "device_traces" in value
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    address: int
+    size: int
+    requested: int
+    stack: Stack
+
+
+class _Reader:
+    """Walks a snapshot, with a bounded number of steps."""
+
+    def __init__(self) -> None:
+        self._left = MOST_ENTRIES
+        self.stacks = Stacks()
+
+    def each(self, value: Any) -> Iterator[Mapping[str, Any]]:
+        """The dictionaries in a list."""
+        for item in value if isinstance(value, (list, tuple)) else ():
+            self._left -= 1
+            if self._left < 0:
+                raise BrokenPickle(f"it has more than {MOST_ENTRIES:,} entries")
+            if isinstance(item, dict):
+                yield item
+
+
+def _devices(value: dict[str, Any]) -> list[DeviceHistory]:
+    reader = _Reader()
+    found: dict[int, DeviceHistory] = {}
+    blocks: dict[int, dict[int, _Block]] = {}
+    for segment in reader.each(value["segments"]):
+        device = _device(segment, found)
+        if device is None:
+            continue
+        device.pool_now += _whole(segment.get("total_size"))
+        at, in_use, largest = _whole(segment.get("address")), 0, 0
+        for block in reader.each(segment.get("blocks")):
+            size = _whole(block.get("size"))
+            at = _whole(block.get("address")) or at  # older snapshots have only the sizes, one after another
+            state = block.get("state")
+            if state == "inactive":
+                device.free_now += size
+                largest = max(largest, size)
+            elif size:
+                in_use += size
+                blocks.setdefault(device.number, {})[at] = _block(at, size, block, reader)
+            at += size
+        device.largest_free = max(device.largest_free, largest)
+        _take_segment(device, segment, in_use, largest)
+    traces = value["device_traces"]
+    for number, trace in enumerate(traces[:_MOST_DEVICES] if isinstance(traces, (list, tuple)) else ()):
+        entries = list(reader.each(trace))
+        if entries or number in blocks:
+            device = found.setdefault(number, DeviceHistory(number))
+            _history(device, entries, blocks.get(number, {}), reader)
+    for number, held in blocks.items():
+        if not found[number].events:
+            _history(found[number], [], held, reader)
+    return [found[number] for number in sorted(found) if found[number].events]
+
+
+def _take_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int, largest: int) -> None:
+    kind = "small" if segment.get("segment_type") == "small" else "large"
+    kind = "expandable" if segment.get("is_expandable") is True else kind
+    pool = segment.get("segment_pool_id")
+    numbers = pool[:2] if isinstance(pool, (list, tuple)) else ()
+    private = ".".join(str(_whole(part)) for part in numbers) if any(map(_whole, numbers)) else ""
+    key = kind, private, _whole(segment.get("stream"))
+    count, reserved, allocated, free = device.segments.get(key, (0, 0, 0, 0))
+    reserved += _whole(segment.get("total_size"))
+    device.segments[key] = count + 1, reserved, allocated + in_use, max(free, largest)
+
+
+def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> _Block:
+    history = block.get("history")  # PyTorch 2.0
+    last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
+    requested = _whole(block.get("requested_size")) or _whole(last.get("real_size")) or size
+    return _Block(at, size, requested, reader.stacks.read(block.get("frames") or last.get("frames")))
+
+
+def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> DeviceHistory | None:
+    number = entry.get("device", 0)
+    if type(number) is not int or not 0 <= number < _MOST_DEVICES:
+        return None
+    return found.setdefault(number, DeviceHistory(number))
+
+
+def _history(
+    device: DeviceHistory, entries: list[Mapping[str, Any]], blocks: Mapping[int, _Block], reader: _Reader
+) -> None:
+    """The events of a device: first what was alive before its history begins, then the history."""
+    started = min((_whole(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
+    device.began = started
+    changes: list[Change] = []
+    before: dict[int, Change] = {}
+    live: set[int] = set()
+    freeing: dict[int, Stack] = {}
+    for entry in entries:
+        action, address = entry.get("action"), _whole(entry.get("addr"))
+        at = max(_whole(entry.get("time_us")) - started, 0) * _PICO
+        size = _whole(entry.get("size"))
+        if action == "alloc":
+            live.add(address)
+            changes.append(Change(at, False, address, _rounded(size), size, reader.stacks.read(entry.get("frames"))))
+        elif action == "free_requested":
+            freeing[address] = reader.stacks.read(entry.get("frames"))
+        elif action in ("free_completed", "free"):
+            if address in live:
+                live.discard(address)
+            else:
+                before.setdefault(address, Change(0, False, address, _rounded(size), size, NO_STACK, before=True))
+            by = freeing.pop(address, NO_STACK)
+            changes.append(Change(at, True, address, 0, size, by))
+        elif action in ("segment_alloc", "segment_map"):
+            device.pool_changes.append((at, size))
+        elif action in ("segment_free", "segment_unmap"):
+            device.pool_changes.append((at, -size))
+        elif action == "oom":
+            device.failed, device.device_free = size, _whole(entry.get("device_free"))
+            device.failed_at = reader.stacks.read(entry.get("frames")).line
+    for address, block in blocks.items():
+        if address not in live:
+            before[address] = Change(0, False, address, block.size, block.requested, block.stack, before=True)
+    device.recorded = bool(changes)
+    changes = [*before.values(), *changes]
+    if device.failed_at:
+        device.failed_at = reader.stacks.short(device.failed_at)
+    find_groups(changes, failed=device.failed is not None)
+    in_use = peak = 0
+    sizes: dict[int, int] = {}
+    for one in changes:
+        size = sizes.pop(one.address, 0)
+        in_use -= size
+        if not one.frees:
+            size = sizes[one.address] = one.size
+            in_use += size
+        peak = max(peak, in_use)
+        key = "" if one.frees else device.holder(one, reader.stacks)
+        device.events.append(
+            Event(one.at, one.frees, one.address, size, one.requested, in_use, 0, peak, -1.0, key, "", "", "")
+        )
+
+
+def _rounded(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
+
+
+def _whole(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 63 else 0

@@ -1,0 +1,411 @@
+"""Runs one command on every node at once, and gathers what comes home. Nothing a node sends can harm or stall that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.model.codec import MOST_BYTES
+from gpuwatch.experiment.probing.termination import signal_name
+from gpuwatch.fleet.cluster.launchers import Job, Launcher
+from gpuwatch.fleet.cluster.node_agent import GREETING
+from gpuwatch.fleet.cluster.node_lines import NO_NODE, NOT_EXECUTABLE, NOT_THERE, TOO_OLD, Decoder, Frame
+
+AT_ONCE = 64
+"""Jobs that run at the same time; further nodes wait."""
+MOST_NODES = 4096
+_MOST_STRANGE = 4 << 20
+"""Bytes that a node may print besides its frames."""
+_MOST_MESSAGES = 32 << 10
+"""Bytes kept of a node's messages: the last ones."""
+_CHUNK = 1 << 16
+_GRACE = 15.0
+"""Seconds that a job has to end after its stdin has: the command there needs up to 11 (``node_agent``)."""
+_AFTER_SIGTERM = 3.0
+_HURRIED = 4.0
+"""Seconds from SIGTERM to SIGKILL after a second Ctrl+C, and where gpuwatch never answered."""
+
+State = Literal["waiting", "starting", "running", "ok", "failed", "no-answer", "timed-out", "interrupted"]
+"""``ok``: the command ended and all that it wrote came home, whatever its exit code."""
+OPEN: frozenset[State] = frozenset({"waiting", "starting", "running"})
+
+
+@dataclass
+class NodeReply:
+    """What is known of one node."""
+
+    node: str
+    state: State = "waiting"
+    reason: str = ""
+    progress: str = ""
+    """What it does now, as one harmless line."""
+    host: str | None = None
+    version: str | None = None
+    exit_code: int | None = None
+    took_seconds: float | None = None
+    document: bytes = b""
+    messages: str = ""
+    """The end of what it wrote to stderr, and of other output."""
+    since: float = field(default_factory=time.monotonic)
+    """When it came into this state."""
+
+    def becomes(self, state: State, reason: str = "") -> None:
+        """Changes the state, unless it has ended."""
+        if self.state in OPEN:
+            self.state, self.reason, self.since = state, one_line(reason), time.monotonic()
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """A text from a node as one short line without secrets and control characters."""
+    return shorten(printable(" ".join(mask_text(text[: 4 * most]).split())), most)
+
+
+def fan_out(
+    launcher: Launcher,
+    arguments: Sequence[str],
+    *,
+    seconds: float,
+    start_seconds: float | None = None,
+    at_once: int = AT_ONCE,
+    on_change: Callable[[Sequence[NodeReply]], None] = lambda replies: None,
+) -> tuple[list[NodeReply], bool]:
+    """The replies of all nodes, in the launcher's order, and whether Ctrl+C ended it early.
+
+    ``seconds``: how long a node has from gpuwatch's answer to the end of the command; ``start_seconds``: until that
+    answer (default: the launcher's). ``on_change`` is called a few times a second. All that was started has ended
+    when this returns or raises.
+    """
+    plan = launcher.plan(arguments)
+    work = _Work(launcher, seconds, start_seconds or launcher.start_seconds, on_change)
+    for node, why in plan.down:
+        work.reply(node).becomes("no-answer", why)
+    for job in plan.jobs:
+        if job.node is not None:
+            work.reply(job.node)
+    interrupted = work.run(list(plan.jobs), at_once)
+    if not work.replies:
+        raise GpuwatchError(work.failure or "the launcher named no nodes")
+    return list(work.replies.values()), interrupted
+
+
+class _Running:
+    """A job and its process."""
+
+    def __init__(self, job: Job, process: subprocess.Popen[bytes]) -> None:
+        self.job = job
+        self.process = process
+        self.decoder = Decoder()
+        self.messages = b""
+        self.began = time.monotonic()
+        self.streams = 2
+        self.closed_at: float | None = None
+        """When its stdin was closed, which asks it to end."""
+        self.signals = [(_GRACE, signal.SIGTERM), (_GRACE + _AFTER_SIGTERM, signal.SIGKILL)]
+
+    def note(self, data: bytes) -> None:
+        self.messages = (self.messages + data)[-_MOST_MESSAGES:]
+
+    def tell(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError, ValueError):
+            self.process.stdin.write(line)
+            self.process.stdin.flush()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        if self.closed_at is None:
+            self.closed_at = time.monotonic()
+            with suppress(OSError):
+                self.process.stdin.close()
+
+    def hurry(self) -> None:
+        """Ends it now: an agent passes that on (``node_agent``)."""
+        self.closed_at = time.monotonic()
+        self.signals = [(0.0, signal.SIGTERM), (_HURRIED, signal.SIGKILL)]
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+
+class _Document:
+    """The compressed document of one node, unpacked as it comes."""
+
+    def __init__(self) -> None:
+        self._unpacker = zlib.decompressobj()
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.broken = False
+
+    def add(self, data: bytes) -> None:
+        room = MOST_BYTES + 1 - self.size
+        if self.broken or room <= 0:
+            return
+        try:
+            part = self._unpacker.decompress(data, room)
+        except zlib.error:
+            self.broken = True
+            return
+        self.size += len(part)
+        self.parts.append(part)
+
+
+class _Work:
+    def __init__(
+        self,
+        launcher: Launcher,
+        seconds: float,
+        start_seconds: float,
+        on_change: Callable[[Sequence[NodeReply]], None],
+    ) -> None:
+        self._launcher = launcher
+        self._seconds, self._start_seconds = seconds, start_seconds
+        self._on_change = on_change
+        self._documents: dict[str, _Document] = {}
+        self._stderr: dict[str, bytes] = {}
+        self._running: list[_Running] = []
+        self.replies: dict[str, NodeReply] = {}
+        self.failure = ""
+        """Why a job that serves all nodes failed before it named one."""
+
+    def reply(self, node: str) -> NodeReply:
+        return self.replies.setdefault(node, NodeReply(node))
+
+    def run(self, jobs: list[Job], at_once: int) -> bool:
+        """Runs the jobs; True if Ctrl+C ended that."""
+        jobs = list(reversed(jobs))
+        with selectors.DefaultSelector() as selector:
+            try:
+                while jobs or self._running:
+                    while jobs and len(self._running) < at_once:
+                        self._start(jobs.pop(), selector)
+                    self._read(selector, 0.1)
+                    self._check_time()
+                    self._on_change(list(self.replies.values()))
+            except KeyboardInterrupt:
+                self._end_all(selector)
+                return True
+            except BaseException:
+                self._end_all(selector)
+                raise
+        return False
+
+    def _start(self, job: Job, selector: selectors.BaseSelector) -> None:
+        try:
+            process = subprocess.Popen(
+                job.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl+C reaches gpuwatch alone, which ends them in order
+            )
+        except OSError as error:
+            why = f"{job.command[0]} cannot be started: {error.strerror}"
+            self.failure = why
+            if job.node is not None:
+                self.reply(job.node).becomes("no-answer", why)
+            return
+        running = _Running(job, process)
+        self._running.append(running)
+        running.tell(GREETING)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        selector.register(process.stdout, selectors.EVENT_READ, (running, True))
+        selector.register(process.stderr, selectors.EVENT_READ, (running, False))
+        if job.node is not None:
+            self.reply(job.node).becomes("starting")
+
+    def _read(self, selector: selectors.BaseSelector, seconds: float) -> None:
+        for key, _ in selector.select(seconds):
+            running, is_stdout = key.data
+            try:
+                data = os.read(key.fd, _CHUNK)
+            except OSError:
+                data = b""
+            if not data:
+                selector.unregister(key.fileobj)
+                running.streams -= 1
+            elif is_stdout:
+                self._frames(running, data)
+            else:
+                running.note(data)
+                self._queued(running, data)
+        for running in [one for one in self._running if one.process.poll() is not None]:
+            ended = time.monotonic()
+            if running.streams and running.closed_at is None:
+                running.closed_at = ended  # something that it started still holds its pipes
+            if not running.streams or ended - (running.closed_at or ended) > _AFTER_SIGTERM:
+                for key in [key for key in selector.get_map().values() if key.data[0] is running]:
+                    selector.unregister(key.fileobj)
+                self._running.remove(running)
+                self._ended(running)
+
+    def _queued(self, running: _Running, data: bytes) -> None:
+        """Slurm says when a job must wait."""
+        if running.job.node is not None and b"queued and waiting" in data:
+            self.reply(running.job.node).progress = "queued"
+
+    def _frames(self, running: _Running, data: bytes) -> None:
+        for frame in running.decoder.feed(data):
+            name = frame.node if running.job.node is None else running.job.node
+            if name == NO_NODE or (name not in self.replies and len(self.replies) >= MOST_NODES):
+                continue
+            self._frame(self.reply(one_line(name, 80)), frame)
+        if running.decoder.strange > _MOST_STRANGE and running.closed_at is None:
+            self._of(running, "failed", f"prints more than {_MOST_STRANGE >> 20} MiB of other output")
+            running.close()
+            running.hurry()
+
+    def _frame(self, reply: NodeReply, frame: Frame) -> None:
+        node = reply.node
+        if reply.state not in OPEN:
+            return
+        if frame.kind == "hello":
+            facts = _facts(frame.payload)
+            reply.version, reply.host = _text(facts, "version"), _text(facts, "host")
+            if reply.state != "running":
+                reply.progress = ""
+                reply.becomes("running")
+        elif frame.kind == "node":
+            reason = frame.payload.decode(errors="replace")
+            reply.becomes("no-answer" if reason else "starting", reason)
+        elif frame.kind == "lost":
+            reason = frame.payload.decode(errors="replace")
+            reply.becomes("failed" if reply.state == "running" else "no-answer", reason)
+        elif frame.kind == "progress":
+            reply.progress = one_line(frame.payload.decode(errors="replace"), 120)
+        elif frame.kind == "stderr":
+            self._stderr[node] = (self._stderr.get(node, b"") + frame.payload)[-_MOST_MESSAGES:]
+        elif frame.kind == "data":
+            self._documents.setdefault(node, _Document()).add(frame.payload)
+        else:
+            self._finished(reply, _facts(frame.payload))
+
+    def _finished(self, reply: NodeReply, facts: dict[str, Any]) -> None:
+        """The command has ended there."""
+        code, number, took = (facts.get(name) for name in ("exit_code", "signal", "took_seconds"))
+        if isinstance(code, int) and not isinstance(code, bool) and 0 <= code <= 255:
+            reply.exit_code = code
+        if isinstance(took, (int, float)) and not isinstance(took, bool) and 0 <= took < 1e9:
+            reply.took_seconds = float(took)
+        reply.messages = self._stderr.pop(reply.node, b"").decode(errors="replace")
+        document = self._documents.pop(reply.node, None) or _Document()
+        if isinstance(number, int) and not isinstance(number, bool) and 0 < number < 65:
+            reply.becomes("failed", f"killed by {signal_name(number)}")
+        elif document.broken or facts.get("bytes") != document.size:
+            large = document.size > MOST_BYTES
+            reply.becomes("failed", "its answer is too large" if large else "only a part of its answer arrived")
+        else:
+            reply.document = b"".join(document.parts)
+            reply.becomes("ok")
+
+    def _check_time(self) -> None:
+        now = time.monotonic()
+        for running in self._running:
+            if running.closed_at is not None:
+                while running.signals and now - running.closed_at > running.signals[0][0]:
+                    running.signal(running.signals.pop(0)[1])
+                continue
+            for reply in self._replies(running):
+                if reply.state == "starting" and now - reply.since > self._start_seconds:
+                    what = "still queued" if reply.progress == "queued" else "no answer"
+                    self._late(running, reply, f"{what} after {self._start_seconds:g} s")
+                elif reply.state == "running" and now - reply.since > self._seconds:
+                    self._late(running, reply, f"not finished after {self._seconds:g} s")
+            if running.job.node is None and not self.replies and now - running.began > self._start_seconds:
+                self.failure = f"no nodes after {self._start_seconds:g} s"
+                running.close()
+
+    def _late(self, running: _Running, reply: NodeReply, why: str) -> None:
+        reply.becomes("timed-out", why)
+        if running.job.node is None:
+            running.tell(f"end {reply.node}\n".encode())
+        else:
+            running.close()
+            if reply.version is None:
+                running.hurry()
+
+    def _replies(self, running: _Running) -> list[NodeReply]:
+        node = running.job.node
+        return list(self.replies.values()) if node is None else [self.replies[node]]
+
+    def _of(self, running: _Running, state: State, reason: str) -> None:
+        for reply in self._replies(running):
+            reply.becomes(state, reason)
+
+    def _ended(self, running: _Running) -> None:
+        """A job's process has ended: nodes that it did not tell of have failed."""
+        running.close()
+        if running.streams:  # what it left behind
+            running.signal(signal.SIGKILL)
+        code = running.process.returncode
+        messages = (running.decoder.other + running.messages).decode(errors="replace")
+        for reply in self._replies(running):
+            answered = reply.state == "running"
+            reply.messages = reply.messages or self._stderr.pop(reply.node, b"").decode(errors="replace") or messages
+            reply.becomes("failed" if answered else "no-answer", self._why(code, messages, answered=answered))
+        if running.job.node is None and not self.replies:
+            self.failure = self.failure or one_line(_last_line(messages)) or f"the launcher ended with exit code {code}"
+
+    def _why(self, code: int, messages: str, *, answered: bool) -> str:
+        own = self._launcher.reason(code, messages)
+        if own:
+            return own
+        if answered:
+            return "the connection was lost"
+        if re.search(r"no such command: 'node'", messages, re.IGNORECASE):
+            return TOO_OLD
+        if code == 127 or re.search(r"No module named '?gpuwatch\b|: Command not found\.", messages):
+            return NOT_THERE
+        if code == 126:
+            return NOT_EXECUTABLE
+        if code < 0:
+            return f"killed by {signal_name(-code)}"
+        last = _last_line(messages)
+        return f"exit code {code}" + (f": {last}" if last else "")
+
+    def _end_all(self, selector: selectors.BaseSelector) -> None:
+        """Ends all jobs, and waits for that; a second Ctrl+C hurries."""
+        for reply in self.replies.values():
+            reply.becomes("interrupted", "interrupted")
+        for running in self._running:
+            running.close()
+        while self._running:
+            try:
+                self._read(selector, 0.1)
+                self._check_time()
+            except KeyboardInterrupt:
+                for running in self._running:
+                    running.hurry()
+
+
+def _facts(payload: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(facts: dict[str, Any], name: str) -> str | None:
+    value = facts.get(name)
+    return (one_line(value, 80) or None) if isinstance(value, str) else None
+
+
+def _last_line(text: str) -> str:
+    """The last line that says more than the exit code, which Slurm repeats."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("srun: ")]
+    return lines[-1] if lines else ""

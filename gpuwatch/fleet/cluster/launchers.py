@@ -1,0 +1,253 @@
+"""Launchers: how a command gets onto the nodes. ``--on local:4``, ``ssh:a,b``, ``slurm:gpu``, ``ray:10.0.0.1:6379``.
+
+To add one: a class with what :class:`Launcher` asks for, and one line in ``_LAUNCHERS``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.fleet.cluster.node_lines import NOT_THERE
+from gpuwatch.fleet.cluster.ssh import EXIT_SSH, ssh_command, ssh_failure, ssh_hosts
+
+_MOST_LOCAL = 64
+_THIS = (sys.executable, "-m", "gpuwatch")
+_QUERY_SECONDS = 20.0
+"""How long Slurm's controller has to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One local process that runs the command on one node, or on all of them if ``node`` is None."""
+
+    node: str | None
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to start, and the nodes on which nothing can be, each with the reason."""
+
+    jobs: tuple[Job, ...]
+    down: tuple[tuple[str, str], ...] = ()
+
+
+class Launcher(Protocol):
+    """A way to run ``gpuwatch node -- ARGUMENTS`` on each node."""
+
+    start_seconds: float
+    """How long a node has until gpuwatch answers there."""
+
+    def plan(self, arguments: Sequence[str]) -> Plan:
+        """The jobs; GpuwatchError if the nodes cannot be found out."""
+        ...
+
+    def reason(self, exit_code: int, messages: str) -> str:
+        """Why a job ended before gpuwatch answered, as far as this launcher knows; else empty."""
+        ...
+
+
+def launcher(text: str, *, remote_command: str | None = None, options: str | None = None) -> Launcher:
+    """The launcher of ``--on TEXT``.
+
+    ``remote_command``: what to call instead of ``gpuwatch``, with arguments as a shell splits them; ``options``:
+    further arguments of ``ssh`` or ``srun``, likewise.
+
+    Raises:
+        UsageError: an unknown launcher, or nodes that it does not accept.
+    """
+    name, _, rest = text.partition(":")
+    if name not in _LAUNCHERS:
+        raise UsageError(
+            f"--on {text[:80]}: no launcher {name[:40]!r}{did_you_mean(name, _LAUNCHERS)}",
+            hint="local:4, ssh:a,b,n[1-8], slurm, slurm:PARTITION, ray or ray:ADDRESS",
+        )
+    if options is not None and name not in ("ssh", "slurm"):
+        raise UsageError("--launcher-options applies only to ssh and slurm", hint="omit it")
+    remote = None if remote_command is None else _split(remote_command, "--remote-command")
+    return _LAUNCHERS[name](rest, remote, _split(options, "--launcher-options") if options else [])
+
+
+def _split(text: str, option: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text[:80]!r}: {str(error).lower()}", hint="quote it as for a shell") from None
+    if not words:
+        raise UsageError(f"{option} is empty", hint="omit it")
+    return words
+
+
+def _there(remote: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    return [*remote, "node", "--", *arguments]
+
+
+class Local:
+    """``local:N``: N times on this machine, for tests and to see what a cluster would print."""
+
+    start_seconds = 60.0
+
+    def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
+        if not re.fullmatch(r"[0-9]{1,3}", rest) or not 1 <= int(rest) <= _MOST_LOCAL:
+            raise UsageError(
+                f"--on local:{rest[:40]}: give a number from 1 to {_MOST_LOCAL}", hint="for example local:4"
+            )
+        self._count = int(rest)
+        self._remote = remote or list(_THIS)
+
+    def plan(self, arguments: Sequence[str]) -> Plan:
+        """As many jobs as asked for."""
+        command = tuple(_there(self._remote, arguments))
+        return Plan(tuple(Job(f"local{number}", command) for number in range(1, self._count + 1)))
+
+    def reason(self, exit_code: int, messages: str) -> str:
+        """Nothing that the exit code does not say."""
+        return ""
+
+
+class Ssh:
+    """``ssh:a,b,n[1-8]``: hosts with gpuwatch on their PATH."""
+
+    start_seconds = 60.0
+
+    def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
+        self._hosts = ssh_hosts(rest)
+        self._remote = remote or ["gpuwatch"]
+        self._options = options
+
+    def plan(self, arguments: Sequence[str]) -> Plan:
+        """A connection for each host."""
+        command = _there(self._remote, arguments)
+        return Plan(tuple(Job(host, tuple(ssh_command(host, command, options=self._options))) for host in self._hosts))
+
+    def reason(self, exit_code: int, messages: str) -> str:
+        """In words, if it is ssh that failed."""
+        return ssh_failure(messages) if exit_code == EXIT_SSH else ""
+
+
+class Slurm:
+    """``slurm`` or ``slurm:PARTITION``: every node of the job that this runs in, of the partition, or of the cluster.
+
+    One ``srun`` for each node, so that a busy node keeps no other waiting.
+    """
+
+    start_seconds = 300.0
+
+    def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
+        if rest and not re.fullmatch(r"[\w.\-]+", rest, re.ASCII):
+            raise UsageError(f"--on slurm:{rest[:40]}: not the name of a partition", hint="sinfo lists them")
+        self._partition = rest
+        self._remote = remote or ["gpuwatch"]
+        self._options = options
+        self._job = "" if rest else os.environ.get("SLURM_JOB_ID", "")
+
+    def plan(self, arguments: Sequence[str]) -> Plan:
+        """The nodes that can work, and those that are down or drained."""
+        if self._job:
+            nodes = _asked("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", ""))
+            states = dict.fromkeys(nodes, "allocated")
+        else:
+            lines = _asked("sinfo", "-h", "-N", "-o", "%N|%T|%E", *(["-p", self._partition] if self._partition else []))
+            states = {node: state for node, _, state in (line.partition("|") for line in lines)}
+        if not states:
+            where = f"partition {self._partition!r}" if self._partition else "the cluster"
+            raise UsageError(f"Slurm knows no nodes in {where}", hint="sinfo lists partitions and nodes")
+        down = {node: why for node, state in states.items() if (why := _unusable(state))}
+        place = ["--overlap"] if self._job else [f"--partition={self._partition}"] if self._partition else []
+        jobs = tuple(
+            Job(
+                node,
+                (
+                    *("srun", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--job-name=gpuwatch", *place),
+                    *(*self._options, "--", *_there(self._remote, arguments)),
+                ),
+            )
+            for node in states
+            if node not in down
+        )
+        return Plan(jobs, tuple(down.items()))
+
+    def reason(self, exit_code: int, messages: str) -> str:
+        """Slurm's own words."""
+        found = re.findall(r"^srun: error: (?:slurm_msg_sendto: )?(.+)$", messages, re.MULTILINE)
+        if any(re.search(r"[Nn]ode failure|not responding", line) for line in found):
+            return "the node was lost"
+        if re.search(r"execve\(\): .*No such file or directory", messages):
+            return NOT_THERE
+        told = [line.strip() for line in found if not re.search(r"task \d+: (?:Exited|Terminated|Killed)", line)]
+        return told[0] if told else ""
+
+
+def _unusable(state: str) -> str:
+    """Why Slurm would start nothing there, from ``STATE|REASON``; empty if it would, now or later."""
+    state, _, told = state.partition("|")
+    why = "" if told.strip().lower() in ("", "none", "(null)") else f": {told.strip()}"
+    word = state.rstrip("*~#!%$@^-").lower()
+    if state.rstrip("~#!%$@^-").endswith("*"):
+        return f"does not answer Slurm ({word}){why}"
+    if word.startswith(("down", "drain", "fail", "maint", "unknown", "error", "powered_down", "powering_down")):
+        return f"{word} in Slurm{why}"
+    return ""
+
+
+def _asked(*command: str) -> list[str]:
+    """The lines that one of Slurm's programs prints."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=_QUERY_SECONDS, stdin=subprocess.DEVNULL, check=False
+        )
+    except FileNotFoundError:
+        raise GpuwatchError(f"there is no {command[0]} here", hint="run this where Slurm's programs are") from None
+    except subprocess.TimeoutExpired:
+        raise GpuwatchError(f"{command[0]} does not answer", hint="is slurmctld up? scontrol ping") from None
+    text = done.stdout.decode(errors="replace")
+    if done.returncode:
+        why = done.stderr.decode(errors="replace").strip().splitlines()
+        raise GpuwatchError(f"{command[0]}: {why[-1] if why else f'exit code {done.returncode}'}")
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+class Ray:
+    """``ray`` or ``ray:ADDRESS``: every node of a running Ray cluster, each by a task that is bound to it.
+
+    Ray is imported by a process of its own (:mod:`gpuwatch.fleet.cluster.ray_driver`).
+    """
+
+    start_seconds = 120.0
+
+    def __init__(self, rest: str, remote: list[str] | None, options: list[str]) -> None:
+        if "://" in rest:
+            raise UsageError(
+                f"--on ray:{rest[:40]}: Ray Client is not supported", hint="the cluster's own address: 10.0.0.1:6379"
+            )
+        if rest.startswith("-") or not rest.isprintable():
+            raise UsageError(f"--on ray:{rest[:40]!r}: not an address", hint="for example ray:10.0.0.1:6379")
+        self._address = rest or "auto"
+        self._remote = remote or ["gpuwatch"]
+
+    def plan(self, arguments: Sequence[str]) -> Plan:
+        """One driver for all nodes, which it finds itself."""
+        there = json.dumps(_there(self._remote, arguments))
+        return Plan((Job(None, (sys.executable, "-m", "gpuwatch.fleet.cluster.ray_driver", self._address, there)),))
+
+    def reason(self, exit_code: int, messages: str) -> str:
+        """The driver writes its reason itself."""
+        return ""
+
+
+_LAUNCHERS: dict[str, Callable[[str, list[str] | None, list[str]], Launcher]] = {
+    "local": Local,
+    "ssh": Ssh,
+    "slurm": Slurm,
+    "ray": Ray,
+}

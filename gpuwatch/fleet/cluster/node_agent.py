@@ -1,0 +1,212 @@
+"""On a node: runs one gpuwatch command, sends what it finds home, and ends it when nobody listens any more.
+
+``gpuwatch node -- snapshot`` is started by a launcher (:mod:`gpuwatch.fleet.cluster.launchers`), which writes a line to
+its stdin and keeps that open. When stdin ends, the other side is gone: ssh and Slurm pass on no signal then. The
+command gets SIGINT, as from Ctrl+C, then SIGTERM and SIGKILL, and so does everything that it started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+
+from gpuwatch import __version__
+from gpuwatch.core.model.codec import MOST_BYTES
+from gpuwatch.fleet.cluster.node_lines import Kind, encoded
+
+GREETING = b"gpuwatch\n"
+"""What a launcher writes to stdin if it keeps it open: only then does its end mean anything."""
+PROGRESS_VARIABLE = "GPUWATCH_PROGRESS_LINES"
+"""Set for the command, which then writes its progress (``gpuwatch/cli/options.py``) as lines that begin with a mark."""
+PROGRESS_MARK = b"\x1f"
+
+_PR_SET_CHILD_SUBREAPER = 36
+_AFTER_SIGINT, _AFTER_SIGTERM = 8.0, 3.0
+"""Seconds that the command has after each signal. ``gpuwatch try`` itself needs up to 7 to end a program."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MOST_STDERR = 256 << 10
+"""Bytes of the command's messages that are sent."""
+_PROGRESS_SECONDS = 0.5
+"""Least seconds between two reports of progress."""
+_CHUNK = 1 << 16
+
+
+def serve(arguments: Sequence[str], *, program: Sequence[str] = ()) -> int:
+    """Runs ``gpuwatch ARGUMENTS`` (or ``program``) and returns its exit code; everything it wrote went to stdout."""
+    return _Agent().run([*program] if program else [sys.executable, "-m", "gpuwatch", *arguments])
+
+
+class _Agent:
+    def __init__(self) -> None:
+        self._out = sys.stdout.buffer
+        self._asked = 0
+        """The signal that was received; SIGINT if stdin ended."""
+        self._ending_since = 0.0
+        self._steps: list[tuple[float, signal.Signals]] = []
+        self._greeted = False
+        self._stderr_sent = 0
+        self._stderr_rest = b""
+        self._progress_at = 0.0
+        self._size = 0
+        self._packer = zlib.compressobj(6)
+
+    def run(self, command: list[str]) -> int:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        for number in _ENDING:
+            signal.signal(number, self._ask)
+        self._send("hello", json.dumps({"version": __version__, "host": os.uname().nodename}).encode())
+        began = time.monotonic()
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, PROGRESS_VARIABLE: "1"},
+        )
+        try:
+            self._watch(child)
+        finally:
+            _kill_descendants()
+        code = child.wait()
+        self._send("data", self._packer.flush())
+        end = {
+            "exit_code": code if code >= 0 else None,
+            "signal": -code if code < 0 else None,
+            "bytes": self._size,
+            "took_seconds": round(time.monotonic() - began, 3),
+        }
+        self._send("end", json.dumps(end).encode())
+        return code if code >= 0 else 128 - code
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self._ending_since:  # asked again: whoever waits will not wait for long
+            self._ending_since = -math.inf
+        self._asked = self._asked or number
+
+    def _watch(self, child: subprocess.Popen[bytes]) -> None:
+        """Passes on what the command writes, until it and all that write to its pipes have ended."""
+        assert child.stdout is not None
+        assert child.stderr is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ, self._document)
+            selector.register(child.stderr, selectors.EVENT_READ, self._message)
+            with suppress(OSError):  # closed, or a file
+                selector.register(0, selectors.EVENT_READ, self._input)
+            streams = 2
+            while streams or child.poll() is None:
+                self._end(child)
+                for key, _ in selector.select(0.2):
+                    try:
+                        data = os.read(key.fd, _CHUNK)
+                    except OSError:
+                        data = b""
+                    key.data(data)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                        streams -= key.data != self._input
+                if streams and child.poll() is not None and not self._ending_since:
+                    self._ending_since = time.monotonic()  # a process that it left behind holds the pipes
+                if streams and child.poll() is not None and time.monotonic() - self._ending_since > _AFTER_SIGTERM:
+                    return
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        """Ends the command, step by step, if that was asked for."""
+        if not self._asked or child.poll() is not None:
+            return
+        if not self._ending_since:
+            self._ending_since = time.monotonic()
+            child.send_signal(signal.SIGINT)  # to it alone: what it started, it ends itself
+            self._steps = [(_AFTER_SIGINT, signal.SIGTERM), (_AFTER_SIGINT + _AFTER_SIGTERM, signal.SIGKILL)]
+        waited = time.monotonic() - self._ending_since
+        while self._steps and waited > self._steps[0][0]:
+            child.send_signal(self._steps.pop(0)[1])
+
+    def _input(self, data: bytes) -> None:
+        if data:
+            self._greeted = True
+        elif self._greeted:
+            self._asked = self._asked or signal.SIGINT
+
+    def _document(self, data: bytes) -> None:
+        room = MOST_BYTES + 1 - self._size  # one more is one too many, which the reader says
+        self._size += len(data)
+        if room > 0:
+            self._send("data", self._packer.compress(data[:room]))
+
+    def _message(self, data: bytes) -> None:
+        *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
+        if not data:
+            lines.append(self._stderr_rest)
+            self._stderr_rest = b""
+        elif len(self._stderr_rest) > _CHUNK:
+            lines.append(self._stderr_rest[:_CHUNK])
+            self._stderr_rest = b""
+        for line in lines:
+            now = time.monotonic()
+            if line.startswith(PROGRESS_MARK):
+                if now - self._progress_at >= _PROGRESS_SECONDS:
+                    self._progress_at = now
+                    self._send("progress", line[1:300])
+            elif line and self._stderr_sent < _MOST_STDERR:
+                self._stderr_sent += len(line) + 1
+                self._send("stderr", line + b"\n")
+
+    def _send(self, kind: Kind, payload: bytes) -> None:
+        if not payload and kind == "data":
+            return
+        try:
+            self._out.write(encoded(kind, payload))
+            self._out.flush()
+        except OSError:  # nobody listens any more
+            self._asked = self._asked or signal.SIGHUP
+            self._out = open(os.devnull, "wb")  # noqa: PTH123, SIM115
+
+
+def _kill_descendants() -> None:
+    """Ends what the command left behind; orphans are children of this process."""
+    for number, seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 2.0)):
+        until = time.monotonic() + seconds
+        sent: set[int] = set()
+        while time.monotonic() < until:
+            pids = _descendants()
+            if not pids:
+                return
+            for pid in pids:
+                if pid not in sent:
+                    sent.add(pid)
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, number)
+            time.sleep(0.05)
+
+
+def _descendants() -> list[int]:
+    """Living processes below this one; those that have ended are reaped."""
+    found, waiting = [], [os.getpid()]
+    while waiting:
+        for pid in _children(waiting.pop()):
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    continue
+            found.append(pid)
+            waiting.append(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                children += map(int, file.read().split())
+    return children

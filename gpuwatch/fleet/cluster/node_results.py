@@ -1,0 +1,159 @@
+"""What came home from the nodes, as one document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from gpuwatch import __version__
+from gpuwatch.core.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
+from gpuwatch.core.model.codec import Document, NotADocument, from_json
+from gpuwatch.core.model.comparison import Comparison, Node, NodeState
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.trials import Experiment
+from gpuwatch.fleet.cluster.fan_out import NodeReply, State, one_line
+from gpuwatch.fleet.cluster.odd_nodes import FEWEST, judged
+from gpuwatch.share.reports.compare import compare
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "snapshot": (Snapshot,),
+    "doctor": (Doctor,),
+    "probe": (Run, Comparison),
+    "try": (Experiment,),
+    "report": (Diagnostic,),
+}
+"""The commands that can be run on nodes, and the documents that they print."""
+
+_STATES: dict[State, NodeState] = {
+    "ok": "ok",
+    "failed": "failed",
+    "no-answer": "no-answer",
+    "timed-out": "timed-out",
+}
+_CODES = (EXIT_PROBE_BROKEN, EXIT_FINDING)
+"""Exit codes that say what was found: the first of them that a node has is that of the whole."""
+
+
+def gathered(command: str, replies: Sequence[NodeReply]) -> Comparison:
+    """The comparison: the runs of all nodes, a row for each node, and which of them are odd."""
+    runs: list[Run] = []
+    nodes: list[Node] = []
+    for reply in replies:
+        node, own = _node(command, reply)
+        nodes.append(node)
+        runs += [replace(run, node=reply.node) for run in own]
+    return judged(replace(compare(runs), nodes=tuple(nodes)))
+
+
+def side_by_side(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
+    """Saved runs, and the nodes that saved comparisons and snapshots tell of.
+
+    Runs of at least :data:`FEWEST` machines are compared like those of a cluster: each machine is a node.
+    """
+    known = {node.node: node for node in nodes}
+    machines = {name for run in runs if (name := run.node or run.host) is not None}
+    if not known and len(machines) < FEWEST:
+        return compare(runs)
+    runs = [replace(run, node=run.node or run.host) for run in runs]
+    for run in runs:
+        if run.node is not None and run.node not in known:
+            count = sum(other.node == run.node for other in runs)
+            known[run.node] = Node(node=run.node, state="ok", host=run.host, runs=count)
+    return judged(replace(compare(runs), nodes=tuple(known.values())))
+
+
+def exit_code(document: Comparison) -> int:
+    """0 if all nodes did their work and found nothing; as the command itself for what one found; 1 if one failed."""
+    if any(node.state not in ("ok", "finding") for node in document.nodes):
+        return EXIT_FAILED
+    found = {node.exit_code or EXIT_OK for node in document.nodes}
+    return next((code for code in _CODES if code in found), EXIT_FAILED if found - {EXIT_OK} else EXIT_OK)
+
+
+def _node(command: str, reply: NodeReply) -> tuple[Node, list[Run]]:
+    node = Node(
+        node=reply.node,
+        state=_STATES.get(reply.state, "interrupted"),
+        reason=reply.reason,
+        host=reply.host,
+        exit_code=reply.exit_code,
+        gpuwatch_version=reply.version,
+        took_seconds=reply.took_seconds,
+    )
+    if reply.state != "ok":
+        return node, []
+    try:
+        document = from_json(reply.document)
+    except NotADocument as error:
+        return replace(node, state="failed", reason=_unread(reply, str(error))), []
+    if not isinstance(document, KINDS[command]):
+        return replace(node, state="failed", reason="it sent another kind of document"), []
+    runs = list(_runs(document))
+    code = reply.exit_code
+    return replace(
+        node,
+        state="ok" if code == EXIT_OK else "finding",
+        reason=(_version(reply) or _note(command, reply)) if code == EXIT_OK else _meaning(document, code),
+        runs=len(runs),
+        answer=_answer(document),
+        snapshot=document if isinstance(document, Snapshot) else getattr(document, "snapshot", None),
+        doctor=document if isinstance(document, Doctor) else getattr(document, "doctor", None),
+    ), runs
+
+
+def _unread(reply: NodeReply, error: str) -> str:
+    """Why a node that ended sent no document."""
+    lines = [line for line in reply.messages.splitlines() if line.strip()]
+    if not reply.document.strip():
+        code = f"exit code {reply.exit_code}" if reply.exit_code else "it sent nothing"
+        return one_line(f"{code}: {lines[-1].removeprefix('gpuwatch: ')}" if lines else code)
+    differs = _version(reply)
+    return one_line(f"{differs}: {error}" if differs else f"its answer cannot be read: {error}")
+
+
+def _version(reply: NodeReply) -> str:
+    return "" if reply.version in (None, __version__) else f"gpuwatch {reply.version} there, {__version__} here"
+
+
+def _note(command: str, reply: NodeReply) -> str:
+    """What a probe had to say, such as which GPUs it left alone: its siblings may have run on others."""
+    lines = [line for line in reply.messages.splitlines() if line.startswith("gpuwatch: ") and "compiling" not in line]
+    return one_line(lines[0].removeprefix("gpuwatch: ")) if lines and command == "probe" else ""
+
+
+def _runs(document: Document) -> Iterable[Run]:
+    if isinstance(document, Run):
+        yield document
+    elif isinstance(document, Comparison):
+        yield from document.runs
+    elif isinstance(document, Experiment):
+        yield from (trial.run for trial in document.trials if trial.run is not None)
+    elif isinstance(document, Diagnostic):
+        yield from document.programs
+        if document.probes is not None:
+            yield from document.probes.runs
+
+
+def _answer(document: Document) -> str:
+    if isinstance(document, Experiment):
+        return document.answer.sentence
+    if isinstance(document, Doctor | Diagnostic) and document.primary is not None:
+        named = (found.title for found in document.findings if found.id == document.primary)
+        return next(named, CAUSES.get(document.primary, document.primary))
+    return ""
+
+
+def _meaning(document: Document, code: int | None) -> str:
+    """What an exit code of the command says, in words."""
+    if isinstance(document, Snapshot) and document.problems:
+        return one_line(document.problems[0].detail)
+    if isinstance(document, Run | Comparison) and code == EXIT_PROBE_BROKEN:
+        runs = list(_runs(document))
+        broken = [run for run in runs if run.verdict in ("error", "timeout")]
+        return one_line(", ".join(f"{run.config}: {run.verdict}" for run in broken)) or f"exit code {code}"
+    return f"exit code {code}"

@@ -1,0 +1,456 @@
+"""The odd one out: which nodes of a cluster differ from their siblings, by what they have and by how fast they are.
+
+A fixed limit passes a GPU that is three times slower than it should be; its siblings show it. Structure comes first
+(GPUs, driver, versions, settings): a difference there explains a difference in speed. Speeds are compared by median
+and median absolute deviation (MAD), since a slow node moves mean and standard deviation towards itself; only among
+equal GPUs with one driver, in one configuration. No node is named on what noise can do: see :func:`_slow`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.model.comparison import Comparison, OddFact
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.experiment.trials.speed import step_time
+from gpuwatch.share.reports import comparable
+from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.tables import device_map
+
+FEWEST = 4
+"""Nodes that must be equal before one of them can be odd."""
+_MOST = 2 / 3
+"""Share of the siblings that must agree on a value before the others are odd."""
+
+_SCALE = 1.4826
+"""MAD of a normal distribution to its standard deviation."""
+_LEAST_SIGMA = 0.005
+"""Relative standard deviation below which a spread is not believed: clocks step by more."""
+_SIGMAS = 6.0
+_SLOWER = math.log(1.10)
+"""Least difference that is worth a word, where two measurements show it."""
+_MUCH_SLOWER = math.log(1.50)
+"""Least difference that one measurement alone can show."""
+_STEEPEST = 3.0
+"""Exponent of the lightest tail that is assumed of noise."""
+_TWICE = math.log(2)
+_APART = 3.0
+"""A node that is twice as slow must lie so many times farther from the median than any sibling."""
+_CHANCE = 0.005
+"""Most nodes that noise alone may be expected to put where a named one is."""
+_OWN_STEPS = 0.5
+"""Share of the difference that even the fast steps of a node (p10) must show: else it was disturbed now and then."""
+
+_GPU = re.compile(r"^\d+ (.*) ((?:GPU|MIG)-\S+)$")
+_UUIDS = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]{8,}")
+_MODES = {
+    "power.limit_watts": "power limit",
+    "ecc.mode": "ECC mode",
+    "mig.mode": "MIG mode",
+    "mode.compute": "compute mode",
+    "mode.persistence": "persistence mode",
+    "pcie.max_generation": "maximum PCIe generation",
+    "pcie.max_width": "maximum PCIe width",
+    "pcie.width": "PCIe width",
+    "nvlink.links_active": "active NVLinks",
+    "clocks.sm_max_mhz": "maximum SM clock",
+}
+"""Readings that are equal on equal machines, whatever they do."""
+_UNITS = {"power.limit_watts": " W", "clocks.sm_max_mhz": " MHz"}
+
+
+@dataclass
+class _Node:
+    """What is known of one node."""
+
+    name: str
+    models: tuple[str, ...] | None = None
+    """Its kinds of GPU, sorted; empty for none; None if not known."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """What could differ, and its value there."""
+    uuids: set[str] = field(default_factory=set)
+    runs: list[Run] = field(default_factory=list)
+    simulated: bool = False
+
+
+def judged(document: Comparison) -> Comparison:
+    """The comparison with its odd nodes named, and what could not be judged.
+
+    Runs belong to the node that they name, or else to their host; without at least two, nothing is judged.
+    """
+    nodes = _nodes(document)
+    if len(nodes) < 2:
+        return document
+    odd: list[OddFact] = []
+    notes: list[str] = [*_same_machine(nodes)]
+    everywhere = _kinds(nodes)
+    if len(nodes) >= FEWEST:
+        odd += _different("GPU model", everywhere, notes)
+    for siblings in _siblings(nodes):
+        models = siblings[0].models
+        kind = "GPUs not known" if models is None else ", ".join(models) or "no GPU"
+        if len(siblings) < FEWEST:
+            notes.append(f"{_named(siblings)} ({kind}): too few to judge, it takes {FEWEST} equal nodes")
+            continue
+        for what in dict.fromkeys(what for node in siblings for what in node.facts):
+            odd += _different(what, {node.name: node.facts[what] for node in siblings if what in node.facts}, notes)
+    odd += _speeds(nodes, notes)
+    order = {node.name: number for number, node in enumerate(nodes)}
+    odd.sort(key=lambda fact: (fact.kind != "structure", order[fact.node]))
+    return replace(document, odd=tuple(odd), odd_notes=tuple(dict.fromkeys(notes)))
+
+
+# -- what each node has ---------------------------------------------------------------------------
+
+
+def _nodes(document: Comparison) -> list[_Node]:
+    nodes: dict[str, _Node] = {}
+    for entry in document.nodes:
+        if entry.state not in ("ok", "finding"):
+            continue
+        node = nodes.setdefault(entry.node, _Node(entry.node))
+        if entry.gpuwatch_version is not None:
+            node.facts["gpuwatch"] = clean(entry.gpuwatch_version)
+        if entry.snapshot is not None:
+            _learn_snapshot(node, entry.snapshot)
+        if entry.doctor is not None:
+            for what, version in entry.doctor.versions.items():
+                if version is not None:
+                    node.facts[clean(what).replace("_", " ")] = clean(version)
+            for check in entry.doctor.checks:
+                node.facts[f"check: {clean(check.title or check.id)}"] = check.state
+    for run in document.runs:
+        name = run.node or run.host
+        if name is not None:
+            node = nodes.setdefault(name, _Node(name))
+            node.runs.append(run)
+            node.simulated = node.simulated or run.simulated
+            _learn_run(node, run)
+    return list(nodes.values())
+
+
+def _learn_snapshot(node: _Node, snapshot: Snapshot) -> None:
+    devices = snapshot.devices
+    node.simulated = node.simulated or snapshot.simulated
+    node.models = tuple(sorted({clean(device.name) for device in devices}))
+    node.uuids |= {device.uuid for device in devices}
+    node.facts["number of GPUs"] = str(len(devices))
+    driver = snapshot.driver
+    if driver is not None and driver.version is not None:
+        node.facts["driver"] = clean(driver.version)
+    if driver is not None and driver.cuda_version is not None:
+        node.facts["CUDA of the driver"] = clean(driver.cuda_version)
+    if not devices:
+        return
+    buses = [device.pci_bus_id for device in sorted(devices, key=lambda device: device.index)]
+    node.facts["order of the GPUs"] = "by PCI bus id" if buses == sorted(buses) else "not by PCI bus id"
+    node.facts["state"] = _each(devices, {device.index: clean(device.state) for device in devices})
+    total = {device.index: size(device.number("memory.total_bytes")) for device in devices}
+    if UNKNOWN not in total.values():
+        node.facts["memory"] = _each(devices, total)
+    for metric, what in _MODES.items():
+        values = {d.index: _reading(d, metric) for d in devices if metric in d.readings}
+        if len(values) == len(devices):
+            node.facts[what] = _each(devices, values)
+    if snapshot.topology is not None and not snapshot.topology.incomplete:
+        links = Counter(connection.name for connection in snapshot.topology.connections)
+        if links and None not in links:
+            node.facts["topology"] = ", ".join(f"{count} × {name}" for name, count in sorted(links.items(), key=str))
+
+
+def _reading(device: Device, metric: str) -> str:
+    return f"{clean(device.readings[metric])}{_UNITS.get(metric, '')}"
+
+
+def _each(devices: Iterable[Device], values: Mapping[int, str]) -> str:
+    """``16`` if all GPUs have it, else what differs: ``16, GPU 3: 8``."""
+    usual, _ = Counter(values[device.index] for device in devices).most_common(1)[0]
+    others = [f"GPU {index}: {value}" for index, value in sorted(values.items()) if value != usual]
+    return ", ".join([usual, *others])
+
+
+def _learn_run(node: _Node, run: Run) -> None:
+    """What a run tells, as far as no snapshot and no run before it did: a report has old runs as well."""
+    found = [match for text in run.gpus if (match := _GPU.match(text)) is not None]
+    if node.models is None and run.gpus and len(found) == len(run.gpus):
+        node.models = tuple(sorted({clean(match[1]) for match in found}))
+        node.uuids |= {match[2] for match in found}
+        node.facts["number of GPUs"] = str(len(found))
+    elif node.models is None and run.driver_version is None and not run.gpus:
+        node.models = ()  # the driver did not answer, or there is no GPU
+        node.facts["number of GPUs"] = "0"
+    versions = {"driver": run.driver_version}
+    if run.framework is not None:
+        versions |= {clean(run.framework.name): run.framework.version, "Python": run.framework.python_version}
+    for what, version in versions.items():
+        if version is not None:
+            node.facts.setdefault(what, clean(version))
+    config = clean(run.config)
+    if run.verdict not in ("interrupted", "skipped"):
+        node.facts.setdefault(f"verdict of {config}", run.verdict)
+    if run.device_map:
+        node.facts.setdefault(f"device map of {config}", device_map(run))
+    for name, setting in run.settings.items():
+        if setting.effective is not None:
+            node.facts.setdefault(f"{clean(name)} of {config}", _plain(setting.effective))
+    for name, value in run.environment.items():
+        if not _UUIDS.search(value):  # each node has its own
+            node.facts.setdefault(clean(name), clean(value))
+
+
+def _plain(value: object) -> str:
+    """A setting's value, with dictionaries in one order."""
+    if isinstance(value, (dict, list)):
+        return clean(_UUIDS.sub("GPU-…", json.dumps(value, sort_keys=True, default=str)))
+    return clean(_UUIDS.sub("GPU-…", value) if isinstance(value, str) else value)
+
+
+def _same_machine(nodes: Sequence[_Node]) -> Iterator[str]:
+    """Nodes that show the same GPUs: one machine under several names. Simulated GPUs are shared on purpose."""
+    seen: dict[frozenset[str], list[str]] = {}
+    for node in nodes:
+        if node.uuids and not node.simulated:
+            seen.setdefault(frozenset(node.uuids), []).append(node.name)
+    for names in seen.values():
+        if len(names) > 1:
+            yield f"{_listed(names)} show the same GPUs: one machine under several names"
+
+
+# -- structure ------------------------------------------------------------------------------------
+
+
+def _kinds(nodes: Sequence[_Node]) -> dict[str, str]:
+    """The kinds of GPU of each node that has any: one without is named by its number."""
+    return {node.name: ", ".join(node.models) for node in nodes if node.models}
+
+
+def _siblings(nodes: Sequence[_Node]) -> list[list[_Node]]:
+    """The nodes by kind of GPU. One that shows none belongs to the kind that nearly all have, if there is one."""
+    kinds: dict[tuple[str, ...], list[_Node]] = {}
+    known = [node for node in nodes if node.models is not None]
+    for node in known:
+        kinds.setdefault(node.models or (), []).append(node)
+    bare = kinds.get((), [])
+    if bare and len(kinds) > 1:
+        main = max((kind for kind in kinds if kind), key=lambda kind: len(kinds[kind]))
+        if len(kinds[main]) > _MOST * len(known):
+            kinds[main] = [node for node in known if node.models in (main, ())]
+            del kinds[()]
+    unknown = [node for node in nodes if node.models is None and node.facts]
+    return [*kinds.values(), *([unknown] if unknown else [])]
+
+
+def _different(what: str, values: Mapping[str, str], notes: list[str]) -> list[OddFact]:
+    """The nodes whose value is not that of most; a note if no value is that of most."""
+    if len(values) < FEWEST:
+        return []
+    counts = Counter(values.values())
+    usual, count = counts.most_common(1)[0]
+    if count == len(values):
+        return []
+    if count <= _MOST * len(values):
+        if len(counts) <= 3 and min(counts.values()) > 1:
+            parts = ", ".join(f"{value} on {number}" for value, number in counts.most_common())
+            notes.append(f"{what} is divided: {parts} nodes")
+        return []
+    return [
+        OddFact(node=name, kind="structure", what=what, value=value, usual=usual, siblings=len(values) - 1)
+        for name, value in values.items()
+        if value != usual
+    ]
+
+
+# -- speed ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Speed:
+    """The time of a step on one node, as a logarithm: differences are shares."""
+
+    node: str
+    median: float
+    fast: float
+    """The same of its fast steps (p10)."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One configuration on equal GPUs."""
+
+    what: str
+    speeds: tuple[_Speed, ...]
+    middle: float
+    spread: float
+    """Standard deviation by the MAD."""
+    sigma: float
+    """The same, never less than what can be believed."""
+
+
+def _speeds(nodes: Sequence[_Node], notes: list[str]) -> list[OddFact]:
+    groups = []
+    small: dict[str, None] = {}
+    simulated = False
+    for what, speeds in _grouped(nodes).items():
+        if what[-1]:
+            simulated = True
+        elif len(speeds) < FEWEST:
+            small |= dict.fromkeys(speed.node for speed in speeds)
+        else:
+            middle = statistics.median(speed.median for speed in speeds)
+            mad = statistics.median(abs(speed.median - middle) for speed in speeds)
+            spread = _SCALE * mad
+            # The MAD of few values is itself uncertain.
+            sigma = max(spread, _LEAST_SIGMA) * (1 + 4 / len(speeds))
+            groups.append(_Group(what[0], tuple(speeds), middle, spread, sigma))
+    if simulated:
+        notes.append("Speeds of simulated GPUs are not judged: they are those of each host's CPU")
+    judged_nodes = {speed.node for group in groups for speed in group.speeds}
+    if alone := [name for name in small if name not in judged_nodes]:
+        notes.append(
+            f"Speed of {_listed(alone)}: too few to judge, it takes {FEWEST} nodes with the same GPU, driver and"
+            " configuration"
+        )
+    return _slow(groups, notes)
+
+
+_Key = tuple[str, str, str, str, bool]
+
+
+def _grouped(nodes: Sequence[_Node]) -> dict[_Key, list[_Speed]]:
+    """The speed of each node, by configuration, work, kind of GPU, driver, and whether that is simulated."""
+    found: dict[_Key, dict[str, list[Run]]] = {}
+    for node in nodes:
+        for run in node.runs:
+            timed = run.throughput is not None and 0 < run.throughput.median_step_seconds < math.inf
+            if timed and run.verdict in ("ok", "fallback") and comparable.kind(run) != "CPU":
+                key = (
+                    clean(run.config),
+                    comparable.workload(run),
+                    ", ".join(node.models or ()),
+                    clean(run.driver_version),
+                    run.simulated,
+                )
+                found.setdefault(key, {}).setdefault(node.name, []).append(run)
+    return {key: [_speed(name, runs) for name, runs in by_node.items()] for key, by_node in found.items()}
+
+
+def _speed(name: str, runs: Sequence[Run]) -> _Speed:
+    medians, fast = [], []
+    for run in runs:
+        assert run.throughput is not None
+        median, low = run.throughput.median_step_seconds, run.throughput.p10_step_seconds
+        medians.append(math.log(median))
+        fast.append(math.log(low if 0 < low < median else median))
+    return _Speed(name, statistics.median(medians), statistics.median(fast))
+
+
+def _slow(groups: Sequence[_Group], notes: list[str]) -> list[OddFact]:
+    """The nodes whose speed differs by more than noise.
+
+    Noise of speeds has heavy tails (another tenant, a hot hour), so no fixed number of standard deviations is safe. A
+    suspect is beyond :data:`_SIGMAS` of them and 10 %, and its fast steps are slow as well. It is named if all its
+    measurements are suspect and as many as others have of them cannot add up to that by chance, or if at
+    least half are, and one is so far off that even a heavy tail does not reach there (:func:`_far`).
+    """
+    suspects: dict[str, list[tuple[_Group, _Speed]]] = {}
+    measured = Counter(speed.node for group in groups for speed in group.speeds)
+    for group in groups:
+        for speed in group.speeds:
+            if _beyond(group, speed):
+                suspects.setdefault(speed.node, []).append((group, speed))
+    far = {(group.what, node) for group in groups for node in _far(group)}
+    odd = []
+    for node, seen in suspects.items():
+        times, all_of_them = measured[node], measured.total()
+        # How often a measurement of another node is suspect, and the chance that a node has this many in a row.
+        rate = (sum(map(len, suspects.values())) - len(seen) + 1) / (all_of_them - times + 2)
+        one_way = len({speed.median > group.middle for group, speed in seen}) == 1
+        proven = one_way and times > 1 and len(seen) == times and len(measured) * rate**times < _CHANCE
+        facts = [
+            _odd_speed(group, speed, seen=len(seen), measured=times)
+            for group, speed in seen
+            if proven or ((group.what, node) in far and 2 * len(seen) >= times)
+        ]
+        odd += facts
+        if not facts:
+            group, speed = seen[0]
+            how = "slower" if speed.median > group.middle else "faster"
+            share = _share(math.exp(abs(speed.median - group.middle)))
+            notes.append(
+                f"{node} was {share} {how} in {len(seen)} of {times} measurements ({group.what}): not named, as noise"
+                " can do that; measure again"
+            )
+    return odd
+
+
+def _far(group: _Group) -> list[str]:
+    """The nodes of which one measurement is enough.
+
+    The tail of the others' distances is taken for a power law (Hill's estimate of its exponent, never more than
+    Student's t with three degrees of freedom has), and extrapolated. Without that, a node must be twice as slow and
+    far beyond every other. The farthest nodes are judged together, as several slow ones would hide each other.
+    """
+    by_distance = sorted(group.speeds, key=lambda speed: -abs(speed.median - group.middle))
+    distances = [max(abs(speed.median - group.middle), group.sigma) for speed in by_distance]
+    for count in range(len(distances) // 4, 0, -1):
+        distance, rest = distances[count - 1], distances[count:]
+        if distance < _MUCH_SLOWER:
+            continue
+        top = max(len(rest) // 8, 2)
+        edge = rest[top]  # the largest of those that are not in the tail
+        slope = top / max(sum(math.log(one / edge) for one in rest[:top]), 1e-9)
+        reached = (top / len(rest)) * (edge / distance) ** min(slope, _STEEPEST)
+        alone = distance >= _TWICE and distance > _APART * rest[0]
+        if alone or len(distances) * reached < _CHANCE:
+            return [speed.node for speed in by_distance[:count] if _beyond(group, speed)]
+    return []
+
+
+def _beyond(group: _Group, speed: _Speed) -> bool:
+    distance = speed.median - group.middle
+    if abs(distance) < max(_SLOWER, _SIGMAS * group.sigma):
+        return False
+    return distance < 0 or speed.fast - group.middle > _OWN_STEPS * distance
+
+
+def _odd_speed(group: _Group, speed: _Speed, *, seen: int, measured: int) -> OddFact:
+    times = math.exp(abs(speed.median - group.middle))
+    how = "slower" if speed.median > group.middle else "faster"
+    others = f"its siblings vary by {100 * (math.exp(group.spread) - 1):.1f} %"
+    return OddFact(
+        node=speed.node,
+        kind="speed",
+        what=f"speed of {group.what}",
+        value=f"{step_time(math.exp(speed.median))} a step",
+        usual=f"{step_time(math.exp(group.middle))} a step",
+        siblings=len(group.speeds) - 1,
+        detail=f"{_share(times)} {how}; {others}; in {seen} of {measured} measurements",
+    )
+
+
+def _share(times: float) -> str:
+    return f"{times:.1f} times" if times >= 2 else f"{100 * (times - 1):.0f} %"
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def _named(nodes: Sequence[_Node]) -> str:
+    return _listed([node.name for node in nodes])
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [clean(name) for name in names[:4]]
+    if len(names) > len(shown):
+        return f"{', '.join(shown)} and {len(names) - len(shown)} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))

@@ -1,0 +1,97 @@
+"""The command line of ``ssh`` that runs a program on another host without asking anything.
+
+The user's own ``~/.ssh/config``, agent and known hosts apply, so jump hosts, users and keys are set where they always
+are. A host that would ask for a password, or to trust a new key, fails instead of waiting.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from gpuwatch.core.errors import UsageError
+from gpuwatch.fleet.cluster.host_list import parse_hosts
+
+CONNECT_SECONDS = 10
+"""How long a host has to accept the connection and to identify itself."""
+
+EXIT_SSH = 255
+"""Exit code of ``ssh`` where the connection failed; a program's own code is passed on."""
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_.][\w.\-+\\]*@)?[A-Za-z0-9_.:%][\w.:%\-]*", re.ASCII)
+_PORT = re.compile(r"([^:]+):([0-9]{1,5})")
+
+
+def ssh_hosts(text: str) -> list[str]:
+    """The hosts of ``a,me@b,n[1-3],c:2222``: names, addresses or hosts of ``~/.ssh/config``, each once.
+
+    Raises:
+        UsageError: a list or a name that is none; one that begins with ``-`` would be an option of ``ssh``.
+    """
+    hosts = parse_hosts(text)
+    for host in hosts:
+        if not _NAME.fullmatch(host):
+            raise UsageError(f"{host[:80]!r} is not a host", hint="for example node1, user@node1, node1:2222 or n[1-4]")
+    return hosts
+
+
+def ssh_command(
+    host: str,
+    command: Sequence[str],
+    *,
+    connect_seconds: int = CONNECT_SECONDS,
+    options: Sequence[str] = (),
+) -> list[str]:
+    """The local command line that runs ``command`` on ``host``, one of :func:`ssh_hosts`.
+
+    ``ssh`` joins its arguments with spaces and a shell over there splits them again, so they are quoted here. When
+    this ``ssh`` ends, the stdin of the remote command ends: without a terminal, no signal reaches it.
+    ``options``: further arguments of ``ssh``.
+    """
+    found = _PORT.fullmatch(host)
+    name, port = (found[1], ["-p", found[2]]) if found else (host, [])
+    return [
+        "ssh",
+        "-T",  # no terminal: output stays as it was written
+        *("-o", "BatchMode=yes"),  # fails where it would ask
+        *("-o", f"ConnectTimeout={connect_seconds}"),
+        *("-o", "ConnectionAttempts=1"),
+        *("-o", "ControlMaster=no"),  # a connection that others share would stay open
+        *("-o", "ControlPath=none"),
+        # A host that is gone is noticed within about half a minute, also while it is silent.
+        *("-o", "ServerAliveInterval=10"),
+        *("-o", "ServerAliveCountMax=3"),
+        *("-o", "ClearAllForwardings=yes"),
+        *("-o", "ForwardAgent=no"),
+        *("-o", "ForwardX11=no"),
+        *("-o", "PermitLocalCommand=no"),
+        *("-o", "LogLevel=ERROR"),  # banners are no errors
+        *port,
+        *options,
+        "--",
+        name,
+        shlex.join(command),
+    ]
+
+
+_REASONS = (
+    (r"REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key changed: compare it before you trust it"),
+    (r"Host key verification failed|No \S+ host key is known", "its host key is not known: log in once by hand"),
+    (r"Permission denied \(|Too many authentication failures", "ssh was refused: no key that it accepts"),
+    (r"Could not resolve hostname|Name or service not known", "no host of this name"),
+    (r"Connection timed out|Operation timed out|timed out during banner exchange", "no answer to ssh"),
+    (r"Connection refused", "refuses ssh connections"),
+    (r"No route to host|Network is unreachable", "no route to this host"),
+    (r"Timeout, server .* not responding", "stopped answering"),
+    (r"Connection (?:to \S+ )?(?:closed|reset)|Broken pipe", "the connection was closed"),
+)
+
+
+def ssh_failure(stderr: str) -> str:
+    """Why ``ssh`` ended with :data:`EXIT_SSH`, in words; its last line where none is known, empty without one."""
+    for pattern, reason in _REASONS:
+        if re.search(pattern, stderr):
+            return reason
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

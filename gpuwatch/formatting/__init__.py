@@ -1,1 +1,0 @@
-"""Text for screens and files: units, shortening, masking, redaction. Imports only :mod:`gpuwatch.model`."""

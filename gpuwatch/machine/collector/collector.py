@@ -1,0 +1,386 @@
+"""Samples the machine: asks the sources and builds the snapshot. Runs in the collector's process.
+
+Rates, and everything else that needs two samples, are computed here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import is_
+from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
+from gpuwatch.core.model.reading import Missing, Value
+from gpuwatch.core.model.snapshot import UNLISTED, Device, Driver, Problem, Process, Reservation, Snapshot, Topology
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.collector.bystanders import Bystanders
+from gpuwatch.machine.collector.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
+from gpuwatch.machine.sources.base import DeviceSource, SourceDevice, SourceUnavailable
+from gpuwatch.machine.sources.gpu_reservations import reservations
+from gpuwatch.machine.sources.host import HostReader, ProcessTable
+from gpuwatch.machine.sources.process_tree import ProcessTree
+from gpuwatch.machine.sources.source_registry import device_sources
+
+_SLOW_EVERY = 4.8
+"""Seconds between slow samples: every fifth at one sample a second, even if one comes some milliseconds early."""
+_REOPEN_EVERY = 5.0
+"""Seconds between attempts to open a source that could not be opened."""
+_SLOW_LANES = (Lane.FAST, Lane.SLOW, Lane.ONCE)
+_ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
+
+_RATES = tuple(spec for spec in METRICS if spec.rate_of)
+
+T = TypeVar("T")
+
+_WENT_BACK = Missing("no_sample", detail="its counter was reset; known after the next reading")
+
+
+class Collector:
+    """Keeps the sources open between samples; one per process."""
+
+    def __init__(
+        self, on_demand: bool = False, *, gpm: bool = False, xids: Mapping[str, tuple[Xid, ...]] | None = None
+    ) -> None:
+        """``xids``: what the driver reported to an earlier collector, by UUID of the device."""
+        self._connections = [_Connection(source) for source in device_sources(xids)]
+        self._table = ProcessTable()
+        self._bystanders = Bystanders(self._table)
+        self._tree = ProcessTree(self._table)
+        self._host = HostReader()
+        self._slow_at = float("-inf")
+        self._slow_reads = 0
+        self._on_demand = on_demand
+        self.gpm = gpm
+        """Whether the activity of the GPUs' parts is read, with counters that profilers take too."""
+        self._rates = Rates()
+        self._rows = ProcessRows(self._table)
+        self._made: dict[str, _Made] = {}
+        self._topology: Topology | None = None
+        self._reservations: tuple[Reservation, ...] = ()
+        self._devices: tuple[Device, ...] = ()
+        self._shown: tuple[Process, ...] = ()
+
+    def sample(self, preview: Callable[[Snapshot], None] | None = None) -> Snapshot:
+        """One snapshot; what could not be read is in it with its reason.
+
+        Unchanged objects are those of the previous sample: a device, a process, the tuple of all of them.
+        ``preview`` is called with the devices as soon as they have been read, and with processes of which only the
+        pid is known.
+        """
+        taken_at = datetime.datetime.now(datetime.UTC)
+        began = time.monotonic()
+        host, host_problems = self._host.read()
+        problems: list[Problem] = []
+        self._rows.begin(began)
+
+        def look_ahead(devices: tuple[Device, ...], processes: tuple[Process, ...]) -> None:
+            if preview is not None:
+                preview(
+                    Snapshot(
+                        taken_at=taken_at,
+                        took_seconds=time.monotonic() - began,
+                        simulated=self._simulated,
+                        driver=self._driver,
+                        devices=devices,
+                        processes=processes,
+                        host=host,
+                        problems=tuple(host_problems),
+                    )
+                )
+
+        devices, processes = self._gpus(began, problems, look_ahead)
+        if not devices:
+            processes = [self._rows.host_row(facts) for facts in self._table.everyone(began)]
+        bystanders: tuple[Process, ...] = ()
+        if devices:
+            bystanders = self._bystanders.look(began, processes)
+        shown = {process.pid for process in processes}
+        self._tree.look(began, shown)
+        self._table.forget_except(shown | self._bystanders.pids | self._tree.pids)
+        self._devices, self._shown = same(self._devices, devices), same(self._shown, processes)
+        return Snapshot(
+            taken_at=taken_at,
+            took_seconds=time.monotonic() - began,
+            simulated=self._simulated,
+            driver=self._driver,
+            devices=self._devices,
+            processes=self._shown,
+            host=host,
+            problems=(*problems, *host_problems),
+            bystanders=bystanders,
+            parents=self._tree.parents,
+            ancestors=self._tree.ancestors,
+            topology=self._topology if devices else None,
+            reservations=self._reservations if devices else (),
+            host_processes=None if devices else self._table.counted,
+        )
+
+    def close(self) -> None:
+        """Ends the sessions with the drivers."""
+        for connection in self._connections:
+            connection.source.close()
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _gpus(
+        self, now: float, problems: list[Problem], look_ahead: Callable[[tuple[Device, ...], tuple[Process, ...]], None]
+    ) -> tuple[list[Device], list[Process]]:
+        # The second slow sample follows at once, because rates need two; then one every five seconds.
+        slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_EVERY
+        ready: list[DeviceSource[SourceDevice]] = []
+        for connection in self._connections:
+            problem = connection.connect(now, refresh=slow and bool(self._slow_reads))
+            if problem is None:
+                ready.append(connection.source)
+            else:
+                problems.append(problem)
+        if not ready:
+            return [], []
+        lanes: Collection[Lane] = (Lane.FAST,)
+        if slow:
+            found = reservations()
+            self._reservations = self._reservations if found == self._reservations else found
+            lanes = _ALL_LANES if self._on_demand and self._slow_reads != 1 else _SLOW_LANES
+            self._slow_at = now
+            self._slow_reads += 1
+        if self.gpm:
+            lanes = (*lanes, Lane.GPM)
+        listed = [(source, device, *source.sample(device, lanes)) for source in ready for device in source.devices]
+        if listed and self._slow_reads == 1:
+            look_ahead(
+                tuple(
+                    replace(
+                        _device(device, source),
+                        readings=dict(read),
+                        missing=dict(lacks),
+                        mig_instances=device.mig_instances,
+                    )
+                    for source, device, read, lacks in listed
+                ),
+                tuple(
+                    unknown_row(entry, device)
+                    for source, device, _, _ in listed
+                    for entry in (source.processes(device) or ((), ()))[0]
+                ),
+            )
+        if slow and self._slow_reads > 1:  # not before the first frame
+            self._topology = self._joined([source.topology() for source in ready])
+        for source in ready:
+            problems.extend(source.problems)
+        devices: list[Device] = []
+        processes: list[Process] = []
+        described = [_device(device, source) for source, device, _, _ in listed]
+        self._rows.devices(described)
+        for (source, device, read, lacks), description in zip(listed, described, strict=True):
+            rows, complete = self._processes(source, device, problems)
+            if device.accounted is not description.accounted:  # a process has just exited
+                description = replace(description, accounted=device.accounted)
+            made = self._made.get(device.uuid)
+            if made is not None and made.same(read, lacks, rows, description) and not device.mig_instances:
+                devices.append(made.device)
+                processes.extend(rows)
+                continue
+            readings, missing = dict(read), dict(lacks)
+            _unexplained(rows, complete, readings, missing)
+            self._rates.add(device.uuid, device.counters_at, readings, missing)
+            if not self._on_demand:
+                _not_asked(readings, missing)
+            one = replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances)
+            if complete:
+                self._made[device.uuid] = _Made(read, lacks, rows, description, one)
+            else:
+                self._made.pop(device.uuid, None)
+            devices.append(one)
+            processes.extend(rows)
+        return devices, processes
+
+    @property
+    def _simulated(self) -> bool:
+        return any(connection.source.simulated for connection in self._connections)
+
+    @property
+    def _driver(self) -> Driver | None:
+        """The driver of the first source that answers."""
+        ready = (connection.source for connection in self._connections if connection.problem is None)
+        return next((source.driver for source in ready if source.driver is not None), None)
+
+    def _joined(self, found: list[Topology]) -> Topology:
+        """One topology of all sources; the same object while it does not change."""
+        if len(found) == 1:
+            return found[0]
+        joined = Topology(
+            places=tuple(place for one in found for place in one.places),
+            connections=tuple(connection for one in found for connection in one.connections),
+            switch_nvlinks={uuid: links for one in found for uuid, links in one.switch_nvlinks.items()},
+        )
+        return self._topology if self._topology == joined else joined
+
+    def _processes(
+        self, source: DeviceSource[SourceDevice], device: SourceDevice, problems: list[Problem]
+    ) -> tuple[list[Process], bool]:
+        """The processes of one device, and whether the list is complete."""
+        found = source.processes(device)
+        if found is None:
+            return [], False
+        listed, failed = found
+        problems.extend(
+            Problem(source=f"{source.name} device {device.index}", reason=lack.reason, detail=lack.detail)
+            for lack in failed
+        )
+        if not listed:
+            return [], not failed
+        utilization, lack = source.utilization(device)
+        return self._rows.rows(listed, device, utilization, lack), not failed
+
+
+class _Connection:
+    """A source, opened when it can be."""
+
+    def __init__(self, source: DeviceSource[SourceDevice]) -> None:
+        self.source = source
+        self.problem: Problem | None = None
+        """Why the source could not be opened."""
+        self._tried_at = float("-inf")
+
+    def connect(self, now: float, *, refresh: bool) -> Problem | None:
+        """Opens the source if that is due, and refreshes its list of devices; returns why it cannot be used.
+
+        ``now`` is monotonic; ``refresh``: refresh the list even if the source does not ask for it.
+        """
+        try:
+            if self.problem is None or now - self._tried_at >= _REOPEN_EVERY:
+                self._tried_at = now
+                self.problem = None
+                self.source.open()
+            if self.problem is None and (refresh or self.source.unsettled):
+                self.source.refresh()
+        except SourceUnavailable as error:
+            self.problem = error.problem
+        return self.problem
+
+
+def same(before: tuple[T, ...], now: Sequence[T]) -> tuple[T, ...]:
+    """``now``; the very tuple of ``before`` where it has the same objects."""
+    if len(before) == len(now) and all(map(is_, before, now)):
+        return before
+    return tuple(now)
+
+
+class _Made(NamedTuple):
+    """A device as it was last built, and what it was built from."""
+
+    readings: dict[str, Value]
+    missing: dict[str, Missing]
+    rows: list[Process]
+    description: Device
+    """Without readings."""
+    device: Device
+
+    def same(
+        self, readings: dict[str, Value], missing: dict[str, Missing], rows: list[Process], description: Device
+    ) -> bool:
+        """Whether it would be built from the same again. Sources return the same objects while nothing changes."""
+        return (
+            self.readings is readings
+            and self.missing is missing
+            and (self.rows is rows or not (self.rows or rows))
+            and self.description == description
+        )
+
+
+class Rates:
+    """Metrics per second, from two readings of a counter (``MetricSpec.rate_of``).
+
+    Counters are read in the slow lane: a rate is the average since the previous reading, and kept until the next.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, str], tuple[float, float]] = {}
+        self._kept: dict[str, tuple[float, dict[str, Value | Missing]]] = {}
+
+    def add(self, uuid: str, read_at: float, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+        """Adds the rates of a device to its readings; the counters were read at ``read_at`` (monotonic)."""
+        if not read_at:
+            return  # the slow lane has not been read yet
+        kept = self._kept.get(uuid)
+        if kept is None or kept[0] != read_at:
+            kept = (read_at, {spec.id: self._rate(uuid, spec, read_at, readings, missing) for spec in _RATES})
+            self._kept[uuid] = kept
+        for metric_id, rate in kept[1].items():
+            if isinstance(rate, Missing):
+                missing.setdefault(metric_id, rate)
+            elif metric_id not in missing:
+                readings[metric_id] = rate
+
+    def _rate(
+        self, uuid: str, spec: MetricSpec, now: float, readings: dict[str, Value], missing: dict[str, Missing]
+    ) -> Value | Missing:
+        total = readings.get(spec.rate_of)
+        if not isinstance(total, (int, float)):
+            return missing.get(spec.rate_of, NO_EARLIER_SAMPLE)
+        before = self._before.get((uuid, spec.id))
+        self._before[uuid, spec.id] = (now, total)
+        if before is None or now <= before[0]:
+            return NO_EARLIER_SAMPLE
+        grown = total - before[1]
+        if grown < 0:
+            return _WENT_BACK
+        rate = grown / (now - before[0]) * spec.scale
+        return min(rate, 100.0) if spec.unit is Unit.PERCENT else rate
+
+
+def _device(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Device:
+    """The device without its readings and MIG instances."""
+    return Device(
+        index=device.index,
+        uuid=device.uuid,
+        name=device.name,
+        pci_bus_id=device.pci_bus_id,
+        compute_capability=device.compute_capability,
+        simulated=source.simulated,
+        state=device.state,
+        state_detail=device.state_detail,
+        readings={},
+        missing={},
+        xids=device.xids,
+        xids_missing=device.xids_missing,
+        accounted=device.accounted,
+    )
+
+
+_ON_DEMAND_IDS = tuple(spec.id for spec in METRICS if spec.lane is Lane.ON_DEMAND)
+_ON_DEMAND = Missing("no_sample", detail="read on demand only: the call takes 20 ms")
+
+
+def _not_asked(readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+    for metric_id in _ON_DEMAND_IDS:
+        if metric_id not in readings:
+            missing.setdefault(metric_id, _ON_DEMAND)
+
+
+def _unexplained(
+    rows: list[Process],
+    complete: bool,
+    readings: dict[str, Value],
+    missing: dict[str, Missing],
+) -> None:
+    """Used memory minus that of the listed processes, if the memory of each of them is known."""
+    used = readings.get("memory.used_bytes")
+    key = "memory.unexplained_bytes"
+    lack = missing.get("memory.used_bytes")
+    if not complete:
+        missing[key] = lack if lack is not None and lack.reason == "device_lost" else UNLISTED
+        return
+    if not isinstance(used, int):
+        missing[key] = lack or Missing("unknown", detail="used memory is not known")
+        return
+    owned = [row.readings.get("gpu_memory_bytes") for row in rows]
+    known = [amount for amount in owned if isinstance(amount, int)]
+    if len(known) < len(owned):
+        missing[key] = Missing("unknown", detail="the driver does not report the memory of every process")
+        return
+    readings[key] = max(0, used - sum(known))

@@ -1,0 +1,69 @@
+"""Where snapshots come from, as their consumers see it.
+
+:class:`gpuwatch.machine.collector.live_feed.LiveFeed` samples this machine; tests and replay have their own feeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.host_access import HostAccess
+
+FeedState = Literal["starting", "ok", "not-answering", "stopped"]
+
+
+class FeedStatus(msgspec.Struct, frozen=True):
+    """The state of a feed at one moment."""
+
+    state: FeedState
+    age_seconds: float | None = None
+    """Since the last snapshot arrived; None before the first."""
+    waiting_seconds: float = 0.0
+    """How long the next snapshot has been overdue; 0 if it is not."""
+    replaced: int = 0
+    """How often a collector that did not answer has been replaced."""
+    detail: str = ""
+    blame: str = ""
+    """What is wrong with the collector itself (``was stopped``); empty if it is waiting for the driver."""
+    machine: Snapshot | None = None
+    """The host and its processes without devices, read while the driver blocks the newest collector."""
+    recording: str = ""
+    """The file of the recorder whose samples these are; empty: the driver is queried for this feed."""
+    source_note: str = ""
+    """The last change of that, for the user."""
+
+
+class Feed(Protocol):
+    """A source of snapshots that never blocks its caller."""
+
+    interval: float
+    """Seconds between samples; may be set at any time."""
+
+    @property
+    def host(self) -> HostAccess:
+        """What can be asked of the host that the snapshots are of."""
+        ...
+
+    def start(self, wake: Callable[[], None] | None = None) -> None:
+        """Starts the feed; ``wake`` is called from another thread whenever a snapshot has arrived."""
+        ...
+
+    def drain(self) -> list[Snapshot]:
+        """All snapshots since the last call, oldest first."""
+        ...
+
+    def status(self) -> FeedStatus:
+        """The feed's state; cheap enough for every key press."""
+        ...
+
+    def resumed(self) -> None:
+        """Called after SIGCONT: do not count the stop as driver delay."""
+        ...
+
+    def stop(self) -> None:
+        """Ends everything that the feed started, within about a second."""
+        ...

@@ -1,0 +1,498 @@
+"""The feed of this machine: starts the collector's process, reads its snapshots, replaces it when it hangs."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.collector.collector_watch import HANGS_AFTER, CollectorWatch, Suspects
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.fork import ForkedProcess
+from gpuwatch.machine.collector.host_access import LocalHost
+from gpuwatch.machine.collector.wire import FAILURE, MEANWHILE, PREVIEW, SOURCE, Receiver, Settings, Source, source_of
+from gpuwatch.machine.past.frames import HEAD_BYTES, head
+from gpuwatch.machine.sources import procfs
+from gpuwatch.machine.sources.driver_calls import CallPage
+
+if TYPE_CHECKING:
+    from gpuwatch.machine.sources.host import HostReader, ProcessTable
+
+_REPLACE_AFTER = 10.0
+"""Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
+_MOST_DOUBLINGS = 4
+_OVERDUE = 2.0
+_KEEP = 600
+_STOOD_STILL = 1.0
+"""Seconds by which a wait may overrun before this process is taken to have been stopped (SIGSTOP, suspend)."""
+_FAILED_PAUSE = 60.0
+"""Seconds before a collector that failed with an error of gpuwatch itself is started again."""
+_STARTS_WITHIN = 5.0
+"""Seconds that a new collector may take to start; later the driver is blamed for the wait."""
+
+_MOST_STARVED = 60.0
+"""Seconds that a collector may wait for a CPU before it is replaced."""
+_FAILED = "failed"
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+
+# Finds the package at its current place without putting the working directory on the path.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.machine.collector.worker import main; main()"
+
+
+class LiveFeed:
+    """Snapshots from a collector process; implements :class:`gpuwatch.machine.collector.feed.Feed`.
+
+    ``interval`` is in seconds. ``environment`` replaces the process's environment (simulated GPUs).
+    ``first``: a process that is already running; its replacements are started here. ``share``: the samples may be
+    those of a recorder on this machine, if it takes as many and reads as much.
+    """
+
+    def __init__(
+        self,
+        interval: float = 1.0,
+        *,
+        on_demand: bool = False,
+        gpm: bool = False,
+        environment: dict[str, str] | None = None,
+        first: subprocess.Popen[bytes] | ForkedProcess | None = None,
+        share: bool = False,
+    ) -> None:
+        self._interval = interval
+        self.host = LocalHost(environment)
+        self._on_demand = on_demand
+        self._gpm = gpm
+        self._share = share
+        self._source = Source()
+        """Where the samples come from."""
+        self._heard = 0.0
+        """When the collector's process last reported that a recorder's collector is late."""
+        self._environment = environment
+        self._wake: Callable[[], None] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = first
+        self._watch: CollectorWatch | None = None
+        """What that process does."""
+        self._suspects = Suspects()
+        if first is not None:
+            page = first.page if isinstance(first, ForkedProcess) else None
+            self._watch = CollectorWatch(first.pid, None if page is None else CallPage(page))
+        if first is not None and gpm:
+            self._command(gpm=True)  # it was started before the settings were known
+        self.preview: Snapshot | None = None
+        """The devices of the first sample, which arrive before its processes."""
+        self._machine: Snapshot | None = None
+        """The host without devices, while the driver has not answered the current collector."""
+        self._host: tuple[HostReader, ProcessTable] | None = None
+        """Reads the host while no snapshots come."""
+        self._ahead: Sequence[tuple[bytes, bytes]] = ()
+        self._frames: deque[Snapshot] = deque(maxlen=_KEEP)
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._stopping = threading.Event()
+        self._last: float | None = None
+        self._began = self._started = time.monotonic()
+        """When the first and when the current collector were started."""
+        self._pardoned = 0.0
+        """When this process was last continued after a stop: waits are counted from then."""
+        self._replaced = 0
+        self._in_vain = 0
+        """Replacements since the last snapshot."""
+        self._took = 0.0
+        self._detail = ""
+        self._hung = False
+        """Whether the last collector was replaced for one call, which the next one leaves out."""
+        self._fault = ""
+        """What was wrong with the last replaced collector itself; empty if it was waiting for the driver."""
+        self._failure = ""
+        """The error of gpuwatch itself that ended the last collector; empty once a snapshot has come."""
+        self._crashed = False
+        """Whether the driver's library crashes as it is opened: then no sample will come soon."""
+        self._xids: dict[str, tuple[Xid, ...]] = {}
+        """Xids by UUID of the device: the driver reports each once, so a new collector has to be given them."""
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def interval(self) -> float:
+        """Seconds between samples."""
+        return self._interval
+
+    @interval.setter
+    def interval(self, seconds: float) -> None:
+        self._interval = seconds
+        self._command(interval=seconds)
+
+    @property
+    def gpm(self) -> bool:
+        """Whether GPM is read, the activity of the GPUs' parts (Hopper and later); may be set at any time."""
+        return self._gpm
+
+    @gpm.setter
+    def gpm(self, wanted: bool) -> None:
+        self._gpm = wanted
+        self._command(gpm=wanted)
+
+    @property
+    def share(self) -> bool:
+        """Whether the samples may be those of a recorder on this machine; may be set at any time."""
+        return self._share
+
+    @share.setter
+    def share(self, wanted: bool) -> None:
+        self._share = wanted
+        self._command(share=wanted)
+
+    def launch(self) -> subprocess.Popen[bytes] | ForkedProcess:
+        """Starts only the process, which works while the caller imports what it needs."""
+        process = self._process
+        if process is None:
+            process = self._process = self._spawn()
+            self._began = self._started = time.monotonic()
+        return process
+
+    def read_ahead(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
+        """Frames that were read from the process before :meth:`start`: kind and body of each."""
+        self._ahead = frames
+
+    def start(self, wake: Callable[[], None] | None = None) -> None:
+        """Starts reading; ``wake`` is called from the reader's thread after each snapshot.
+
+        Once it reads, another call only sets ``wake``; the snapshots that came before wait to be drained.
+        """
+        self._wake = wake
+        if self._threads:
+            return
+        self.launch()
+        supervisor = threading.Thread(target=self._supervise, name="gpuwatch-collector", daemon=True)
+        self._threads.append(supervisor)
+        supervisor.start()
+
+    def drain(self) -> list[Snapshot]:
+        """All snapshots since the last call, oldest first."""
+        with self._lock:
+            frames = list(self._frames)
+            self._frames.clear()
+        return frames
+
+    @property
+    def failure(self) -> str:
+        """The error of gpuwatch itself that stopped the collector; empty if there is none."""
+        return self._failure
+
+    def wait(self, count: int, timeout: float) -> list[Snapshot]:
+        """Blocks until ``count`` snapshots are there, ``timeout`` seconds have passed, or the collector has failed."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: len(self._frames) >= count or bool(self._failure) or self._crashed, timeout)
+        return self.drain()
+
+    def sample_now(self) -> None:
+        """Requests an extra snapshot now; it comes with :meth:`drain`."""
+        self._command(now=True)
+
+    def fresh(self, timeout: float) -> Snapshot | None:
+        """A snapshot taken after this call; None if none came within ``timeout`` seconds."""
+        asked = datetime.datetime.now(datetime.UTC)
+        until = time.monotonic() + timeout
+        self._command(now=True)
+        while (left := until - time.monotonic()) > 0:
+            for snapshot in self.wait(1, left):
+                if snapshot.taken_at >= asked:
+                    return snapshot
+            if self._failure or self._crashed:
+                return None
+        return None
+
+    def status(self) -> FeedStatus:
+        """The collector's state."""
+        now = time.monotonic()
+        if self._stopping.is_set():
+            return FeedStatus("stopped", None if self._last is None else now - self._last)
+        last = self._last
+        since = now - max(self._began if last is None else last, self._pardoned)
+        overdue = since - self._interval
+        age = None if last is None else now - last
+        source = self._source
+        origin = (source.recording, source.note)
+        if self._failure:  # known without waiting
+            overdue, why = max(overdue, 0.0), self._failure
+            return FeedStatus("not-answering", age, overdue, self._replaced, why, _FAILED, self._machine, *origin)
+        if overdue > _OVERDUE:
+            why, blame = self.silence()
+            return FeedStatus("not-answering", age, overdue, self._replaced, why, blame, self._machine, *origin)
+        if last is None:
+            return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._machine)
+        return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail, "", None, *origin)
+
+    @property
+    def starved(self) -> bool:
+        """Whether the collector gets no CPU, so that nothing is known of the driver."""
+        return self._watch is not None and self._watch.starved
+
+    def silence(self) -> tuple[str, str]:
+        """Why no samples come, as far as known; and what is wrong with the collector, empty if it is the driver."""
+        blame, watch = self._blame(), self._watch
+        waits = "" if blame or watch is None or self._source.recording else watch.waits_for()
+        return waits or self._source.detail or self._detail, blame
+
+    def _blame(self) -> str:
+        """What is wrong with the collector itself; empty while it runs, so that the driver is to blame."""
+        if self._source.blame or self._source.recording:
+            return self._source.blame
+        process, watch = self._process, self._watch
+        if process is None:
+            return self._fault
+        code = process.returncode
+        if code is None and procfs.stopped(process.pid):
+            return "was stopped"
+        if code is not None:
+            return self._fault if self._crashed else _ending(code)
+        # Its successor has to start first; only then can it be waiting for the driver.
+        if time.monotonic() - self._started < _STARTS_WITHIN and self._fault:
+            return self._fault
+        return "" if watch is None else watch.blame()
+
+    def resumed(self) -> None:
+        """Called after SIGCONT: the wait for the collector starts now."""
+        self._pardoned = time.monotonic()
+
+    def stop(self) -> None:
+        """Ends the process and the threads."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        process = self._process
+        if process is not None:
+            _end(process)
+        for thread in self._threads:
+            thread.join(timeout=1.0)
+        if self._watch is not None:
+            self._watch.close()
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _command(self, **what: float) -> None:
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError, ValueError):  # it is being replaced; its successor starts with the current settings
+                process.stdin.write(msgspec.json.encode(what) + b"\n")
+                process.stdin.flush()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        package_parent = str(Path(__file__).resolve().parents[3])
+        settings = Settings(self._interval, self._on_demand, self._gpm, self._share, self._xids)
+        settings.left_out = self._suspects.left_out
+        try:
+            page = CallPage()
+        except OSError:
+            page = None
+        if page is not None:
+            settings.page = page.descriptor
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START, package_parent, msgspec.json.encode(settings).decode()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL if not os.environ.get("GPUWATCH_DEBUG") else None,
+                env=self._environment,
+                pass_fds=() if page is None else (page.descriptor,),
+            )
+        except OSError as error:
+            raise GpuwatchError(f"the collector cannot be started: {error}") from error
+        self._watch = CollectorWatch(process.pid, page)
+        return process
+
+    def _supervise(self) -> None:
+        """Reads collectors, one after another, until :meth:`stop`."""
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            process = self._process
+            if process is None:
+                process = self._process = self._spawn()
+                self._started = time.monotonic()
+            reader = threading.Thread(target=self._read, args=(process,), name="gpuwatch-reader", daemon=True)
+            reader.start()
+            while reader.is_alive() and not self._stopping.is_set():
+                # The reader ends when the process does; otherwise nothing happens before a snapshot is overdue.
+                patience = self._patience()
+                last = max(self._last or 0.0, self._started, self._pardoned)
+                now = time.monotonic()
+                late = last + self._interval + _OVERDUE
+                wake = max(max(last, self._heard) + patience, now) + 0.05
+                if now >= late:
+                    self._look_at_host()
+                    wake = min(wake, now + max(self._interval, 1.0))
+                else:
+                    wake = min(wake, late)
+                reader.join(timeout=wake - time.monotonic())
+                if time.monotonic() - wake > _STOOD_STILL:
+                    self.resumed()
+                last = max(self._last or 0.0, self._started, self._pardoned, self._heard)
+                if self._given_up(process, time.monotonic() - last, patience):
+                    break
+            if self._stopping.is_set():
+                return
+            spared = not reader.is_alive() and self._ended(process)
+            spared = spared or (reader.is_alive() and self._hung)
+            _end(process)
+            if self._watch is not None:
+                self._watch.close()
+            self._process = None
+            self._replaced += 1
+            self._in_vain += 1
+            pause = _FAILED_PAUSE if self._failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
+            if spared:
+                pause = 0.0  # the next one does not make that call
+
+    def _given_up(self, process: subprocess.Popen[bytes] | ForkedProcess, silent: float, patience: float) -> bool:
+        """Whether a collector that has been silent for so many seconds is to be replaced; notes why."""
+        watch = self._watch
+        hung = None if watch is None else watch.hung
+        self._hung = False
+        if hung is None and (silent <= patience or (self.starved and silent < max(patience, _MOST_STARVED))):
+            return False
+        self._fault = "was stopped" if procfs.stopped(process.pid) else ""
+        what = "the collector was stopped" if self._fault else "the collector did not answer"
+        if hung is not None:
+            what = f"{hung.name} did not return within {HANGS_AFTER:g} s; the collector"
+            self._hung = self._suspects.add(hung.name, f"did not return within {HANGS_AFTER:g} s")
+        elif watch is not None and watch.call is not None:
+            self._suspects.forget_latest()
+        self._detail = f"{what} and was replaced" if hung is None else f"{what} was replaced"
+        return True
+
+    def _ended(self, process: subprocess.Popen[bytes] | ForkedProcess) -> bool:
+        """Notes how a collector ended; whether it was a call that the next one will not make."""
+        code = _code(process)
+        self._fault = _FAILED if self._failure else _ending(code)
+        call = self._watch.call if self._watch is not None else None
+        spared = False
+        if call is not None and code is not None and code < 0 and -code in _CRASHES:
+            self._fault += f" in {call.name}, a function of the driver's library"
+            name = signal.Signals(-code).name
+            spared = self._suspects.add(call.name, f"crashed the driver's library ({name})")
+            if not spared:
+                with self._arrived:
+                    self._crashed = True
+                    self._arrived.notify_all()
+        self._detail = f"the collector {self._fault} and was replaced"
+        return spared
+
+    def _look_at_host(self) -> None:
+        """Reads the host here, without the driver, while the driver blocks the collector."""
+        from gpuwatch.machine.collector.host_fallback import host_snapshot  # most dashboards never need it
+        from gpuwatch.machine.sources.host import HostReader, ProcessTable
+
+        if self._host is None:
+            self._host = HostReader(), ProcessTable()
+        self._machine = host_snapshot(*self._host)
+        if self._wake is not None:
+            self._wake()
+
+    def _patience(self) -> float:
+        """Seconds without a snapshot after which the collector is replaced.
+
+        A slow driver needs time, and a new collector asks it for more than the old one did: the time doubles with
+        every collector that produced nothing.
+        """
+        return max(_REPLACE_AFTER * (1 << min(self._in_vain, _MOST_DOUBLINGS)), 5 * self._interval, 3 * self._took)
+
+    def _read(self, process: subprocess.Popen[bytes] | ForkedProcess) -> None:
+        receiver = Receiver()
+        devices: tuple[Device, ...] = ()
+        ahead, self._ahead = self._ahead, ()
+        for kind, frame in chain(ahead, _frames(process)):
+            if process is not self._process:
+                return  # a replaced collector that answers after all
+            if kind == FAILURE:
+                with self._arrived:
+                    self._failure = frame.decode()
+                    self._arrived.notify_all()
+                if self._wake is not None:
+                    self._wake()
+                continue
+            if kind == SOURCE:
+                self._source, self._heard = source_of(frame), time.monotonic()
+                if self._wake is not None:
+                    self._wake()
+                continue
+            snapshot = receiver.receive(kind, frame)
+            if kind == PREVIEW:
+                with self._arrived:
+                    self.preview = snapshot
+                    self._arrived.notify_all()
+                continue
+            if kind == MEANWHILE:
+                self._machine = snapshot
+                if self._wake is not None:
+                    self._wake()
+                continue
+            self._last, self._machine, self._failure, self._crashed = time.monotonic(), None, "", False
+            self._suspects.answered()
+            if self._watch is not None:
+                self._watch.heard()
+            self._in_vain, self._took = 0, snapshot.took_seconds
+            if snapshot.devices is not devices:
+                devices = snapshot.devices
+                self._xids.update({device.uuid: device.xids for device in devices if device.xids})
+            with self._arrived:
+                self._frames.append(snapshot)
+                self._arrived.notify_all()
+            if self._wake is not None:
+                self._wake()
+
+
+def _frames(process: subprocess.Popen[bytes] | ForkedProcess) -> Iterator[tuple[bytes, bytes]]:
+    """Kind and body of each frame until the process exits."""
+    stream = process.stdout
+    assert stream is not None
+    while len(start := stream.read(HEAD_BYTES)) == HEAD_BYTES:
+        length, kind = head(start)
+        frame = stream.read(length)
+        if len(frame) < length:
+            return
+        yield kind, frame
+
+
+def _end(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
+    """Closes the process's stdin, then kills it; a process that hangs inside the driver is left to the kernel."""
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(timeout=0.1)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.5)
+
+
+def _code(process: subprocess.Popen[bytes] | ForkedProcess) -> int | None:
+    """The exit code of a process whose output has ended; None if it is still running."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=0.2)  # its output ends a moment before the process does
+    return process.poll()
+
+
+def _ending(code: int | None) -> str:
+    """How the process ended; completes "the collector …"."""
+    if code is None:
+        return "closed its output"
+    if code < 0:
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:  # a real-time signal has no name
+            return f"was killed by signal {-code}"
+    return f"exited with code {code}"

@@ -1,0 +1,228 @@
+"""The rows of processes in a snapshot. A row whose facts have not changed is the object of the sample before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from gpuwatch.core.model.reading import Missing, Reason, Value
+from gpuwatch.core.model.snapshot import RUN_SECONDS, Device, Mapped, Process
+from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
+from gpuwatch.machine.sources.host import Facts, ProcessTable, clock_of
+from gpuwatch.machine.sources.missing_process import HIDDEN
+
+NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
+_NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
+_MEMORY_UNKNOWN = Missing("not_supported", detail="the driver does not report this process's memory")
+_NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
+_OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
+
+_Key = tuple[int, str | None]
+_Made = tuple[tuple[object, ...], Process]
+"""What a row was built from, and the row."""
+
+
+class _List(NamedTuple):
+    """All rows of a device, and what they were built from."""
+
+    entries: Sequence[GpuProcess]
+    made_of: tuple[object, ...]
+    devices: list[Device]
+    known: tuple[tuple[int, Facts, int], ...]
+    """As :meth:`ProcessTable.unmoved` takes them."""
+    rows: list[Process]
+
+
+class ProcessRows:
+    """Builds the rows of GPU processes, and keeps unchanged ones from one sample to the next."""
+
+    def __init__(self, table: ProcessTable) -> None:
+        self._look: Callable[[int, float], Facts | None] = table.look
+        self._unmoved = table.unmoved
+        self._absent = table.absent
+        self._rows: dict[str, dict[_Key, _Made]] = {}
+        self._before: dict[str, dict[_Key, _Made]] = {}
+        """By device, in this sample and in the previous one."""
+        self._lists: dict[str, _List] = {}
+        self._lists_before: dict[str, _List] = {}
+        self._devices: list[Device] = []
+        self._now = 0.0
+
+    def begin(self, now: float) -> None:
+        """Begins a new sample, at ``now`` on the monotonic clock."""
+        self._before, self._rows = self._rows, {}
+        self._lists_before, self._lists = self._lists, {}
+        self._now = now
+
+    def devices(self, devices: list[Device]) -> None:
+        """Sets the devices, without readings, in which a process's CUDA device numbers are looked up."""
+        if devices != self._devices:
+            self._devices = devices
+
+    def rows(
+        self,
+        entries: Sequence[GpuProcess],
+        device: SourceDevice,
+        utilization: Mapping[int, Utilization],
+        lack: Missing | None,
+    ) -> list[Process]:
+        """The rows of a device's processes; only changed rows are new objects."""
+        look, now, devices, uuid, index = self._look, self._now, self._devices, device.uuid, device.index
+        made_of_all = (index, utilization, lack)
+        whole = self._lists_before.get(uuid)
+        same = whole is not None and whole.entries is entries and whole.devices is devices
+        if whole is not None and same and whole.made_of == made_of_all and self._unmoved(whole.known, now):
+            self._lists[uuid], self._rows[uuid] = whole, self._before[uuid]
+            return whole.rows
+        before = self._before.get(uuid, {})
+        here = self._rows[uuid] = {}
+        known: list[tuple[int, Facts, int]] = []
+        found = []
+        for entry in entries:
+            pid = entry.pid
+            facts = look(pid, now)
+            used = utilization.get(pid)
+            changes: int | str = self._absent(pid, now) if facts is None else facts.changes
+            key = (pid, entry.mig_instance)
+            kept = before.get(key)
+            if kept is not None:
+                made = kept[0]
+                same = made[4] is facts and made[3] == changes and (made[0] is entry or made[0] == entry)
+                if not (same and made[6] is devices and made[1] == used and made[2] == lack and made[5] == index):
+                    kept = None
+            if kept is None:
+                made_of = (entry, used, lack, changes, facts, index, devices)
+                absent = changes if isinstance(changes, str) else ""
+                kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, absent))
+            here[key] = kept
+            found.append(kept[1])
+            if facts is not None:
+                known.append((clock_of(pid), facts, facts.changes))
+        if len(known) == len(found):  # an invisible process may have run without our noticing
+            self._lists[uuid] = _List(entries, made_of_all, devices, tuple(known), found)
+        return found
+
+    def host_row(self, facts: Facts) -> Process:
+        """The row of a process on a machine where no GPU answers."""
+        made_of = (None, None, None, facts.changes, facts, None, self._devices)
+        key = (facts.pid, None)
+        kept = self._before.get("", {}).get(key)
+        if kept is None or not _same(kept[0], made_of):
+            kept = (made_of, host_process(facts))
+        self._rows.setdefault("", {})[key] = kept
+        return kept[1]
+
+
+def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    """Whether a row would be built from the same; facts and list of devices must be identical objects."""
+    return before[5] == now[5] and before[6] is now[6] and before[4] is now[4] and before[:4] == now[:4]
+
+
+def unknown_row(entry: GpuProcess, device: SourceDevice) -> Process:
+    """The row of a process of which only the pid is known."""
+    return Process(
+        pid=entry.pid,
+        create_time=None,
+        user=None,
+        command=None,
+        type=entry.kind,
+        device_uuid=device.uuid,
+        device_index=device.index,
+        mig_instance=entry.mig_instance,
+        readings={},
+    )
+
+
+def _gpu_process(
+    entry: GpuProcess,
+    device: SourceDevice,
+    facts: Facts | None,
+    utilization: Utilization | None,
+    lack: Missing | None,
+    devices: list[Device],
+    absent: str,
+) -> Process:
+    readings: dict[str, Value] = {}
+    missing: dict[str, Missing] = {}
+    if entry.used_bytes is None:
+        missing["gpu_memory_bytes"] = _MEMORY_UNKNOWN
+    else:
+        readings["gpu_memory_bytes"] = entry.used_bytes
+    if utilization is None:
+        missing.update(dict.fromkeys(_OF_GPUS, lack or _NO_UTILIZATION))
+    else:
+        readings["sm_percent"] = utilization.sm
+        readings["memory_percent"] = utilization.memory
+        readings["encoder_percent"] = utilization.encoder
+        readings["decoder_percent"] = utilization.decoder
+    mapped, note = sees(facts, devices) if facts is not None else ((), absent)
+    return Process(
+        pid=entry.pid,
+        create_time=None if facts is None else facts.create_time,
+        user=None if facts is None else facts.user,
+        command=None if facts is None else facts.command,
+        name=None if facts is None else facts.name,
+        type=entry.kind,
+        device_uuid=device.uuid,
+        device_index=device.index,
+        mig_instance=entry.mig_instance,
+        framework=None if facts is None else facts.framework,
+        container=None if facts is None else facts.container,
+        cuda_visible_devices=None
+        if facts is None or facts.environment is None
+        else facts.environment.get("CUDA_VISIBLE_DEVICES"),
+        device_map=mapped,
+        note=note,
+        state=None if facts is None else facts.state,
+        readings=readings | _host_readings(facts, missing, absent),
+        missing=missing,
+    )
+
+
+def sees(facts: Facts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:
+    """The process's CUDA device numbers, from its environment, and a note for the user."""
+    if facts.environment is None:
+        return (), facts.note or "environment cannot be read"
+    visible = visible_devices(
+        facts.environment.get("CUDA_VISIBLE_DEVICES"), facts.environment.get("CUDA_DEVICE_ORDER"), devices
+    )
+    return visible.map, facts.note or visible.unsure
+
+
+def _host_readings(facts: Facts | None, missing: dict[str, Missing], absent: str = "") -> dict[str, Value]:
+    if facts is None:
+        reason: Reason = "permission_denied" if absent.startswith(HIDDEN) else "unknown"
+        why = Missing(reason, detail=f"the process is {absent}")
+        missing.update(dict.fromkeys(("cpu_percent", "host_memory_bytes", RUN_SECONDS, "threads"), why))
+        return {}
+    readings: dict[str, Value] = {
+        "host_memory_bytes": facts.host_memory_bytes,
+        "threads": facts.threads,
+    }
+    if facts.cpu_percent is None:
+        missing["cpu_percent"] = NO_EARLIER_SAMPLE
+    else:
+        readings["cpu_percent"] = facts.cpu_percent
+    return readings
+
+
+def host_process(facts: Facts) -> Process:
+    """A row without a GPU."""
+    missing = dict.fromkeys(("gpu_memory_bytes", *_OF_GPUS), _NO_GPU)
+    readings = _host_readings(facts, missing)
+    return Process(
+        pid=facts.pid,
+        create_time=facts.create_time,
+        user=facts.user,
+        command=facts.command,
+        name=facts.name,
+        type="H",
+        device_uuid=None,
+        framework=facts.framework,
+        container=facts.container,
+        cuda_visible_devices=None if facts.environment is None else facts.environment.get("CUDA_VISIBLE_DEVICES"),
+        note=facts.note,
+        readings=readings,
+        missing=missing,
+    )

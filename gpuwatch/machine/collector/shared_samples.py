@@ -1,0 +1,177 @@
+"""The samples of a recorder that runs on this machine, instead of those of a collector: one process asks the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.collector.wire import Source
+from gpuwatch.machine.past.frames import DamagedFrame
+from gpuwatch.machine.past.running_recorders import RunningRecorder, running
+
+if TYPE_CHECKING:
+    from gpuwatch.machine.collector.own_processes import OwnProcesses
+
+Xids = Mapping[str, tuple[Xid, ...]]
+"""By UUID of the device."""
+
+_FRESH = 2.0
+"""Seconds, besides two intervals, up to which the newest sample of a recording is new."""
+_LATE = 1.5
+"""Seconds, besides the interval, after which a sample is late."""
+_FIRST_LOOKS = (0.0, 0.03, 0.1)
+"""Seconds to wait for a first sample: there is none for a moment after a block was sealed."""
+_EARLY = 0.005
+"""Seconds by which each look is earlier than the previous sample was noticed, so that none is noticed late for ever."""
+_WAITS = ((0.25, 0.02), (1.0, 0.05), (float("inf"), 0.25))
+"""While a sample is due: up to so many seconds after it was, look every so often."""
+_LONGEST = 1.0
+"""Maximum seconds between looks: whether the recorder still lives is asked each time."""
+_STOOD_STILL = 3.0
+"""Seconds between two looks after which this process was stopped in between (SIGSTOP, suspend)."""
+
+
+class SharedSamples:
+    """A recorder that is followed. Used by one thread; close it after use."""
+
+    def __init__(self, recorder: RunningRecorder) -> None:
+        """:class:`GpuwatchError` or :class:`DamagedFrame` if its recording cannot be read."""
+        # It imports SQLite, which is not needed without a recorder.
+        from gpuwatch.machine.past.newest_samples import NewestSamples
+
+        self._recorder = recorder
+        self.interval = recorder.entry.interval
+        """Seconds between samples."""
+        self._newest = NewestSamples(Path(recorder.entry.path))
+        self._last = self._looked = time.monotonic()
+        """When the last sample came, and when this was last looked for."""
+        self._own: OwnProcesses | None = None
+        if recorder.reads_less:
+            from gpuwatch.machine.collector.own_processes import OwnProcesses
+
+            self._own = OwnProcesses()
+        try:
+            self.first = self._first()
+        except BaseException:
+            self._newest.close()
+            raise
+
+    def _first(self) -> Snapshot | None:
+        for wait in _FIRST_LOOKS:
+            time.sleep(wait)
+            if found := self._take():
+                return found[-1]
+        return None
+
+    def _take(self) -> list[Snapshot]:
+        found = self._newest.take()
+        return found if self._own is None else list(map(self._own.complete, found))
+
+    @property
+    def name(self) -> str:
+        """How users know it: ``gpuwatch record (4711)``."""
+        return f"gpuwatch record ({self._recorder.entry.pid})"
+
+    @property
+    def source(self) -> Source:
+        """What the user is told while its samples are shown."""
+        path = self._recorder.entry.path
+        silence = self._recorder.silence if self.late else None
+        detail, blame = (silence.detail, silence.blame) if silence is not None else ("", "")
+        return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, blame)
+
+    def is_usable(self, xids: Xids) -> bool:
+        """Whether its first sample is new and has what a collector here would have."""
+        first = self.first
+        if first is None or not _is_new(first, self.interval) or not _has(first, xids):
+            return False
+        if self._own is None:
+            return True
+        from gpuwatch.machine.collector.own_processes import hides_processes
+
+        return not hides_processes(first)
+
+    def news(self) -> tuple[list[Snapshot], str]:
+        """The samples since the last call, oldest first, and why there will be no more; empty if there will."""
+        try:
+            found = self._take()
+        except (GpuwatchError, DamagedFrame) as error:
+            return [], str(error)
+        now = time.monotonic()
+        if found:
+            self._last = now
+        elif now - self._looked > _STOOD_STILL:
+            self._last = now  # this process was stopped for a while
+        self._looked = now
+        if self.late and self._recorder.silence is None:
+            return [], f"{self.name} hangs"  # it neither records nor reports that its collector is late
+        return found, ""
+
+    @property
+    def late(self) -> bool:
+        """Whether a sample is overdue."""
+        return time.monotonic() - self._last > self.interval + _LATE
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process still exists."""
+        return self._recorder.alive
+
+    def next_look(self) -> float:
+        """When to look again (monotonic seconds)."""
+        now = time.monotonic()
+        due = self._last + self.interval - _EARLY
+        if due > now:
+            return min(due, now + _LONGEST)
+        return now + next(wait for until, wait in _WAITS if now - due < until)
+
+    def suits(self, interval: float, *, gpm: bool) -> bool:
+        """Whether it samples at least every ``interval`` seconds, and with GPM if that is wanted."""
+        return _suits(self._recorder, interval, gpm=gpm)
+
+    def close(self) -> None:
+        """Closes the recording."""
+        self._newest.close()
+        self._recorder.close()
+
+
+def _suits(recorder: RunningRecorder, interval: float, *, gpm: bool) -> bool:
+    entry = recorder.entry
+    return entry.interval <= interval and (entry.gpm or not gpm)
+
+
+def find(interval: float, *, gpm: bool, xids: Xids) -> SharedSamples | None:
+    """A recorder that works and whose samples have all that is wanted; None if there is none.
+
+    ``interval``: maximum seconds between samples. ``xids``: what the driver reported, once, to a collector before.
+    """
+    chosen: SharedSamples | None = None
+    for recorder in running():
+        if chosen is None and _suits(recorder, interval, gpm=gpm):
+            with suppress(GpuwatchError, DamagedFrame, OSError):
+                shared = SharedSamples(recorder)
+                if shared.is_usable(xids):
+                    chosen = shared
+                    continue
+                shared.close()
+        recorder.close()
+    return chosen
+
+
+def _is_new(snapshot: Snapshot, interval: float) -> bool:
+    return abs(time.time() - snapshot.taken_at.timestamp()) <= 2 * interval + _FRESH + snapshot.took_seconds
+
+
+def _has(snapshot: Snapshot, xids: Xids) -> bool:
+    for device in snapshot.devices:
+        known: Sequence[Xid] = xids.get(device.uuid, ())
+        if not {one.code for one in known} <= {one.code for one in device.xids}:
+            return False
+    return True

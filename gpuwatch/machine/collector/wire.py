@@ -1,0 +1,86 @@
+"""The frames that the collector's process sends (:mod:`gpuwatch.machine.past.frames`).
+
+Besides those of samples there are frames that are not part of their sequence of deltas: what is known before the first
+sample, where samples come from, and the error that ended the collector.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.past.frames import FrameDecoder, encoded, framed
+from gpuwatch.machine.sources.driver_calls import LeftOut
+
+
+class Settings(msgspec.Struct):
+    """What the parent wants of the collector's process, at its start."""
+
+    interval: float
+    """Seconds between samples."""
+    on_demand: bool = False
+    gpm: bool = False
+    share: bool = False
+    """Whether the samples may come from a recorder."""
+    xids: dict[str, tuple[Xid, ...]] = {}
+    """Those of an earlier collector, by UUID."""
+    page: int | None = None
+    """The descriptor of the page that says which call into the driver is under way."""
+    left_out: dict[str, LeftOut] = {}
+    """Calls that took an earlier collector down."""
+
+
+PREVIEW, MEANWHILE, SOURCE, FAILURE = b"P", b"M", b"R", b"F"
+"""Kinds of frames. A preview has the devices but no details of processes. A meanwhile frame has only the host and its
+processes: the driver has not answered yet. A source is a :class:`Source`. A failure is text: the error of gpuwatch
+itself that ended the collector."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where the samples come from; repeated while a recorder reports that its collector is late."""
+
+    recording: str = ""
+    """The file of the recorder that they come from; empty: from a collector of our own."""
+    note: str = ""
+    """The last change, for the user."""
+    detail: str = ""
+    blame: str = ""
+    """Of the recorder's :class:`~gpuwatch.machine.collector.feed.FeedStatus`, while its collector is late."""
+
+
+source_of = msgspec.msgpack.Decoder(Source).decode
+
+
+def preview(snapshot: Snapshot) -> bytes:
+    """A frame with the devices of the first sample."""
+    return framed(PREVIEW, encoded(snapshot))
+
+
+def meanwhile(snapshot: Snapshot) -> bytes:
+    """A frame with the host alone."""
+    return framed(MEANWHILE, encoded(snapshot))
+
+
+def source(what: Source) -> bytes:
+    """A frame that tells where the samples come from."""
+    return framed(SOURCE, encoded(what))
+
+
+def failure(text: str) -> bytes:
+    """The last frame: the error that ended the collector, for the user."""
+    return framed(FAILURE, text.encode())
+
+
+class Receiver:
+    """Decodes the frames of one collector's process."""
+
+    def __init__(self) -> None:
+        self._decoder = FrameDecoder()
+
+    def receive(self, kind: bytes, body: bytes) -> Snapshot:
+        """The snapshot of a frame; unchanged parts are the same objects as in the previous one."""
+        if kind in (PREVIEW, MEANWHILE):
+            return msgspec.msgpack.decode(body, type=Snapshot)
+        self._decoder.take(kind, body)
+        return self._decoder.snapshot()

@@ -1,0 +1,243 @@
+"""The collector's process: samples at an interval and writes snapshots to stdout.
+
+The format is described in :mod:`gpuwatch.machine.collector.wire`. Commands come on stdin, one JSON object per line
+(``{"interval": 1.0}``); the process exits at end of file, so that it never outlives the program that started it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import gc
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.host_fallback import HostFallback
+from gpuwatch.machine.collector.wire import Settings, Source, failure, meanwhile, preview
+from gpuwatch.machine.collector.wire import source as source_frame
+from gpuwatch.machine.past.frames import FrameEncoder
+from gpuwatch.machine.sources import driver_calls
+
+if TYPE_CHECKING:
+    from gpuwatch.machine.collector.shared_samples import SharedSamples
+
+_PR_SET_PDEATHSIG = 1
+_SETTLING = 3
+"""Samples until all objects that stay exist."""
+_SET_BACK = 10.0
+"""Seconds by which a sample is older than the one before it if the clock was set back in between."""
+_REPEAT = 1.0
+"""Seconds after which the parent is told again that the recorder works although its collector is late."""
+_LOOK_EVERY = 5.0
+"""Seconds between looks for a recorder while this process samples itself."""
+
+
+class Command(msgspec.Struct):
+    """A command of the parent."""
+
+    interval: float | None = None
+    now: bool = False
+    """Take the next sample at once."""
+    gpm: bool | None = None
+    """Read GPM metrics, or stop reading them."""
+    share: bool | None = None
+    """Take the samples from a recorder on this machine if there is one, or stop that."""
+
+
+def _die_with_parent() -> None:
+    """Have the kernel kill this process with its parent: a call that hangs would not notice that stdin was closed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class _Service:
+    """Samples, here or by following a recorder, until stdin ends."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._encoder = FrameEncoder()
+        self._commands = msgspec.json.Decoder(Command)
+        self._waiting = select.poll()
+        self._waiting.register(0, select.POLLIN)
+        self._pending = b""
+        self._due = 0.0
+        self._sent: datetime.datetime | None = None
+        """When the last sample was taken."""
+        self._settling = _SETTLING
+
+    def run(self) -> None:
+        shared = self._find()
+        while True:
+            if shared is None:
+                shared = self._collect()
+                if shared is None:
+                    return
+            try:
+                if not self._follow(shared):
+                    return
+            finally:
+                shared.close()
+            shared = self._find()
+
+    # Sampling here
+
+    def _collect(self) -> SharedSamples | None:
+        """Samples until there is a recorder to follow, which is returned; None when stdin ended."""
+        from gpuwatch.machine.collector.collector import Collector  # if this fails, :func:`serve` reports it
+
+        settings = self._settings
+        collector = Collector(settings.on_demand, gpm=settings.gpm, xids=settings.xids)
+        fallback = HostFallback(lambda host: _write(meanwhile(host)), settings.interval)
+
+        def look_ahead(devices: Snapshot) -> None:
+            fallback.end()  # two threads must not write at once
+            _write(preview(devices))
+
+        # The devices of the first sample are sent before its processes, of which there may be hundreds.
+        self._due = looked = time.monotonic()
+        try:
+            snapshot = collector.sample(look_ahead)
+        finally:
+            fallback.end()
+        try:
+            while True:
+                self._send(snapshot)
+                now = time.monotonic()
+                self._due = max(self._due + settings.interval, now)
+                if settings.share and now - looked >= _LOOK_EVERY:
+                    looked = now
+                    shared = self._find()
+                    if shared is not None:
+                        return shared
+                if not self._wait():
+                    return None
+                collector.gpm = settings.gpm
+                snapshot = collector.sample()
+        finally:
+            collector.close()
+
+    # Following a recorder
+
+    def _find(self) -> SharedSamples | None:
+        settings = self._settings
+        if not settings.share:
+            return None
+        from gpuwatch.machine.collector.shared_samples import find
+
+        return find(settings.interval, gpm=settings.gpm, xids=settings.xids)
+
+    def _follow(self, shared: SharedSamples) -> bool:
+        """Sends what a recorder records until there is a reason to sample here; False when stdin ended."""
+        settings = self._settings
+        arrived = [shared.first] if shared.first is not None else []
+        told, told_at, why = Source(), 0.0, ""
+        while not why:
+            for snapshot in arrived:
+                if self._is_due(snapshot, shared.interval):
+                    self._send(snapshot)
+            source, now = shared.source, time.monotonic()
+            if source != told or (shared.late and now - told_at >= _REPEAT):
+                told, told_at = source, now
+                _write(source_frame(source))
+            self._due = shared.next_look()
+            if not self._wait():
+                return False
+            alive = shared.alive  # asked first, so that the last sample is not missed
+            arrived, why = shared.news()
+            if not alive:
+                why = f"{shared.name} ended"
+            elif not (settings.share and shared.suits(settings.interval, gpm=settings.gpm)):
+                why = f"{shared.name} samples less often or less" if settings.share else "own collector, as asked for"
+        for snapshot in arrived:
+            self._send(snapshot)
+        _write(source_frame(Source(note=f"{why}: the dashboard queries the driver itself")))
+        return True
+
+    def _is_due(self, snapshot: Snapshot, interval: float) -> bool:
+        """Whether a sample of a recorder that samples more often is one of those that are wanted."""
+        if self._sent is None:
+            return True
+        apart = (snapshot.taken_at - self._sent).total_seconds()
+        # One that is a little older was taken beside one of our own; much older: the clock was set back.
+        return not -_SET_BACK < apart < self._settings.interval - interval / 2
+
+    # Both
+
+    def _send(self, snapshot: Snapshot) -> None:
+        self._sent = snapshot.taken_at
+        for device in snapshot.devices:
+            if device.xids:
+                self._settings.xids[device.uuid] = device.xids
+        _write(self._encoder.frame(snapshot))
+        if self._settling:
+            self._settling -= 1
+            if not self._settling:
+                gc.freeze()  # these objects stay: the garbage collector need not scan them again
+
+    def _wait(self) -> bool:
+        """Waits until :attr:`_due`, taking commands; False when stdin ended."""
+        settings = self._settings
+        while True:
+            wait = self._due - time.monotonic()
+            if wait <= 0:
+                return True
+            if not self._waiting.poll(wait * 1000):
+                return True
+            chunk = os.read(0, 65536)
+            if not chunk:
+                return False
+            *lines, self._pending = (self._pending + chunk).split(b"\n")
+            for line in lines:
+                command = self._commands.decode(line)
+                if command.interval is not None:
+                    self._due += command.interval - settings.interval
+                    settings.interval = command.interval
+                if command.gpm is not None:
+                    settings.gpm = command.gpm
+                if command.share is not None:
+                    settings.share = command.share
+                if command.now:
+                    self._due = time.monotonic()
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+def serve(settings: Settings) -> None:
+    """Runs the process, whether it was spawned or forked."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the parent's to handle
+    _die_with_parent()
+    driver_calls.share(settings.page, settings.left_out)
+    gc.enable()  # a fork inherits it disabled from the dashboard's start
+    try:
+        _Service(settings).run()
+    except BrokenPipeError:
+        os._exit(0)
+    except Exception as error:  # noqa: BLE001  # an error of gpuwatch itself: the parent shows it as such
+        from gpuwatch.machine.past.crashes import describe
+
+        with suppress(OSError):
+            _write(failure("; ".join(describe(error))))
+        if os.environ.get("GPUWATCH_DEBUG"):
+            sys.excepthook(*sys.exc_info())
+        os._exit(1)
+
+
+def main() -> None:
+    """Entry point of the process; its argument: :class:`Settings` as JSON."""
+    serve(msgspec.json.decode(sys.argv[1], type=Settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Errors of gpuwatch itself: one line for the user, the traceback in a file."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+import platformdirs
+
+from gpuwatch import __version__
+from gpuwatch.core import ownership
+from gpuwatch.core.formatting.secrets import mask_text
+
+
+def keep(error: BaseException) -> Path | None:
+    """Writes the traceback, without values of variables, to a file; None if that fails.
+
+    If the newest file has the same content, it is returned: a collector that is replaced fails again.
+    """
+    folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False))
+    name = time.strftime("crash-%Y%m%d-%H%M%S.txt")
+    command = " ".join(sys.argv[1:])
+    text = mask_text(f"gpuwatch {__version__}, Python {platform.python_version()}\n$ gpuwatch {command}\n")
+    text += mask_text("".join(traceback.format_exception(error)))
+    try:
+        folder = ownership.own_folder(folder, "XDG_STATE_HOME", "crashes")
+        newest = max(folder.glob("crash-*.txt"), default=None)
+        with suppress(OSError):  # it may be another user's, if others could write to the folder once
+            if newest is not None and ownership.read_own(newest).decode("utf-8", "replace") == text:
+                return newest
+        path = folder / name
+        ownership.write_private(path, text)
+    except OSError:
+        return None
+    return path
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """Writes the traceback; returns one line about the error and one about the file, for the user."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
+    what = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))[:200]
+    path = keep(error)
+    rest = f"the traceback is in {path}" if path else "the traceback could not be saved"
+    return f"an error in gpuwatch itself{where}: {what}", f"please report it; {rest}"

@@ -1,0 +1,118 @@
+"""Energy and mean power of each GPU since watching began: from its energy counter, else from power samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Device, Snapshot
+
+_GAP = 15.0
+"""Seconds between two power samples from which the time between them is not counted."""
+_PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
+"""Reasons for which a device will never have a counter."""
+
+
+def has_no_counter(device: Device) -> bool:
+    """Whether a device will never have an energy counter; False if it was only not read now."""
+    value = device.get("energy_joules")
+    return isinstance(value, Missing) and value.reason in _PERMANENT
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """What one or more devices used."""
+
+    joules: float
+    seconds: float
+    """The time over which it was measured."""
+    estimated: bool
+    """Whether it was integrated from power samples."""
+    devices: int = 1
+    unknown: int = 0
+    """Devices of which nothing is known, and which ``joules`` leaves out."""
+    mean_watts: float = 0.0
+    """Of several devices the sum of their means."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A device: its counter where it has one, and its power."""
+
+    counter: float | None = None
+    counter_at: float = 0.0
+    """When the counter was last seen to change."""
+    counted_joules: float = 0.0
+    counted_seconds: float = 0.0
+    has_counter: bool = False
+    watts: float | None = None
+    watts_at: float = 0.0
+    sampled_joules: float = 0.0
+    sampled_seconds: float = 0.0
+
+    def look(self, device: Device, at: float) -> None:
+        value = device.get("energy_joules")
+        if isinstance(value, (int, float)):
+            self._count(float(value), at)
+        elif not has_no_counter(device):
+            self.has_counter = True  # wait for it, rather than estimate
+        self._sample(device.number("power.draw_watts"), at)
+
+    def _count(self, value: float, at: float) -> None:
+        self.has_counter = True
+        if self.counter is not None and value == self.counter:
+            return  # read every few seconds only
+        if self.counter is not None and value > self.counter:
+            self.counted_joules += value - self.counter
+            self.counted_seconds += at - self.counter_at
+        self.counter, self.counter_at = value, at  # a lower one was reset with the driver
+
+    def _sample(self, watts: float | None, at: float) -> None:
+        if watts is not None and self.watts is not None and 0 < at - self.watts_at <= _GAP:
+            self.sampled_joules += (watts + self.watts) / 2 * (at - self.watts_at)
+            self.sampled_seconds += at - self.watts_at
+        self.watts, self.watts_at = watts, at
+
+    @property
+    def energy(self) -> Energy | None:
+        """None until two readings exist."""
+        counted = self.has_counter
+        joules = self.counted_joules if counted else self.sampled_joules
+        seconds = self.counted_seconds if counted else self.sampled_seconds
+        return Energy(joules, seconds, not counted, mean_watts=joules / seconds) if seconds > 0 else None
+
+
+class EnergyMeter:
+    """Takes snapshots in order of time."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, _Counted] = {}
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Takes a snapshot."""
+        at = snapshot.taken_at.timestamp()
+        for device in snapshot.devices:
+            counted = self._devices.get(device.uuid)
+            if counted is None:
+                counted = self._devices[device.uuid] = _Counted()
+            counted.look(device, at)
+
+    def of(self, uuid: str) -> Energy | None:
+        """What a device has used; None if unknown."""
+        counted = self._devices.get(uuid)
+        return counted.energy if counted is not None else None
+
+    def machine(self) -> Energy | None:
+        """What all devices have used together; None if nothing is known of any."""
+        known = [one.energy for one in self._devices.values()]
+        found = [one for one in known if one is not None]
+        if not found:
+            return None
+        return Energy(
+            sum(one.joules for one in found),
+            max(one.seconds for one in found),
+            any(one.estimated for one in found),
+            len(found),
+            len(known) - len(found),
+            sum(one.mean_watts for one in found),
+        )

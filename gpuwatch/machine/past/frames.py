@@ -1,0 +1,391 @@
+"""Snapshots as frames: the one encoding of samples, on the wire, in memory and in recordings.
+
+A frame is a head (length, kind) and MessagePack. A key frame has a whole snapshot; a delta has the differences from the
+previous frame: if only readings of a row have changed, only those. So an idle machine costs about eighty bytes a
+second, however many processes it has, and unchanged parts are the same objects in the next snapshot.
+
+Groups of frames can be packed (compressed) together. A tail that was cut off, as by a kill, is ignored.
+"""
+
+from __future__ import annotations
+
+import datetime
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import astuple, replace
+
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import Device, Host, MigInstance, Process, Snapshot
+
+KEY, DELTA, FINDINGS, PACKED = b"S", b"D", b"C", b"Z"
+"""Kinds of frames: a whole snapshot, the differences from the previous frame, the findings from the next snapshot on,
+compressed frames."""
+_HEAD = struct.Struct(">Ic")
+HEAD_BYTES = _HEAD.size
+MOST_PACKED = 64 << 20
+"""Maximum bytes of packed frames; anything larger is damaged."""
+
+Row = TypeVar("Row", Device, Process)
+_Readings = dict[int, Value | None]
+"""Changed readings, by their position in the previous row; MIG instances' readings follow those of the device."""
+_WORKERS, _STATE = -1, -2
+"""Positions of a process's fields that change often too."""
+
+
+class DamagedFrame(ValueError):
+    """The data is not frames of this version."""
+
+
+class _Delta(msgspec.Struct, array_like=True, omit_defaults=True):
+    """Differences; rows are numbered by their position in the new snapshot."""
+
+    taken_at: datetime.datetime
+    took_seconds: float
+    host: dict[int, Any] = {}
+    """Changed fields of the host, by position."""
+    device_readings: dict[int, _Readings] = {}
+    process_readings: dict[int, _Readings] = {}
+    devices: dict[int, Device] = {}
+    processes: dict[int, Process] = {}
+    """Rows with other changes than readings."""
+    order: list[int] | None = None
+    """Each process's position in the previous snapshot, -1 for a new one; None: unchanged."""
+    bystanders: tuple[Process, ...] | None = None
+    rest: Snapshot | None = None
+    """Everything else, if any of it changed, as a snapshot without rows."""
+
+
+_delta_of = msgspec.msgpack.Decoder(_Delta).decode
+_snapshot_of = msgspec.msgpack.Decoder(Snapshot).decode
+
+_MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
+_rest = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not in _MOVING))
+_of_device = attrgetter(*(name for name in Device.__struct_fields__ if name not in ("readings", "mig_instances")))
+_of_instance = attrgetter(*(name for name in MigInstance.__struct_fields__ if name != "readings"))
+_PROCESS_MOVES = ("readings", "workers_cpu_percent", "state")
+_of_process = attrgetter(*(name for name in Process.__struct_fields__ if name not in _PROCESS_MOVES))
+
+
+# Heads
+
+
+def framed(kind: bytes, body: bytes) -> bytes:
+    """A frame: length, kind, body."""
+    return _HEAD.pack(len(body), kind) + body
+
+
+def head(frame: bytes) -> tuple[int, bytes]:
+    """Length and kind, from the first :data:`HEAD_BYTES` of a frame."""
+    length, kind = _HEAD.unpack(frame)
+    return length, kind
+
+
+def packed(frames: bytes) -> bytes:
+    """Frames compressed into one."""
+    return framed(PACKED, zlib.compress(frames, 1))
+
+
+def split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Kind and body of each frame, packed ones included; a tail that was cut off is ignored."""
+    start = 0
+    while len(data) - start >= HEAD_BYTES:
+        length, kind = _HEAD.unpack_from(data, start)
+        start += HEAD_BYTES
+        body = data[start : start + length]
+        if len(body) < length:
+            return
+        start += length
+        if kind == PACKED:
+            yield from split(_unpacked(body))
+        else:
+            yield kind, body
+
+
+def _unpacked(body: bytes) -> bytes:
+    unzip = zlib.decompressobj()
+    try:
+        frames = unzip.decompress(body, MOST_PACKED)
+    except zlib.error as error:
+        raise DamagedFrame(f"packed frames: {error}") from None
+    if unzip.unconsumed_tail or not unzip.eof:
+        raise DamagedFrame("packed frames: truncated, or too large")
+    return frames
+
+
+# Rows
+
+
+def _note_moved(now: dict[str, Value], before: dict[str, Value], first: int, moved: _Readings) -> bool:
+    """Adds changed values to ``moved``, by position from ``first`` on; False if there are different readings."""
+    if now is before:
+        return True
+    if len(now) != len(before):
+        return False
+    place = first
+    for (name, value), (old_name, old) in zip(now.items(), before.items(), strict=True):
+        if name is not old_name and name != old_name:
+            return False
+        if value is not old and value != old:
+            moved[place] = value
+        place += 1
+    return True
+
+
+def _moved(now: Row, before: Row) -> _Readings | None:
+    """The changed readings; None if anything else about the row has changed."""
+    moved: _Readings = {}
+    if not _note_moved(now.readings, before.readings, 0, moved):
+        return None
+    if isinstance(now, Process):
+        assert isinstance(before, Process)
+        if _of_process(now) != _of_process(before):
+            return None
+        if now.workers_cpu_percent != before.workers_cpu_percent:
+            moved[_WORKERS] = now.workers_cpu_percent
+        if now.state != before.state:
+            moved[_STATE] = now.state
+        return moved
+    assert isinstance(before, Device)
+    parts, old_parts = now.mig_instances, before.mig_instances
+    if _of_device(now) != _of_device(before) or len(parts) != len(old_parts):
+        return None
+    first = len(now.readings)
+    for one, old in zip(parts, old_parts, strict=True) if parts is not old_parts else ():
+        if _of_instance(one) != _of_instance(old) or not _note_moved(one.readings, old.readings, first, moved):
+            return None
+        first += len(one.readings)
+    return moved
+
+
+def _with(row: Row, moved: _Readings) -> Row:
+    """The row with its changed readings."""
+    readings, others = _put(row.readings, moved)
+    if not others:
+        return replace(row, readings=readings)
+    if isinstance(row, Process):
+        workers, state = others.get(_WORKERS, row.workers_cpu_percent), others.get(_STATE, row.state)
+        return replace(row, readings=readings, workers_cpu_percent=workers, state=state)
+    instances, first = [], len(readings)
+    for one in row.mig_instances:
+        of_instance, _ = _put(one.readings, {place - first: value for place, value in others.items()})
+        instances.append(replace(one, readings=of_instance))
+        first += len(of_instance)
+    return replace(row, readings=readings, mig_instances=tuple(instances))
+
+
+def _put(readings: dict[str, Value], moved: _Readings) -> tuple[dict[str, Any], _Readings]:
+    """The readings with their changes, and the changes at other positions."""
+    now: dict[str, Any] = readings.copy()
+    names, others = tuple(now), _Readings()
+    for place, value in moved.items():
+        if 0 <= place < len(names):
+            now[names[place]] = value
+        else:
+            others[place] = value
+    return now, others
+
+
+# Frames
+
+
+class FrameEncoder:
+    """Encodes snapshots as frames, beginning with a key frame."""
+
+    def __init__(self) -> None:
+        self._before: Snapshot | None = None
+
+    def frame(self, snapshot: Snapshot) -> bytes:
+        """Encodes the next snapshot."""
+        before, self._before = self._before, snapshot
+        if before is None or len(before.devices) != len(snapshot.devices):
+            return framed(KEY, encoded(snapshot))
+        return framed(DELTA, encoded(_difference(before, snapshot)))
+
+
+def _difference(before: Snapshot, now: Snapshot) -> _Delta:
+    delta = _Delta(now.taken_at, now.took_seconds)
+    if now.host is not before.host:
+        fields = enumerate(zip(astuple(now.host), astuple(before.host), strict=True))
+        delta.host = {place: value for place, (value, old) in fields if value != old}
+    if now.devices is not before.devices:
+        delta.device_readings, delta.devices = _rows(before.devices, now.devices)
+    if now.processes is not before.processes:
+        rows: Sequence[Process | None] = before.processes
+        if not _same_processes(before.processes, now.processes):
+            places = {_identity(row): place for place, row in enumerate(before.processes)}
+            delta.order = [places.get(_identity(row), -1) for row in now.processes]
+            rows = [before.processes[place] if place >= 0 else None for place in delta.order]
+        delta.process_readings, delta.processes = _rows(rows, now.processes)
+    if now.bystanders is not before.bystanders and now.bystanders != before.bystanders:
+        delta.bystanders = now.bystanders
+    if _rest(now) != _rest(before):
+        delta.rest = replace(now, host=_NO_HOST, devices=(), processes=(), bystanders=())
+    return delta
+
+
+def _same_processes(before: Sequence[Process], now: Sequence[Process]) -> bool:
+    return len(before) == len(now) and all(
+        row is old or (row.pid == old.pid and _identity(row) == _identity(old))
+        for row, old in zip(now, before, strict=True)
+    )
+
+
+def _identity(row: Process) -> tuple[object, ...]:
+    return (*row.key, row.mig_instance)
+
+
+def _rows(before: Sequence[Row | None], now: Sequence[Row]) -> tuple[dict[int, _Readings], dict[int, Row]]:
+    """Of each changed row, the changed readings or the whole row."""
+    readings: dict[int, _Readings] = {}
+    whole: dict[int, Row] = {}
+    for place, (row, old) in enumerate(zip(now, before, strict=True)):
+        if row is old:
+            continue
+        moved = _moved(row, old) if old is not None else None
+        if moved is None:
+            whole[place] = row
+        elif moved:
+            readings[place] = moved
+    return readings, whole
+
+
+_NO_HOST = Host(hostname=None, cpu_percent=None, cpu_count=None, memory_used_bytes=None, memory_total_bytes=None)
+
+
+def encoded(what: object) -> bytes:
+    """MessagePack, also of strings that are not UTF-8 and integers beyond 64 bits."""
+    try:
+        return msgspec.msgpack.encode(what)
+    except (UnicodeEncodeError, OverflowError):
+        return msgspec.msgpack.encode(_clean(msgspec.to_builtins(what, builtin_types=(datetime.datetime,))))
+
+
+def _clean(what: Any) -> Any:
+    if isinstance(what, str):
+        return what.encode("utf-8", "replace").decode()
+    if isinstance(what, int) and not -(2**63) <= what < 2**64:
+        return float(what)
+    if isinstance(what, dict):
+        return {_clean(name): _clean(value) for name, value in what.items()}
+    return [_clean(one) for one in what] if isinstance(what, (list, tuple)) else what
+
+
+class FrameDecoder:
+    """Decodes frames to snapshots. Unchanged parts are the same objects as in the previous one."""
+
+    def __init__(self) -> None:
+        self._last: Snapshot | None = None
+        """The snapshot of the last frame, with outdated rows."""
+        self._devices: tuple[Device, ...] = ()
+        self._processes: tuple[Process, ...] = ()
+        self._moved_devices: dict[int, _Readings] = {}
+        self._moved_processes: dict[int, _Readings] = {}
+        """Changes since the rows above were built."""
+
+    def take(self, kind: bytes, body: bytes) -> None:
+        """Takes the next frame, a key frame or a delta from the previous one; :class:`DamagedFrame` otherwise."""
+        try:
+            if kind == KEY:
+                self.begin(_snapshot_of(body))
+            elif kind == DELTA and self._last is not None:
+                self._apply(self._last, _delta_of(body))
+            else:
+                raise DamagedFrame(f"a frame of kind {kind!r} without a key frame before it")
+        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, ValueError, TypeError) as error:
+            self._last = None
+            raise error if isinstance(error, DamagedFrame) else DamagedFrame(str(error)) from error
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Takes a snapshot, as a key frame has one."""
+        self._last = snapshot
+        self._devices, self._processes = snapshot.devices, snapshot.processes
+        self._moved_devices, self._moved_processes = {}, {}
+
+    def _apply(self, last: Snapshot, delta: _Delta) -> None:
+        host = last.host
+        if delta.host:
+            values = list(astuple(host))
+            for place, value in delta.host.items():
+                values[place] = value
+            host = msgspec.convert(dict(zip(Host.__struct_fields__, values, strict=True)), Host)
+        rest = delta.rest if delta.rest is not None else last
+        self._last = replace(
+            rest,
+            taken_at=delta.taken_at,
+            took_seconds=delta.took_seconds,
+            host=host,
+            bystanders=last.bystanders if delta.bystanders is None else delta.bystanders,
+        )
+        if delta.order is not None:
+            rows = self.processes()
+            new = delta.processes
+            self._processes = tuple([rows[old] if old >= 0 else new[place] for place, old in enumerate(delta.order)])
+        if delta.devices:
+            self._devices = _replaced(self._devices, delta.devices, self._moved_devices)
+        if delta.processes:
+            self._processes = _replaced(self._processes, delta.processes, self._moved_processes)
+        for moved, readings in (
+            (self._moved_devices, delta.device_readings),
+            (self._moved_processes, delta.process_readings),
+        ):
+            for place, values_of_row in readings.items():
+                if place in moved:
+                    moved[place].update(values_of_row)
+                else:
+                    moved[place] = values_of_row
+
+    @property
+    def at(self) -> float:
+        """When the snapshot of the last frame was taken, in seconds since the epoch."""
+        assert self._last is not None
+        return self._last.taken_at.timestamp()
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of the last frame."""
+        if self._moved_devices:
+            self._devices, self._moved_devices = _up_to_date(self._devices, self._moved_devices), {}
+        return self._devices
+
+    def processes(self) -> tuple[Process, ...]:
+        """The processes of the last frame."""
+        if self._moved_processes:
+            self._processes, self._moved_processes = _up_to_date(self._processes, self._moved_processes), {}
+        return self._processes
+
+    def rows_of(self, pid: int, create_time: float | None) -> tuple[Process, ...]:
+        """The rows of one process in the last frame, bystanders too, without updating the others."""
+        assert self._last is not None
+        moved = self._moved_processes
+        found = tuple(
+            [
+                _with(row, moved[place]) if place in moved else row
+                for place, row in enumerate(self._processes)
+                if row.pid == pid and row.create_time == create_time
+            ]
+        )
+        return found or tuple(
+            [row for row in self._last.bystanders if row.pid == pid and row.create_time == create_time]
+        )
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the last frame."""
+        assert self._last is not None
+        return replace(self._last, devices=self.devices(), processes=self.processes())
+
+
+def _replaced(rows: tuple[Row, ...], new: dict[int, Row], moved: dict[int, _Readings]) -> tuple[Row, ...]:
+    for place in new:
+        moved.pop(place, None)
+    listed = list(rows)
+    for place, row in new.items():
+        listed[place] = row
+    return tuple(listed)
+
+
+def _up_to_date(rows: tuple[Row, ...], moved: dict[int, _Readings]) -> tuple[Row, ...]:
+    return tuple([_with(row, moved[place]) if place in moved else row for place, row in enumerate(rows)])

@@ -1,0 +1,105 @@
+"""Events, and the wording they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from gpuwatch.core.formatting.brief import program_of, without_folder
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.model.snapshot import BAD_STATES as BAD_STATES
+from gpuwatch.core.model.snapshot import Device, Process
+
+Severity = Literal["error", "warning", "info", "good"]
+Certainty = Literal["fact", "likely"]
+
+ASLEEP = "asleep"
+"""State of a suspended device, which is not queried because that would wake it."""
+
+
+_NAME = 24
+"""Characters of a program: what happened stands after it, and must be seen at 80 columns."""
+_COMMAND = 60
+
+
+class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event."""
+
+    at: float
+    """Seconds since the epoch."""
+    kind: str
+    """``process.started``, ``process.exited``, ``throttle.began``, ``throttle.ended``, ``mig.changed`` and so on."""
+    text: str
+    severity: Severity = "info"
+    certainty: Certainty = "fact"
+    device_uuid: str | None = None
+    """Its device; the first one if it concerns several."""
+    device_uuids: tuple[str, ...] = ()
+    """All its devices, if it concerns several."""
+    pid: int | None = None
+    cause: str = ""
+    """Cause id (:data:`gpuwatch.core.model.findings.CAUSES`) of its condition; empty without one."""
+    occurrence: int = 0
+    """Shared by onset, course and end of one occurrence of a condition; 0 for an event without a duration."""
+
+    def concerns(self, uuid: str) -> bool:
+        """Whether it is about this device."""
+        return uuid == self.device_uuid or uuid in self.device_uuids
+
+
+def of_device(device: Device, at: float, kind: str, text: str, severity: Severity) -> MachineEvent:
+    """An event of a device."""
+    return MachineEvent(
+        at=at,
+        kind=kind,
+        text=f"GPU {device.index}{'' if text.startswith(':') else ' '}{text}",
+        severity=severity,
+        device_uuid=device.uuid,
+    )
+
+
+def of_process(rows: Sequence[Process], at: float, kind: str, text: str) -> MachineEvent:
+    """An event of a process, its name first; ``rows``: one for each device that it concerns."""
+    uuids = tuple(dict.fromkeys(row.device_uuid for row in rows if row.device_uuid is not None))
+    pid = rows[0].pid
+    return MachineEvent(
+        at=at,
+        kind=kind,
+        text=f"{who(rows[0])} {text}{_command(rows[0])}",
+        device_uuid=uuids[0] if uuids else None,
+        device_uuids=uuids if len(uuids) > 1 else (),
+        pid=pid,
+    )
+
+
+def gpus(indices: Iterable[int]) -> str:
+    """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
+    runs: list[list[int]] = []
+    for index in sorted(set(indices)):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    named = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return f"GPU{'s' * (sum(map(len, runs)) > 1)} {named}"
+
+
+def who(row: Process) -> str:
+    """``alice's train.py (48121)``, printable and with secrets masked; ``process 48121`` without a name."""
+    program = shorten(program_of(_masked(row)), _NAME)
+    user = f"{printable(row.user)}'s " if row.user else ""
+    return f"{user}{program} ({row.pid})" if program else f"{user}process {row.pid}"
+
+
+def _command(row: Process) -> str:
+    """``: python train.py --bs 64``; empty if it says no more than the program's name."""
+    command = without_folder(_masked(row))
+    return f": {shorten(command, _COMMAND)}" if " " in command else ""
+
+
+def _masked(row: Process) -> str:
+    from gpuwatch.core.formatting.secrets import mask_text  # slow to import, and not needed for the first frame
+
+    return mask_text(printable(row.command or row.name or ""))

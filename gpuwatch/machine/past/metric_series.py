@@ -1,0 +1,281 @@
+"""The last minutes of every numeric device metric, in memory. A missing sample is None: a gap in a graph, never 0."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import nan
+from typing import overload
+
+from gpuwatch.core.model.reading import number
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+
+_GAP = nan
+_SPARE = 64
+"""Samples beyond the capacity that may pile up before they are dropped together."""
+
+
+class Series(Sequence[float | None]):
+    """The last samples of one metric, oldest first, eight bytes each; None is a gap."""
+
+    __slots__ = ("_capacity", "_kept", "last", "seen")
+
+    def __init__(self, capacity: int, seen: int = 0, kept: array[float] | None = None) -> None:
+        self._capacity = capacity
+        self._kept = array("d") if kept is None else kept
+        self.last = _GAP
+        """The newest sample; NaN for a gap."""
+        self.seen = seen
+        """Number of samples in the history when this series was last extended."""
+
+    def upto(self, count: int) -> None:
+        """Extends the series to ``count`` samples of the history by repeating the last one."""
+        more = count - self.seen
+        if more <= 0:
+            return
+        self.seen = count
+        if more == 1:
+            self._kept.append(self.last)
+        else:
+            self._kept.extend(array("d", (self.last,)) * min(more, self._capacity))
+        if len(self._kept) > self._capacity + _SPARE:
+            del self._kept[: -self._capacity]
+
+    def put_all(self, values: array[float]) -> None:
+        """Appends these samples, at least one, after :meth:`upto`; the last one is :attr:`last`."""
+        self._kept.extend(values[:-1])
+        self.last = values[-1]
+        self.seen += len(values) - 1
+        if len(self._kept) > self._capacity + _SPARE:
+            del self._kept[: -self._capacity]
+
+    def __len__(self) -> int:
+        return min(len(self._kept), self._capacity)
+
+    @overload
+    def __getitem__(self, place: int) -> float | None: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[float | None]: ...
+
+    def __getitem__(self, place: int | slice) -> float | list[float | None] | None:
+        ours = range(len(self._kept))[-self._capacity :]
+        if isinstance(place, int):
+            value = self._kept[ours[place]]
+            return None if value != value else value
+        wanted = ours[place]
+        values = self._kept[wanted.start : wanted.stop] if wanted.step == 1 else [self._kept[n] for n in wanted]
+        return [None if value != value else value for value in values]
+
+    def __iter__(self) -> Iterator[float | None]:
+        return iter(self[:])
+
+    def precede(self, values: Sequence[float | None], gap: int) -> None:
+        """Inserts older samples, and ``gap`` samples without a value after them."""
+        older = array("d", (_GAP if value is None else value for value in values))
+        self._kept = older + array("d", (_GAP,)) * gap + self._kept
+
+    def first(self, count: int) -> Series:
+        """A copy of the oldest ``count`` samples."""
+        begin = len(self._kept) - len(self)
+        return Series(self._capacity, self.seen, self._kept[begin : begin + count])
+
+
+def _alike(before: Sequence[Device], now: Sequence[Device]) -> bool:
+    """Whether devices and their readings are the same, apart from values."""
+    return len(before) == len(now) and all(
+        a is b or (a.uuid == b.uuid and a.readings.keys() == b.readings.keys())
+        for a, b in zip(before, now, strict=True)
+    )
+
+
+class History:
+    """Ring buffers per (device UUID, metric id). One thread writes and reads it."""
+
+    def __init__(self, capacity: int = 600) -> None:
+        """``capacity`` is in samples."""
+        self.capacity = capacity
+        self.snapshots = 0
+        self._series: dict[tuple[str, str], Series] = {}
+        self._times: deque[float] = deque(maxlen=capacity)
+        self._known: dict[tuple[str, str], float] = {}
+        """Last number before the current gap."""
+        self._devices: tuple[Device, ...] | None = None
+        """Devices of the last sample, to find what has changed."""
+        self._processes: tuple[Process, ...] = ()
+        self._holders: dict[str, tuple[Process, ...]] = {}
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Appends every numeric reading; missing devices get a gap."""
+        before, self._processes = self._processes, snapshot.processes
+        if snapshot.devices is self._devices:
+            self._count(snapshot.taken_at.timestamp())
+            return
+        if self._devices is not None and _alike(self._devices, snapshot.devices):
+            self._put_changes(self._devices, snapshot.devices)
+            self._devices = snapshot.devices
+            self._count(snapshot.taken_at.timestamp())
+            return
+        self._keep_holders(before, snapshot)
+        values: dict[tuple[str, str], float] = {}
+        for device in snapshot.devices:
+            for metric_id, value in device.readings.items():
+                as_number = number(value)
+                if as_number is not None:
+                    values[device.uuid, metric_id] = as_number
+        self.put(snapshot.taken_at.timestamp(), values)
+        self._devices = snapshot.devices
+
+    def _keep_holders(self, before: Sequence[Process], now: Snapshot) -> None:
+        """Remembers the processes of a device that has stopped answering."""
+        known = {device.uuid: device for device in self._devices or ()}
+        for device in now.devices:
+            if "memory.used_bytes" in device.readings:
+                self._holders.pop(device.uuid, None)
+            elif device.uuid in known and "memory.used_bytes" in known[device.uuid].readings:
+                self._holders[device.uuid] = tuple(row for row in before if row.device_uuid == device.uuid)
+
+    def holders(self, uuid: str) -> tuple[Process, ...]:
+        """The last known processes of a device that does not answer."""
+        return self._holders.get(uuid, ())
+
+    def _put_changes(self, before: Sequence[Device], now: Sequence[Device]) -> None:
+        """Appends only changed readings: in most samples there are few."""
+        count = self.snapshots
+        for device, old in zip(now, before, strict=True):
+            if device is old:
+                continue
+            were = old.readings
+            for metric_id, value in device.readings.items():
+                was = were[metric_id]
+                if value is was or value == was:
+                    continue
+                as_number, key = number(value), (device.uuid, metric_id)
+                series = self._series.get(key)
+                if series is None:
+                    if as_number is None:
+                        continue
+                    series = self._series[key] = Series(self.capacity, count)
+                series.upto(count)
+                series.last = _GAP if as_number is None else as_number
+
+    def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
+        """Appends a sample, by device UUID and metric id; all other metrics get a gap."""
+        before = self.snapshots
+        for key in values:
+            if key not in self._series:
+                self._series[key] = Series(self.capacity, before)
+        self._devices = None
+        for key, series in self._series.items():
+            series.upto(before)
+            value = values.get(key, _GAP)
+            if value != value and series.last == series.last:
+                self._known[key] = series.last
+            series.last = value
+        self._count(at)
+
+    def put_all(self, times: Sequence[float], columns: Mapping[tuple[str, str], Sequence[float | None]]) -> None:
+        """Appends samples, as :meth:`put` would one by one; each column has as many values, None for a gap."""
+        if not times:
+            return
+        before, none = self.snapshots, array("d", (_GAP,)) * len(times)
+        for key in columns:
+            if key not in self._series:
+                self._series[key] = Series(self.capacity, before)
+        self._devices = None
+        for key, series in self._series.items():
+            series.upto(before)
+            column = columns.get(key)
+            last = series.last
+            if column is None:
+                series.put_all(none)
+            else:
+                series.put_all(array("d", [_GAP if value is None else value for value in column]))
+                last = next((value for value in reversed(column) if value is not None), last)
+            if series.last != series.last and last == last:
+                self._known[key] = last
+        self.snapshots += len(times)
+        self._times.extend(times)
+
+    def _count(self, at: float) -> None:
+        """Adds a sample's time. Series are extended when they are read, or when their value changes."""
+        self.snapshots += 1
+        self._times.append(at)
+
+    def series(self, uuid: str, metric_id: str) -> Sequence[float | None]:
+        """The live buffer, oldest first; empty if there is none. Do not change it.
+
+        It may be shorter than :attr:`times`; both end with the newest sample.
+        """
+        series = self._series.get((uuid, metric_id))
+        if series is None:
+            return ()
+        series.upto(self.snapshots)
+        return series
+
+    def precede(self, earlier: History) -> None:
+        """Inserts what is older than the first sample, as far as the capacity allows."""
+        times, own = list(earlier.times), list(self._times)
+        count = bisect_left(times, own[0]) if own else len(times)
+        count = min(count, self.capacity - len(own))
+        if count <= 0:
+            return
+        last = bisect_left(times, own[0]) if own else len(times)
+        self.snapshots += count
+        for series in self._series.values():
+            series.seen += count
+        for uuid, metric_id in list(earlier._series):
+            known = earlier.series(uuid, metric_id)
+            column = [*[None] * (len(times) - len(known)), *known]
+            series = self._series.setdefault((uuid, metric_id), Series(self.capacity, self.snapshots))
+            series.upto(self.snapshots)
+            series.precede(column[last - count : last], len(own) - len(series))
+        self._times = deque([*times[last - count : last], *own], maxlen=self.capacity)
+
+    def keys(self, metrics: frozenset[str]) -> list[tuple[str, str]]:
+        """UUID and metric of each series of these metrics."""
+        return [key for key in self._series if key[1] in metrics]
+
+    def known(self, uuid: str, metric_id: str) -> float | None:
+        """The last number, however old; None if there is none."""
+        series = self._series.get((uuid, metric_id))
+        if series is not None and series.last == series.last:
+            return series.last
+        return self._known.get((uuid, metric_id))
+
+    def remember(self, other: History) -> None:
+        """Makes :meth:`known` fall back to the numbers of ``other``."""
+        self._known = {key: series.last for key, series in other._series.items() if series.last == series.last}
+        self._known |= {key: value for key, value in other._known.items() if key not in self._known}
+
+    def remember_lost(self, device: Device, processes: Iterable[Process]) -> None:
+        """Makes :meth:`known` and :meth:`holders` tell what a device last had that no longer answers."""
+        values = ((name, number(value)) for name, value in device.readings.items())
+        self._known |= {(device.uuid, name): value for name, value in values if value is not None}
+        self._holders[device.uuid] = tuple(row for row in processes if row.device_uuid == device.uuid)
+
+    @property
+    def times(self) -> Sequence[float]:
+        """Times of the samples in seconds since the epoch, oldest first."""
+        return self._times
+
+    def until(self, moment: float, metrics: frozenset[str] | None = None) -> History:
+        """A copy as of ``moment``: it ends with the last sample not later. ``metrics``: only these; None: all."""
+        times = list(self._times)
+        keep = bisect_right(times, moment)
+        then = History(self.capacity)
+        then.snapshots = self.snapshots - (len(times) - keep)
+        then._times.extend(times[:keep])
+        then.remember(self)
+        then._holders = self._holders
+        for key, series in self._series.items():
+            if metrics is not None and key[1] not in metrics:
+                continue
+            series.upto(self.snapshots)
+            left = keep - (len(times) - len(series))
+            if left > 0:
+                then._series[key] = series.first(left)
+                then._series[key].seen = then.snapshots
+        return then

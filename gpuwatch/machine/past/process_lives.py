@@ -1,0 +1,121 @@
+"""What is kept of each process on each device for as long as the recording: its life in one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gpuwatch.core.model.accounting import SLACK, AccountedProcess
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+
+Key = tuple[int, float, str]
+"""Pid, start time (-1 if unknown) and UUID of the device."""
+
+
+class ProcessLife(msgspec.Struct, kw_only=True):
+    """A process on a device, as far as it was recorded."""
+
+    pid: int
+    create_time: float | None
+    device_uuid: str | None
+    device_index: int | None
+    first: float
+    """When it was first and last seen there, in seconds since the epoch."""
+    last: float
+    user: str | None
+    command: str | None
+    """With secrets masked."""
+    name: str | None
+    type: str
+    framework: str | None
+    container: str | None
+    mig_instance: str | None
+    memory_peak_bytes: float | None = None
+    sm_percent_max: float | None = None
+    sm_percent_seconds: float = 0.0
+    """Percent times seconds, over :attr:`sm_seconds`."""
+    sm_seconds: float = 0.0
+    """Seconds for which its SM utilization is known."""
+    held_seconds: float = 0.0
+    """Seconds for which it was seen on the device, without gaps in the recording."""
+    accounted: AccountedProcess | None = None
+    """Its whole life by the driver's accounting mode, if that is on, once it has ended."""
+
+    @property
+    def key(self) -> Key:
+        """Primary key of its row."""
+        return (self.pid, -1.0 if self.create_time is None else self.create_time, self.device_uuid or "")
+
+
+class ProcessLives:
+    """Follows the processes of snapshots in their order."""
+
+    def __init__(self, find: Callable[[Key], ProcessLife | None], gap: float) -> None:
+        """``find``: the life that was recorded before under a key, to be continued.
+
+        ``gap``: seconds between two samples from which the time between them is not counted.
+        """
+        self._find = find
+        self._gap = gap
+        self._lives: dict[Key, ProcessLife] = {}
+        self._changed: set[Key] = set()
+        self._accounted: dict[str, tuple[AccountedProcess, ...]] = {}
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Takes a snapshot; the host's own processes, on a machine without GPUs, are left out."""
+        at = snapshot.taken_at.timestamp()
+        for row in snapshot.processes:
+            if row.device_uuid is not None:
+                self._add(row, at)
+        for device in snapshot.devices:
+            if device.accounted is not self._accounted.get(device.uuid):
+                self._accounted[device.uuid] = device.accounted
+                self._account(device)
+
+    def _account(self, device: Device) -> None:
+        """Notes what the driver tells of processes that have ended, with the last life of their pid."""
+        for one in device.accounted:
+            mine = [life for life in self._lives.values() if life.device_uuid == device.uuid]
+            fitting = [
+                life
+                for life in mine
+                if one.is_of(life.pid, life.create_time) and one.started_at <= life.last + SLACK and not life.accounted
+            ]
+            if fitting:
+                life = max(fitting, key=lambda life: life.last)
+                life.accounted = one
+                self._changed.add(life.key)
+
+    def _add(self, row: Process, at: float) -> None:
+        key = (row.pid, -1.0 if row.create_time is None else row.create_time, row.device_uuid or "")
+        life = self._lives.get(key) or self._find(key)
+        if life is None:
+            life = ProcessLife(
+                pid=row.pid, create_time=row.create_time, device_uuid=row.device_uuid, device_index=row.device_index,
+                first=at, last=at, user=row.user, command=row.command, name=row.name, type=row.type,
+                framework=row.framework, container=row.container, mig_instance=row.mig_instance,
+            )  # fmt: skip
+        self._lives[key] = life
+        self._changed.add(key)
+        seconds, life.last = at - life.last, at
+        if not 0 <= seconds <= self._gap:
+            seconds = 0.0
+        life.held_seconds += seconds
+        life.framework = row.framework or life.framework
+        life.command = row.command or life.command
+        life.user = row.user or life.user
+        held, used = row.readings.get("gpu_memory_bytes"), row.readings.get("sm_percent")
+        if isinstance(held, (int, float)):
+            life.memory_peak_bytes = held if life.memory_peak_bytes is None else max(life.memory_peak_bytes, held)
+        if isinstance(used, (int, float)):
+            life.sm_percent_max = used if life.sm_percent_max is None else max(life.sm_percent_max, used)
+            life.sm_seconds += seconds
+            life.sm_percent_seconds += used * seconds
+
+    def changed(self, oldest: float) -> Iterable[ProcessLife]:
+        """Those that were seen since the last call. Those not seen since ``oldest`` are forgotten afterwards."""
+        found = [self._lives[key] for key in self._changed]
+        self._changed.clear()
+        self._lives = {key: life for key, life in self._lives.items() if life.last >= oldest}
+        return found

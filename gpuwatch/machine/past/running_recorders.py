@@ -1,0 +1,247 @@
+"""The recorders that run on this machine, so that a dashboard can take its samples from one of them.
+
+A recorder keeps a small file locked for as long as it lives, in the user's state folder or, as a service, in
+``/run/gpuwatch``. The kernel releases the lock however the process ends, so an entry that is not locked is left over.
+No import of SQLite here: a dashboard looks before its first frame.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gpuwatch.core import ownership
+from gpuwatch.sim.sysfs import ENV_STATE
+
+SYSTEM_FOLDER = Path("/run/gpuwatch")
+"""Where systemd lets the service write (``RuntimeDirectory=gpuwatch``)."""
+ENV_FOLDER = "RUNTIME_DIRECTORY"
+"""Set by systemd for the service."""
+HEARTBEAT = 2.5
+"""Seconds after which a :class:`Silence` that is not repeated means that the recorder hangs too."""
+_SUFFIX = ".recorder"
+_MOST_BYTES = 8192
+_ATTEMPTS = 5
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """A recorder's report that its collector is late. The recorder repeats it every second."""
+
+    at: float
+    """When it was reported, in seconds since the machine started."""
+    detail: str
+    blame: str
+    """As in :class:`gpuwatch.machine.collector.feed.FeedStatus`."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recorder says about itself."""
+
+    path: str
+    """Of its recording."""
+    pid: int
+    interval: float
+    """Seconds between samples."""
+    gpm: bool
+    place: tuple[str, str, str, str]
+    """What has to be equal to see the same machine: :func:`place`."""
+    silence: Silence | None = None
+
+
+_entry_of = msgspec.json.Decoder(Entry).decode
+
+
+def place(environment: Mapping[str, str] | None = None) -> tuple[str, str, str, str]:
+    """This boot, host, namespace of pids, and simulated machine: recorders of another one show something else."""
+    names = ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid")
+    boot = namespace = ""
+    with suppress(OSError):
+        boot = Path(names[0]).read_text().strip()
+    with suppress(OSError):
+        namespace = os.readlink(names[1])  # noqa: PTH115  # it is no path
+    return boot, os.uname().nodename, namespace, (environment or os.environ).get(ENV_STATE, "")
+
+
+def _user_folder() -> Path:
+    # As platformdirs does, but without its imports, which would delay the first frame.
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        state = Path("~/.local/state").expanduser()
+    return state / "gpuwatch" / "recorders"
+
+
+class Announcement:
+    """The entry of this process, which records."""
+
+    def __init__(self, path: Path, interval: float, *, gpm: bool) -> None:
+        """Announces a recording. OSError if that is not possible: the recording works without."""
+        self._entry = Entry(path=str(path.absolute()), pid=os.getpid(), interval=interval, gpm=gpm, place=place())
+        service = os.environ.get(ENV_FOLDER, "").partition(":")[0]
+        folder = Path(service) if service else ownership.own_folder(_user_folder(), "XDG_STATE_HOME", "recorders")
+        _sweep(folder)
+        self._file = folder / f"{os.getpid()}{_SUFFIX}"
+        self._descriptor = _locked(self._file)
+        self._write()
+
+    def silent(self, detail: str, blame: str) -> None:
+        """Tells readers that this process works although no sample comes; repeat it every second."""
+        self._entry = msgspec.structs.replace(self._entry, silence=Silence(_uptime(), detail, blame))
+        self._write()
+
+    def answered(self) -> None:
+        """Samples come again."""
+        if self._entry.silence is not None:
+            self._entry = msgspec.structs.replace(self._entry, silence=None)
+            self._write()
+
+    def close(self) -> None:
+        """Removes the entry; may be called twice."""
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                self._file.unlink()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self) -> None:
+        with suppress(OSError):  # a full disk: readers see the old entry, or none
+            data = msgspec.json.encode(self._entry)
+            os.pwrite(self._descriptor, data, 0)
+            os.ftruncate(self._descriptor, len(data))
+
+
+class RunningRecorder:
+    """A recorder that lived when it was found; close it after use."""
+
+    def __init__(self, descriptor: int, entry: Entry, user: int) -> None:
+        self._descriptor = descriptor
+        self.entry = entry
+        self.reads_less = user not in (0, os.geteuid())
+        """Whether it may not read what this user may read: the environment of this user's processes."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process still exists."""
+        return _is_locked(self._descriptor)
+
+    @property
+    def silence(self) -> Silence | None:
+        """Its latest report that no samples come; None if they come, or if it does not report any more."""
+        entry = _read(self._descriptor)
+        silence = entry.silence if entry is not None else self.entry.silence
+        return silence if silence is not None and 0 <= _uptime() - silence.at < HEARTBEAT else None
+
+    def close(self) -> None:
+        """Forgets it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def running(environment: Mapping[str, str] | None = None) -> list[RunningRecorder]:
+    """The recorders of what this process would see too, those that may read most and have the shortest interval first.
+
+    Those of this user, and those of the system folder, which only root can have created.
+    """
+    here, found = place(environment), list[RunningRecorder]()
+    for recorder in _alive():
+        if recorder.entry.place == here:
+            found.append(recorder)
+        else:
+            recorder.close()
+    return sorted(found, key=lambda one: (one.reads_less, one.entry.interval, one.entry.pid))
+
+
+def being_written() -> set[str]:
+    """The recordings of all recorders that run, whatever machine they record."""
+    paths = set()
+    for recorder in _alive():
+        paths.add(recorder.entry.path)
+        recorder.close()
+    return paths
+
+
+def _alive() -> Iterator[RunningRecorder]:
+    for folder in (_user_folder(), SYSTEM_FOLDER):
+        for file in _entries(folder):
+            recorder = _opened(file, anybody=folder == SYSTEM_FOLDER)
+            if recorder is not None and recorder.alive:
+                yield recorder
+            elif recorder is not None:
+                recorder.close()
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from sorted(one for one in folder.iterdir() if one.suffix == _SUFFIX)
+
+
+def _opened(file: Path, *, anybody: bool) -> RunningRecorder | None:
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    status = os.fstat(descriptor)
+    entry = _read(descriptor)
+    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    trusted = anybody or status.st_uid in (0, os.geteuid())
+    if entry is None or others or not stat.S_ISREG(status.st_mode) or not trusted:
+        os.close(descriptor)
+        return None
+    return RunningRecorder(descriptor, entry, status.st_uid)
+
+
+def _read(descriptor: int) -> Entry | None:
+    try:
+        return _entry_of(os.pread(descriptor, _MOST_BYTES, 0))
+    except (OSError, ValueError):  # of another version, or just being written; msgspec's errors are ValueErrors
+        return None
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno == errno.EWOULDBLOCK
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+def _locked(file: Path) -> int:
+    """Creates and locks a file that readers may open."""
+    for _ in range(_ATTEMPTS):
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.fchmod(descriptor, 0o644)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), file.stat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # another recorder removed it as left over before it was locked
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(file))
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what killed recorders have left."""
+    for file in _entries(folder):
+        with suppress(OSError):
+            descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _uptime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

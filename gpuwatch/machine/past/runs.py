@@ -1,0 +1,137 @@
+"""Saved runs: one JSON file each in the user's state folder; those of an experiment are in one file together.
+
+Files are written atomically, private to the user, with secrets masked. The oldest are removed when there are too many,
+or when they take too much space. A folder that others can write to is not used (:mod:`gpuwatch.core.ownership`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import platformdirs
+
+from gpuwatch.core import ownership
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.model.codec import MOST_BYTES as MOST_READ
+from gpuwatch.core.model.codec import NotADocument, from_json, to_json
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.trials import Experiment
+
+MOST = 200
+"""Files kept: an experiment counts once, however many runs it has."""
+MOST_BYTES = 256 << 20
+"""Maximum size of all files; the newest is kept whatever its size."""
+_ABANDONED_SECONDS = 3600.0
+"""Age of a half-written file after which its writer must have been killed."""
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def state_folder() -> Path:
+    """``runs`` in the user's state folder; XDG_STATE_HOME is honoured."""
+    return Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "runs"
+
+
+class RunStore:
+    """The runs of one folder."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = state_folder() if folder is None else folder
+        self.unreadable = 0
+        """Files that the last :meth:`latest` could not read."""
+        self.distrust = ""
+        """Why the last :meth:`latest` did not read the folder: others can write to it."""
+        self._experiments: dict[tuple[datetime.datetime, str], Path] = {}
+        """Files of experiments, by start and configuration of their runs."""
+
+    def save(self, run: Run) -> Path:
+        """Writes ``run`` with secrets masked, and removes the oldest beyond the limits. OSError if that fails."""
+        return self._write(run, f"{_moment(run.started_at)}-{_slug(run.config)}.json")
+
+    def save_experiment(self, document: Experiment) -> Path | None:
+        """Writes an experiment with its runs as one file, as :meth:`save` does; one by one if that would be too large.
+
+        None if it has no runs.
+        """
+        made = [trial.run for trial in document.trials if trial.run is not None]
+        if len(to_json(document, indent=0)) <= MOST_READ:
+            return self._write(document, f"{_moment(document.started_at)}-try.json") if made else None
+        paths = [self.save(run) for run in made]
+        return paths[0]
+
+    def _write(self, document: Run | Experiment, name: str) -> Path:
+        self.folder = ownership.own_folder(self.folder, "XDG_STATE_HOME", "runs")
+        path = self.folder / name
+        handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(to_json(masked(document), indent=0).encode())
+            Path(aside).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(aside).unlink()
+            raise
+        self._prune()
+        return path
+
+    def path_of(self, run: Run) -> Path:
+        """Where ``run`` is saved: the file of its experiment, if the last :meth:`latest` found it there."""
+        alone = self.folder / f"{_moment(run.started_at)}-{_slug(run.config)}.json"
+        return self._experiments.get((run.started_at, run.config), alone)
+
+    def latest(self, count: int = MOST) -> list[Run]:
+        """The newest runs, newest first; files that cannot be read are counted and skipped."""
+        self.unreadable = 0
+        self.distrust = ownership.distrust(self.folder)
+        if self.distrust:
+            return []
+        found: list[Run] = []
+        for path in self._files():
+            if len(found) >= count:
+                break
+            try:
+                kept = from_json(ownership.read_own(path, MOST_READ + 1))
+            except (OSError, NotADocument):
+                self.unreadable += 1
+                continue
+            if isinstance(kept, Run):
+                found.append(kept)
+            elif isinstance(kept, Experiment):
+                inside = [trial.run for trial in kept.trials if trial.run is not None]
+                self._experiments.update({(run.started_at, run.config): path for run in inside})
+                found += inside
+            else:
+                self.unreadable += 1
+        return sorted(found, key=lambda run: run.started_at, reverse=True)[:count]
+
+    def _prune(self) -> None:
+        room = MOST_BYTES
+        for number, old in enumerate(self._files()):
+            with suppress(OSError):  # another process removed it
+                room -= old.stat().st_size
+                if number >= MOST or (room < 0 and number > 0):
+                    old.unlink()
+        for half in self.folder.glob(".*.tmp"):
+            with suppress(OSError):
+                if time.time() - half.stat().st_mtime > _ABANDONED_SECONDS:
+                    half.unlink()
+
+    def _files(self) -> list[Path]:
+        """Newest first: file names begin with the time."""
+        try:
+            return sorted(self.folder.glob("[0-9]*.json"), reverse=True)
+        except OSError:
+            return []
+
+
+def _moment(started_at: datetime.datetime) -> str:
+    return started_at.strftime("%Y%m%dT%H%M%S.%f")
+
+
+def _slug(config: str) -> str:
+    return _UNSAFE.sub("_", config)[:60].strip(".") or "run"

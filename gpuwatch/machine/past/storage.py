@@ -1,0 +1,163 @@
+"""The file of a recording: an SQLite database, its tables, and how it is opened.
+
+``open_frames`` has the samples since the last block, each committed when it came; joined and compressed they are a
+block of ``data``, and its times go to ``minutes``. ``minutes.id`` is the order of recording, also where the clock was
+set back.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import struct
+from pathlib import Path
+
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.terminal import file_name
+
+APPLICATION_ID = 0x67707577
+"""``gpuw``, in the header of the file."""
+SCHEMA = 3
+"""Version of the tables and blocks; also in the header of the file, as ``user_version``."""
+SUFFIX = ".gpuwatch"
+
+TABLES = """
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    began REAL NOT NULL,           -- seconds since the epoch, by the wall clock
+    began_boot REAL NOT NULL,      -- seconds since the machine started, suspended time included
+    boot_id TEXT NOT NULL,
+    hostname TEXT,
+    version TEXT NOT NULL,         -- of gpuwatch
+    interval REAL NOT NULL,
+    ended REAL,                    -- NULL: running, or killed
+    why TEXT                       -- why it ended
+);
+CREATE TABLE clocks (              -- the wall clock beside one that is never set: at each begin, and when it was set
+    run INTEGER NOT NULL, wall REAL NOT NULL, boot REAL NOT NULL, monotonic REAL NOT NULL
+);
+CREATE TABLE open_frames (id INTEGER PRIMARY KEY, at REAL, boot REAL, frame BLOB NOT NULL);
+CREATE TABLE minutes (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    begin REAL NOT NULL,
+    end REAL NOT NULL,
+    boot REAL NOT NULL,            -- at its end
+    samples INTEGER NOT NULL,
+    times BLOB NOT NULL,
+    checksum INTEGER NOT NULL      -- of run, begin, end, boot, samples
+);
+CREATE TABLE data (id INTEGER PRIMARY KEY, block BLOB NOT NULL);
+CREATE TABLE tiers (seconds INTEGER NOT NULL, begin INTEGER NOT NULL, block BLOB NOT NULL,
+    PRIMARY KEY (seconds, begin)) WITHOUT ROWID;
+CREATE TABLE events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, severity TEXT NOT NULL,
+    event BLOB NOT NULL);
+CREATE INDEX events_at ON events (at);
+CREATE TABLE findings (cause TEXT NOT NULL, device TEXT NOT NULL, pid INTEGER NOT NULL, since REAL NOT NULL,
+    until REAL NOT NULL, severity TEXT NOT NULL, finding BLOB NOT NULL,
+    PRIMARY KEY (cause, device, pid, since)) WITHOUT ROWID;
+CREATE TABLE processes (pid INTEGER NOT NULL, create_time REAL NOT NULL, device TEXT NOT NULL, first REAL NOT NULL,
+    last REAL NOT NULL, life BLOB NOT NULL,
+    PRIMARY KEY (pid, create_time, device)) WITHOUT ROWID;
+CREATE TABLE gpu_time (begin INTEGER PRIMARY KEY, block BLOB NOT NULL);
+CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+_HEADER = struct.Struct(">16s44xI4xI")
+"""Of an SQLite file: its magic, user_version and application_id."""
+MAGIC = b"SQLite format 3\0"
+
+
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged file raises: the name of a damaged table, as part of an error, may not be UTF-8."""
+
+
+class NotARecording(UsageError):
+    """The file is something else, damaged, or of a newer gpuwatch."""
+
+    damaged = False
+    """Whether it may be a recording with a damaged header."""
+
+
+class Unreadable(GpuwatchError):
+    """SQLite cannot read the file."""
+
+
+def looked_at(path: Path) -> None:
+    """:class:`NotARecording` if the file is no recording that can be read."""
+    name = file_name(path)
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NotARecording(f"{name} is not a file", hint="give a file that gpuwatch record wrote")
+            head = file.read(_HEADER.size)
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror or error}") from None
+    if len(head) < _HEADER.size:
+        raise NotARecording(f"{name} is not a recording", hint="give a file that gpuwatch record wrote")
+    magic, schema, application = _HEADER.unpack(head)
+    if magic != MAGIC or application != APPLICATION_ID:
+        other = NotARecording(f"{name} is not a recording", hint="give a file that gpuwatch record wrote")
+        other.damaged = True
+        raise other
+    if schema > SCHEMA:
+        raise NotARecording(f"{name} was written by a newer gpuwatch (schema {schema})", hint="update gpuwatch")
+    if schema < SCHEMA:
+        raise NotARecording(
+            f"{name} was written by a preview of gpuwatch 0.1 (schema {schema})",
+            hint="export it with that one, or record to a new file",
+        )
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that writes nothing; the recording may be growing. :class:`UsageError` if it cannot be read."""
+    looked_at(path)
+    url = path.absolute().as_uri()
+    for options in ("mode=ro", "immutable=1"):
+        connection = sqlite3.connect(
+            f"{url}?{options}", uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA trusted_schema = OFF")  # it may be somebody else's file
+            connection.execute("SELECT count(*) FROM runs").fetchone()
+        except sqlite3.OperationalError as error:
+            connection.close()
+            waiting = path.with_name(f"{path.name}-wal")
+            if options == "mode=ro" and not (waiting.exists() and waiting.stat().st_size):
+                continue  # a folder in which the reader may not create the shared memory of a file at rest
+            for part in (waiting, path.with_name(f"{path.name}-shm")):
+                if part.exists() and not os.access(part, os.R_OK):
+                    raise GpuwatchError(
+                        f"cannot read {file_name(path)}: {part.name} may not be read",
+                        hint=f"its owner can allow it: chmod --reference={file_name(path)} {file_name(path)}-*",
+                    ) from None
+            if not os.access(path.parent, os.W_OK):
+                raise GpuwatchError(
+                    f"cannot read {file_name(path)}: its recorder was killed",
+                    hint="start the recorder again, or read it as its owner",
+                ) from None
+            raise unreadable(path, error) from None
+        except DATABASE_ERRORS as error:
+            connection.close()
+            raise unreadable(path, error) from None
+        return connection
+    raise AssertionError
+
+
+def unreadable(path: Path, error: Exception) -> Unreadable:
+    """What to report when SQLite cannot read the file."""
+    if isinstance(error, Unreadable):
+        return error
+    return Unreadable(f"cannot read {file_name(path)}: {error}", hint="gpuwatch record check tells what is left")
+
+
+def created(path: Path) -> sqlite3.Connection:
+    """A connection to a new, empty recording in an empty file."""
+    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+    # At once: who opens it meanwhile sees an empty file or a recording.
+    header = (
+        f"PRAGMA auto_vacuum = INCREMENTAL;PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA};"
+    )
+    connection.executescript(f"BEGIN;{header}{TABLES}COMMIT;")
+    return connection

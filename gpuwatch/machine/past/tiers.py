@@ -1,0 +1,143 @@
+"""Means over minutes and hours, so that a year fits one screen: minimum, mean, maximum and count by device and metric.
+
+A block holds the minutes of an hour, or the hours of a day. Minimum and maximum are exact; means have the seven digits
+of a 32-bit float.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from gpuwatch.core.model.metrics import METRICS, Unit
+from gpuwatch.core.model.snapshot import Snapshot
+
+MINUTE, HOUR = 60, 3600
+BLOCKS = {MINUTE: 3600, HOUR: 86_400}
+"""Seconds of a block, by seconds of its points."""
+KEPT = {MINUTE: 3, HOUR: 12}
+"""For how many times the age of samples means are kept, by seconds of their points."""
+_NUMBERS = frozenset(spec.id for spec in METRICS if spec.unit is not Unit.NAME)
+
+Key = tuple[str, str]
+"""UUID of a device, id of a metric."""
+
+
+class Summary(NamedTuple):
+    """A metric of a device over some time."""
+
+    least: float
+    mean: float
+    most: float
+    samples: int
+    """Samples that had a number."""
+
+    def with_(self, other: Summary) -> Summary:
+        """Both times together."""
+        samples = self.samples + other.samples
+        mean = (self.mean * self.samples + other.mean * other.samples) / samples
+        return Summary(min(self.least, other.least), mean, max(self.most, other.most), samples)
+
+
+_NONE = Summary(0.0, 0.0, 0.0, 0)
+
+Points = dict[int, dict[Key, Summary]]
+"""By begin in seconds since the epoch."""
+
+
+class _Block(msgspec.Struct, array_like=True):
+    begins: list[int]
+    metrics: dict[str, dict[str, list[list[float]]]]
+    """By UUID and metric: minimum, mean, maximum and count in each point; count 0 where there was none."""
+
+
+_block_of = msgspec.msgpack.Decoder(_Block).decode
+
+
+def begin_of(at: float, seconds: int) -> int:
+    """When the point or block of ``seconds`` that contains ``at`` begins."""
+    return int(at // seconds * seconds)
+
+
+def summaries(samples: Iterable[Snapshot], seconds: int) -> Points:
+    """The points of these samples."""
+    values: dict[int, dict[Key, list[float]]] = {}
+    for snapshot in samples:
+        there = values.setdefault(begin_of(snapshot.taken_at.timestamp(), seconds), {})
+        for device in snapshot.devices:
+            uuid = device.uuid
+            for name, value in device.readings.items():
+                if name in _NUMBERS and type(value) is not str:
+                    listed = there.get((uuid, name))
+                    if listed is None:
+                        there[uuid, name] = [value]  # type: ignore[list-item]
+                    else:
+                        listed.append(value)  # type: ignore[arg-type]
+    return {
+        begin: {
+            key: Summary(float(min(listed)), sum(listed) / len(listed), float(max(listed)), len(listed))
+            for key, listed in found.items()
+        }
+        for begin, found in values.items()
+    }
+
+
+def merge(into: Points, more: Points) -> None:
+    """Adds ``more`` to the points of ``into``."""
+    for begin, found in more.items():
+        there = into.setdefault(begin, {})
+        for key, summary in found.items():
+            known = there.get(key)
+            there[key] = summary if known is None else known.with_(summary)
+
+
+def pack_points(points: Points) -> bytes:
+    """The block of these points, at least one."""
+    begins = sorted(points)
+    keys = sorted({key for found in points.values() for key in found})
+    metrics: dict[str, dict[str, list[list[float]]]] = {}
+    for key in keys:
+        least, mean, most, samples = zip(*(points[begin].get(key, _NONE) for begin in begins), strict=True)
+        columns = [list(map(_whole, least)), list(map(_short, mean)), list(map(_whole, most)), list(samples)]
+        metrics.setdefault(key[0], {})[key[1]] = columns
+    return zlib.compress(msgspec.msgpack.encode(_Block(begins, metrics)), 6)
+
+
+def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
+    """The points of a block, of these metrics or all; ValueError if it is damaged."""
+    points: Points = {}
+    try:
+        block = _block_of(zlib.decompress(data))
+        for begin in block.begins:
+            points[begin] = {}
+        for uuid, name, columns in _columns(block, metrics):
+            for begin, least, mean, most, samples in zip(block.begins, *columns, strict=True):
+                if samples:
+                    points[begin][uuid, name] = Summary(least, mean, most, int(samples))
+    except (zlib.error, msgspec.MsgspecError, TypeError) as error:
+        raise ValueError(f"means: {error}") from error
+    return points
+
+
+def _columns(block: _Block, metrics: frozenset[str] | None) -> Iterator[tuple[str, str, list[list[float]]]]:
+    for uuid, found in block.metrics.items():
+        for name, columns in found.items():
+            if metrics is None or name in metrics:
+                yield uuid, name, columns
+
+
+def _whole(value: float) -> float:
+    """The same number, in fewer bytes where it is whole."""
+    return int(value) if value.is_integer() else value
+
+
+def _short(value: float) -> float:
+    """The number as a 32-bit float, shortened to the fewest digits of those."""
+    try:
+        return float(f"{struct.unpack('f', struct.pack('f', value))[0]:.7g}")
+    except OverflowError:
+        return value

@@ -1,0 +1,81 @@
+"""Moments as people write them: ``14:05``, ``20 min ago``, ``yesterday 14:05``, ISO 8601."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from gpuwatch.core.errors import UsageError
+
+EXAMPLES = "14:05, 14:05:30, 'yesterday 14:05', '20 min ago', -2h, 2026-05-11T14:05, now"
+_SECONDS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
+}
+_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]+)")
+_TIME = re.compile(r"(?:(today|yesterday)\s+)?(\d{1,2}):(\d{2})(?::(\d{2}))?")
+
+
+def seconds_of(text: str) -> float | None:
+    """The seconds of ``90s``, ``1h 30min``, ``2 days``; None if it is not a duration."""
+    text = text.strip().lower()
+    total, at = 0.0, 0
+    while at < len(text):
+        found = _PART.match(text, at)
+        if found is None or found[2] not in _SECONDS:
+            return None
+        total += float(found[1]) * _SECONDS[found[2]]
+        at = found.end()
+        while at < len(text) and text[at] in " ,":
+            at += 1
+    return total if text else None
+
+
+def moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> float:
+    """Seconds since the epoch. A time of day is the last one not later than ``now``; ``zone`` None: local time.
+
+    ``now`` is the end of a recording, so that ``14:05`` is in it. :class:`UsageError` if it is not a moment.
+    """
+    plain = " ".join(text.strip().lower().split())
+    if plain == "now":
+        return now
+    ago = plain.removesuffix(" ago") if plain.endswith(" ago") else plain[1:] if plain.startswith("-") else None
+    if ago is not None and (seconds := seconds_of(ago)) is not None:
+        return now - seconds
+    if plain.startswith("@") and re.fullmatch(r"@\d{1,11}(\.\d+)?", plain):
+        return float(plain[1:])
+    found = _TIME.fullmatch(plain)
+    try:
+        if found is not None:
+            return _time_of_day(found, now, zone)
+        when = datetime.datetime.fromisoformat(text.strip().upper())
+        return (when if when.tzinfo is not None else when.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
+        raise UsageError(f"not a time: {text!r}", hint=f"for example {EXAMPLES}") from None
+
+
+def since_moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> float:
+    """:func:`moment`, for a begin: ``7d`` is 7 days before ``now``."""
+    seconds = seconds_of(text)
+    return moment(text, now, zone) if seconds is None else now - seconds
+
+
+def _time_of_day(found: re.Match[str], now: float, zone: datetime.tzinfo | None) -> float:
+    today = datetime.datetime.fromtimestamp(now, zone)
+    if zone is None:
+        today = today.replace(tzinfo=None)  # local time, whose offset may change between days
+    when = today.replace(hour=int(found[2]), minute=int(found[3]), second=int(found[4] or 0), microsecond=0)
+    if found[1] == "yesterday" or (found[1] is None and when.timestamp() > now):
+        when -= datetime.timedelta(days=1)
+    return when.timestamp()
+
+
+def shown(at: float, zone: datetime.tzinfo | None = None) -> str:
+    """``2026-05-11 14:05:31``, in local time; a number that is no time, as it is."""
+    try:
+        return datetime.datetime.fromtimestamp(at, zone).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError, TypeError):
+        return f"@{at}"

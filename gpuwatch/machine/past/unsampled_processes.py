@@ -1,0 +1,45 @@
+"""Processes that used a GPU between two samples, as far as the driver's accounting mode tells of them."""
+
+from __future__ import annotations
+
+from gpuwatch.core.model.accounting import SLACK, AccountedProcess
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+
+_MOST = 4096
+"""Processes that are remembered."""
+
+
+class UnsampledProcesses:
+    """Follows samples in their order."""
+
+    def __init__(self) -> None:
+        self._accounted: dict[str, tuple[AccountedProcess, ...]] = {}
+        """Of each device, what the last sample had."""
+        self._rows: tuple[Process, ...] = ()
+        self._seen: dict[tuple[str | None, int], tuple[float | None, float]] = {}
+        """The start of the last process of a pid on a device, and when it was last seen there."""
+
+    def look(self, snapshot: Snapshot) -> list[tuple[Device, AccountedProcess]]:
+        """The processes that have ended since the last sample and were in none."""
+        at = snapshot.taken_at.timestamp()
+        before, self._rows = self._rows, snapshot.processes
+        if before is not self._rows:
+            for row in (*before, *self._rows):  # those that left were there until now
+                self._seen.pop((row.device_uuid, row.pid), None)
+                self._seen[row.device_uuid, row.pid] = (row.create_time, at)
+            while len(self._seen) > _MOST:
+                del self._seen[next(iter(self._seen))]
+        found = []
+        for device in snapshot.devices:
+            known = self._accounted.get(device.uuid)
+            if device.accounted is known:
+                continue
+            self._accounted[device.uuid] = device.accounted
+            if known is not None and device.accounted != known:
+                new = [one for one in device.accounted if one not in known]
+                found += [(device, one) for one in new if not self._was_seen(device.uuid, one)]
+        return found
+
+    def _was_seen(self, uuid: str, one: AccountedProcess) -> bool:
+        create_time, last = self._seen.get((uuid, one.pid), (None, float("-inf")))
+        return one.is_of(one.pid, create_time) and one.started_at <= last + SLACK

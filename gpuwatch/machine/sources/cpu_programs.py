@@ -1,0 +1,124 @@
+"""Processes that use the CPU while others use the GPUs: workers of GPU processes, and framework programs on no GPU.
+
+Read every ten seconds: the CPU clock of every process of the host, one small file of those that have run, and more
+only of the few that keep a core busy.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from gpuwatch.machine.sources.host import Facts, ProcessTable, cpu_clock
+from gpuwatch.machine.sources.procfs import process_stat
+
+EVERY = 10.0
+_BUSY = 30.0
+"""Percent of one core since the previous look, from which a process counts as busy."""
+_STAYS = 5.0
+"""The same for one that was busy before, so that it does not come and go."""
+_RUNS = 1.0
+"""Percent of one core from which a descendant counts as a worker."""
+_MOST = 8
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Bystander(msgspec.Struct, frozen=True):
+    """A busy program with a GPU framework that uses no GPU."""
+
+    facts: Facts
+    cpu_percent: float
+    cuda_loaded: bool | None
+    """Whether libcuda is mapped; None where its maps may not be read."""
+
+
+class CpuPrograms:
+    """Compares CPU clocks between two looks; ``table`` has the other facts of a process."""
+
+    def __init__(self, table: ProcessTable) -> None:
+        self._table = table
+        self._at = float("-inf")
+        self._spent: dict[int, float] = {}
+        self._parents: dict[int, int] = {}
+        self._cuda: dict[tuple[int, int], bool] = {}
+        self.workers: dict[int, float] = {}
+        """CPU percent of all descendants together, by pid of the GPU process."""
+        self.bystanders: tuple[Bystander, ...] = ()
+        self.pids: set[int] = set()
+        """The processes of which ``table`` must keep what it knows."""
+
+    def look(self, now: float, on_gpus: set[int]) -> bool:
+        """Looks again when that is due; True if it did. ``on_gpus``: pids that use a GPU; ``now`` is monotonic."""
+        if now - self._at < EVERY:
+            return False
+        lasted, self._at = now - self._at, now
+        before, self._spent = self._spent, {}
+        self._parents = {}
+        self.workers = {}
+        busy: list[tuple[float, int]] = []
+        known = {one.facts.pid for one in self.bystanders}
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            pid = int(entry)
+            spent = self._cpu(pid)
+            if spent is None:
+                continue
+            self._spent[pid] = spent
+            cpu = (spent - before.get(pid, spent)) / lasted * 100
+            if cpu < _RUNS or pid in on_gpus:
+                continue
+            owner = self._above(pid, on_gpus)
+            if owner is not None:
+                self.workers[owner] = round(self.workers.get(owner, 0.0) + cpu, 1)
+            elif cpu >= (_STAYS if pid in known else _BUSY) and pid != os.getpid():
+                busy.append((-cpu, pid))
+        busy.sort()
+        self._judge(busy[:_MOST], now)
+        return True
+
+    def _judge(self, busy: list[tuple[float, int]], now: float) -> None:
+        found = []
+        self.pids = {pid for _, pid in busy}
+        for cpu, pid in busy:
+            facts = self._table.look(pid, now)
+            if facts is not None and facts.framework is not None:
+                found.append(Bystander(facts, -cpu, self._loads_cuda(facts)))
+        self._cuda = {key: loaded for key, loaded in self._cuda.items() if key[0] in self.pids}
+        self.bystanders = tuple(found)
+
+    def _loads_cuda(self, facts: Facts) -> bool | None:
+        """Whether libcuda is mapped; a library that was loaded once stays mapped."""
+        key = (facts.pid, facts.start_ticks)
+        if not self._cuda.get(key):
+            try:
+                with open(f"/proc/{facts.pid}/maps", "rb") as file:
+                    self._cuda[key] = any(b"/libcuda.so" in line for line in file)
+            except OSError:
+                return None
+        return self._cuda[key]
+
+    def _cpu(self, pid: int) -> float | None:
+        """CPU seconds of a process, all threads together; None when it has exited."""
+        clock = cpu_clock(pid)
+        if clock is not None:
+            return clock / 1e9
+        stat = process_stat(pid)
+        return None if stat is None else (int(stat[1][11]) + int(stat[1][12])) / _TICKS
+
+    def _above(self, pid: int, wanted: set[int]) -> int | None:
+        """The nearest ancestor that is ``wanted``."""
+        seen = {pid}
+        while wanted and (pid := self._parent(pid)) and pid not in seen:
+            if pid in wanted:
+                return pid
+            seen.add(pid)
+        return None
+
+    def _parent(self, pid: int) -> int:
+        """The parent's pid; 0 for the first process, and where it cannot be read."""
+        if pid not in self._parents:
+            stat = process_stat(pid)
+            self._parents[pid] = 0 if stat is None else int(stat[1][1])
+        return self._parents[pid]

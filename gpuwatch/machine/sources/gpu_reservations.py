@@ -1,0 +1,144 @@
+"""Reservations of GPUs between gpuwatch's users of one machine.
+
+A reservation is a Unix socket with an abstract name (unix(7)): only one process can bind a name, whoever the user is,
+and the kernel frees it when the last process that has the socket ends, however it ends. The program for which GPUs were
+reserved inherits the socket across execve. The kernel tells others whose the socket is; a second socket, whose name
+has the pid, tells them the program, if it is one of that user.
+
+Advisory: a program that does not ask can use the GPU all the same, and containers with a network of their own do not
+see it (network_namespaces(7)).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import socket
+import time
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.model.snapshot import Reservation
+from gpuwatch.machine.sources.host import ProcessTable
+from gpuwatch.machine.sources.unix_sockets import abstract_names
+from gpuwatch.sim.sysfs import ENV_STATE
+
+_LOCK = "gpuwatch-reserved:"
+_HOLDER = "gpuwatch-holder:"
+_PREFIX = "gpuwatch-"
+_DIGITS = 10
+_COMMAND = 60
+
+
+class Held:
+    """GPUs that are reserved until the last process that inherits this is gone."""
+
+    def __init__(self, sockets: Iterable[socket.socket]) -> None:
+        self._sockets = tuple(sockets)
+
+    def keep_across_exec(self) -> None:
+        """The program that replaces this process, and what it forks, keeps it."""
+        for one in self._sockets:
+            one.set_inheritable(True)
+
+    def release(self) -> None:
+        """Ends it, as far as this process is concerned."""
+        for one in self._sockets:
+            one.close()
+
+
+def reserve(uuids: Iterable[str]) -> Held | None:
+    """Reserves all of these GPUs, or None if one of them is reserved already.
+
+    OSError if the kernel refuses sockets.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        # In one order for everybody: of two that want the same GPUs, one gets all.
+        for key in sorted(map(_key, uuids)):
+            for name in (_LOCK + key, f"{_HOLDER}{key}:{os.getpid()}"):
+                one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                sockets.append(one)
+                one.bind("\0" + name)
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise
+    return Held(sockets)
+
+
+def reserved() -> dict[str, str]:
+    """Who reserved which GPU: ``pid 4711 (alice, python train.py)`` by UUID; nobody where the kernel does not tell."""
+    return {found.uuid: _described(found) for found in reservations()}
+
+
+def reservations() -> tuple[Reservation, ...]:
+    """The GPUs that are reserved, in the order of their UUIDs; none where the kernel does not tell."""
+    table = ProcessTable()
+    return tuple(_of(uuid, uid, pid, table) for uuid, (uid, pid) in sorted(_holders().items()))
+
+
+def _holders() -> dict[str, tuple[int | None, int | None]]:
+    """By UUID, who holds the lock: user id, as the kernel has it, and pid.
+
+    A pid is what the other side says: it counts if it comes from the same user and is a process of that user.
+    """
+    own = _key("")
+    locks: dict[str, int | None] = {}
+    said: dict[str, list[tuple[int | None, int]]] = {}
+    for name, uid in abstract_names(_PREFIX):
+        if name.startswith(_LOCK) and name.endswith(own):
+            locks[name[len(_LOCK) : len(name) - len(own)]] = uid
+        elif name.startswith(_HOLDER):
+            key, _, pid = name[len(_HOLDER) :].rpartition(":")
+            if key.endswith(own) and pid.isdecimal() and len(pid) < _DIGITS:
+                said.setdefault(key[: len(key) - len(own)], []).append((uid, int(pid)))
+    return {
+        uuid: (uid, next((pid for other, pid in said.get(uuid, ()) if other == uid and _is_of(pid, uid)), None))
+        for uuid, uid in locks.items()
+    }
+
+
+def _is_of(pid: int, uid: int | None) -> bool:
+    """Whether a process is a user's; True where the kernel does not say whose the socket is."""
+    try:
+        return uid is None or Path(f"/proc/{pid}").stat().st_uid == uid
+    except OSError:
+        return True  # it has exited: what it started holds the reservation
+
+
+def _key(uuid: str) -> str:
+    """The GPU; simulated machines have the same UUIDs, hence also which machine."""
+    state = os.environ.get(ENV_STATE)
+    return f"{uuid}@{zlib.crc32(os.fsencode(os.path.realpath(state))):08x}" if state else f"{uuid}@"
+
+
+def _of(uuid: str, uid: int | None, pid: int | None, table: ProcessTable) -> Reservation:
+    facts = None if pid is None else table.look(pid, time.time())
+    user = _name(uid) if uid is not None else facts.user if facts is not None else None
+    if facts is None:
+        return Reservation(uuid=uuid, pid=pid, user=user)
+    # Masked already here: snapshots are recorded.
+    command = mask_text(facts.command) if facts.command else facts.name
+    return Reservation(uuid=uuid, pid=pid, user=user, command=command)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _described(found: Reservation) -> str:
+    if found.pid is None:
+        return f"user {found.user}, who names no process" if found.user else "another gpuwatch pick"
+    command = shorten(found.command, _COMMAND) if found.command else ""
+    about = ", ".join(filter(None, (found.user, command)))
+    return f"pid {found.pid} ({about})" if about else f"pid {found.pid}"

@@ -1,0 +1,400 @@
+"""Processes and the host, from /proc; from psutil on systems without Linux's /proc.
+
+A sample reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
+one read), and only of those whose CPU clock says that they have run; what does not change (user,
+command, environment, container, framework) is read once per process and kept under (pid, start time).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.model.snapshot import CPU_BUILD, Host, Problem
+from gpuwatch.machine.sources import procfs
+from gpuwatch.machine.sources.missing_process import MissingProcesses
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_LINUX = sys.platform.startswith("linux")
+
+GPU_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+"""Environment variables that affect which GPUs a process uses, and how."""
+
+# A container's id in a cgroup path: docker, podman, containerd and cri-o use 64 hex digits.
+_CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd|crio|containerd)?[-/:]?([0-9a-f]{64})")
+_SLURM = re.compile(r"/job_(\d+)")
+_JOB_VARIABLES = frozenset({"SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "HOSTNAME"})
+"""Set by Slurm for a job's processes, and by Kubernetes in a pod, whose host name is its name."""
+_POD = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
+# The library that each framework always has open, and the distribution that carries its version.
+_FRAMEWORKS = (
+    (re.compile(r"(\S+)/tensorflow/(?:libtensorflow_framework|libtensorflow_cc|python/_pywrap)"), "tensorflow"),
+    (re.compile(r"(\S+)/torch/lib/libtorch"), "torch"),
+    (re.compile(r"(\S+)/jaxlib/"), "jaxlib"),
+)
+DENIED = "permission denied: "
+"""Begin of the note on a process of which not everything may be read."""
+_YOUNG_SECONDS = 120.0
+_RETRY_FRAMEWORK_YOUNG = 10.0
+_RETRY_FRAMEWORK_OLD = 120.0
+_READ_IDLE_EVERY = 30.0
+"""Seconds after which an idle process is read again all the same: the kernel may have swapped it out."""
+
+
+class Facts(msgspec.Struct):
+    """Facts about one process; None for what could not be read, with the reason in ``note``."""
+
+    pid: int
+    start_ticks: int
+    create_time: float
+    name: str
+    user: str | None = None
+    command: str | None = None
+    environment: dict[str, str] | None = None
+    """The :data:`GPU_VARIABLES` that are set; None when the environment may not be read."""
+    container: str | None = None
+    framework: str | None = None
+    note: str = ""
+    cpu_percent: float | None = None
+    """Percent of one core since the previous sample; None on the first."""
+    host_memory_bytes: int = 0
+    threads: int = 0
+    state: str | None = None
+    """``D`` (uninterruptible sleep, mostly disk) or ``Z`` (zombie) of proc(5); None for all others."""
+    changes: int = 0
+    """Counts changes of the facts above: equal counts mean equal facts."""
+    looked_for_framework: float = 0.0
+    framework_clock: int | None = None
+    """Its CPU clock when a framework was last searched: a process that has not run since has loaded no library."""
+    cpu_seconds: float = 0.0
+    seen_at: float = 0.0
+    clock: int | None = None
+    """Its CPU clock in nanoseconds when it was last read; None where that clock cannot be read."""
+    read_at: float = 0.0
+
+
+def _changing(facts: Facts) -> tuple[object, ...]:
+    return (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
+
+
+def clock_of(pid: int) -> int:
+    """The id of a process's CPU clock, computed as clock_getcpuclockid(3) does."""
+    return ~pid << 3 | 2
+
+
+def cpu_clock(pid: int) -> int | None:
+    """CPU nanoseconds of all threads of a process: a tenth of the cost of reading a file of /proc.
+
+    None for a process that has exited, and on systems without such clocks.
+    """
+    try:
+        return time.clock_gettime_ns(clock_of(pid))
+    except (OSError, OverflowError):
+        return None
+
+
+class ProcessTable:
+    """Facts about processes by pid; CPU percent is computed between two looks, constant facts are read once."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._has_clocks = proc == "/proc"
+        self._known: dict[int, Facts] = {}
+        self._users: dict[int, str] = {}
+        self._ticks: dict[int, tuple[int, int]] = {}
+        self._boot = _boot_time()
+        self.absent = MissingProcesses(proc).why
+        """Why nothing can be read about a pid, at a monotonic time."""
+        self.counted = 0
+        """How many processes :meth:`everyone` found last, without kernel threads."""
+
+    def look(self, pid: int, now: float) -> Facts | None:
+        """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
+        facts = self._known.get(pid)
+        if facts is not None and facts.seen_at == now:
+            return facts  # on another device too
+        clock = cpu_clock(pid) if self._has_clocks else None
+        if facts is not None and clock is not None and clock == facts.clock and now < facts.read_at + _READ_IDLE_EVERY:
+            # It has not run since: its threads, name and memory are unchanged.
+            facts.seen_at = now
+            if facts.cpu_percent != 0.0:
+                facts.cpu_percent = 0.0
+                facts.changes += 1
+            return facts
+        stat = self._stat(pid)
+        if stat is None:
+            self._known.pop(pid, None)
+            return None
+        name, start, ticks, threads, resident, state = stat
+        spent = ticks / _TICKS if clock is None else clock / 1e9
+        before: tuple[object, ...] = ()
+        if facts is None or facts.start_ticks != start:
+            facts = Facts(pid, start, self._boot + start / _TICKS, name)
+            self._known[pid] = facts
+            self._describe(facts, state)
+            facts.framework_clock = clock
+            facts.read_at = now - pid % _READ_IDLE_EVERY  # not all of them at once
+        else:
+            before = _changing(facts)
+            facts.cpu_percent = max(0.0, (spent - facts.cpu_seconds) / (now - facts.seen_at) * 100)
+            facts.read_at = now
+        facts.cpu_seconds, facts.clock, facts.seen_at = spent, clock, now
+        facts.host_memory_bytes, facts.threads = resident, threads
+        facts.state = state if state in ("D", "Z") else None
+        if facts.framework is None and (clock is None or clock != facts.framework_clock):
+            # Frameworks are imported some seconds after the start; later it gets unlikely.
+            young = time.time() - facts.create_time < _YOUNG_SECONDS
+            if now - facts.looked_for_framework > (_RETRY_FRAMEWORK_YOUNG if young else _RETRY_FRAMEWORK_OLD):
+                facts.looked_for_framework, facts.framework_clock = now, clock
+                facts.framework = self._framework(pid)
+        if before != _changing(facts):
+            facts.changes += 1
+        return facts
+
+    def unmoved(self, known: Iterable[tuple[int, Facts, int]], now: float) -> bool:
+        """Whether none of these processes changed; each is given with its clock's id and its count of changes.
+
+        After False some of them have been read; :meth:`look` does not read them again for the same ``now``.
+        """
+        read = time.clock_gettime_ns
+        for clock, facts, changes in known:
+            if facts.seen_at != now:
+                try:
+                    idle = self._has_clocks and facts.cpu_percent == 0.0 and read(clock) == facts.clock
+                except OSError:
+                    idle = False
+                if idle and now < facts.read_at + _READ_IDLE_EVERY:
+                    facts.seen_at = now
+                elif self.look(facts.pid, now) is not facts:
+                    return False
+            if facts.changes != changes:
+                return False
+        return True
+
+    def everyone(self, now: float, most: int = 50) -> list[Facts]:
+        """The busiest processes of this host, for machines without a GPU; without kernel threads."""
+        rows: list[tuple[float, int, int]] = []
+        before, self._ticks = self._ticks, {}
+        for entry in os.listdir(self._proc):
+            if not entry.isdigit():
+                continue
+            pid = int(entry)
+            stat = self._stat(pid)
+            if stat is None or not stat[4]:
+                continue
+            _, start, ticks, _, resident, _ = stat
+            self._ticks[pid] = (start, ticks)
+            known = before.get(pid)
+            spent = ticks - known[1] if known is not None and known[0] == start else 0
+            rows.append((-spent, -resident, pid))
+        rows.sort()
+        self.counted = len(rows)
+        return [facts for _, _, pid in rows[:most] if (facts := self.look(pid, now)) is not None]
+
+    def forget_except(self, pids: set[int]) -> None:
+        """Drops the facts about all processes that are not in ``pids``."""
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _stat(self, pid: int) -> tuple[str, int, int, int, int, str] | None:
+        """Name, start, CPU ticks, threads, resident bytes, state (proc(5), /proc/pid/stat)."""
+        stat = procfs.process_stat(pid, self._proc)
+        if stat is None:
+            return None
+        name, fields = stat
+        return (
+            name.decode("utf-8", "replace"),
+            int(fields[19]),
+            int(fields[11]) + int(fields[12]),
+            int(fields[17]),
+            int(fields[21]) * _PAGE,
+            fields[0].decode(),
+        )
+
+    def _describe(self, facts: Facts, state: str) -> None:
+        base = f"{self._proc}/{facts.pid}"
+        denied: list[str] = []
+        try:
+            facts.user = self._user(os.stat(base).st_uid)
+        except OSError:
+            denied.append("owner")
+        command = _read(f"{base}/cmdline", denied, "command line")
+        if command is not None:
+            facts.command = command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or None
+        job: dict[str, str] = {}
+        environ = _read(f"{base}/environ", denied, "environment")
+        if environ is not None:
+            facts.environment = {}
+            for entry in environ.split(b"\0"):
+                key, _, value = entry.partition(b"=")
+                if (text := key.decode("utf-8", "replace")) in GPU_VARIABLES:
+                    facts.environment[text] = value.decode("utf-8", "replace")
+                elif text in _JOB_VARIABLES:
+                    job[text] = value.decode("utf-8", "replace")
+        cgroup = _read(f"{base}/cgroup", denied, "cgroup")
+        facts.container = _container((cgroup or b"").decode("utf-8", "replace"), job)
+        facts.framework = self._framework(facts.pid)
+        facts.looked_for_framework = time.monotonic()
+        if state == "Z":
+            facts.note = "zombie: its parent has not waited for it"
+        elif denied:
+            facts.note = DENIED + ", ".join(denied)
+
+    def _user(self, uid: int) -> str:
+        if uid not in self._users:
+            try:
+                self._users[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                self._users[uid] = str(uid)
+        return self._users[uid]
+
+    def _framework(self, pid: int) -> str | None:
+        try:
+            with open(f"{self._proc}/{pid}/maps", encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    if "tensorflow" not in line and "torch" not in line and "jaxlib" not in line:
+                        continue
+                    for pattern, distribution in _FRAMEWORKS:
+                        match = pattern.search(line)
+                        if match:
+                            return _with_version(Path(match.group(1)), distribution)
+        except OSError:
+            return None
+        return None
+
+
+def _with_version(site: Path, distribution: str) -> str:
+    """``tensorflow 2.21.0``: the version from the dist-info folder beside the package; ``+cpu`` without CUDA."""
+    try:
+        found = sorted(site.glob(f"{distribution}-*.dist-info"))
+        without_cuda = [] if found else sorted(site.glob(f"{distribution}_cpu*-*.dist-info"))
+        found = found or without_cuda or sorted(site.glob(f"{distribution}_*-*.dist-info"))
+    except OSError:
+        found = without_cuda = []
+    if not found:
+        return distribution
+    version = found[0].name.removesuffix(".dist-info").partition("-")[2]
+    # Wheels of PyTorch without CUDA carry this suffix in their version, those of TensorFlow have another name.
+    return f"{distribution} {version}{CPU_BUILD if without_cuda else ''}"
+
+
+def _read(path: str, denied: list[str], what: str) -> bytes | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(1 << 20)
+    except PermissionError:
+        denied.append(what)
+    except OSError:
+        return None
+    return None
+
+
+def _container(cgroup: str, variables: Mapping[str, str]) -> str | None:
+    """``slurm job 4711``, ``pod train-0``, ``container 4f1d4f1d4f1d``: by its cgroup and :data:`_JOB_VARIABLES`."""
+    job = _SLURM.search(cgroup)
+    number = job.group(1) if job else variables.get("SLURM_JOB_ID", "")
+    if number.isascii() and number.isdecimal():
+        return f"slurm job {number[:20]}"
+    pod = variables.get("HOSTNAME", "") if "KUBERNETES_SERVICE_HOST" in variables else ""
+    if _POD.fullmatch(pod):
+        return f"pod {pod}"
+    match = _CONTAINER.search(cgroup)
+    if match is None:
+        return None
+    kind = "pod" if "kubepods" in cgroup else "container"
+    return f"{kind} {match.group(1)[:12]}"
+
+
+class HostReader:
+    """Reads the host: CPU, memory, swap, load."""
+
+    def __init__(self) -> None:
+        self._hostname = os.uname().nodename
+        self._kernel = procfs.Host()
+        self._container: str | None = None
+        self._boot = _boot_time()
+        self._ticks: tuple[int, int] | None = None
+        self._first = True
+
+    def read(self) -> tuple[Host, list[Problem]]:
+        """CPU percent since the previous read (None on the first), memory and swap (bytes), load, uptime (seconds)."""
+        problems: list[Problem] = []
+        cpu = self._cpu()
+        if self._first:
+            self._first = False
+        elif self._container is None:
+            # Not before the first sample: the dashboard waits for that one.
+            from gpuwatch.machine.sources.system_facts import container
+
+            self._container = container(os.environ) or ""
+        sizes: tuple[int | None, ...] = (None, None, None, None)
+        try:
+            sizes = self._kernel.sizes() if _LINUX else _sizes()
+        except (OSError, ValueError, KeyError) as error:
+            problems.append(Problem(source="host", reason="failed", detail=f"memory of the host: {error}"))
+        try:
+            load: tuple[float, float, float] | None = os.getloadavg()
+        except OSError:
+            load = None
+        host = Host(
+            hostname=self._hostname,
+            cpu_percent=cpu,
+            cpu_count=self._kernel.cpu_count(),
+            memory_used_bytes=sizes[0],
+            memory_total_bytes=sizes[1],
+            swap_used_bytes=sizes[2],
+            swap_total_bytes=sizes[3],
+            load=load,
+            uptime_seconds=time.time() - self._boot,
+            container=self._container or None,
+        )
+        return host, problems
+
+    def _cpu(self) -> float | None:
+        """Percent of all cores together since the previous call."""
+        if not _LINUX:
+            percent = float(_psutil().cpu_percent(None))
+            return None if self._first else percent
+        before = self._ticks
+        try:
+            self._ticks = self._kernel.cpu_ticks()
+        except (OSError, ValueError):
+            return None
+        if before is None or self._ticks[1] <= before[1]:
+            return None
+        share = (self._ticks[0] - before[0]) / (self._ticks[1] - before[1])
+        return round(min(max(share, 0.0), 1.0) * 100, 1)
+
+
+def _psutil() -> Any:
+    """Imported only on systems without Linux's /proc."""
+    import psutil
+
+    return psutil
+
+
+def _boot_time() -> float:
+    return procfs.boot_time() if _LINUX else float(_psutil().boot_time())
+
+
+def _sizes() -> tuple[int, int, int, int]:
+    memory, swap = _psutil().virtual_memory(), _psutil().swap_memory()
+    return (memory.total - memory.available, memory.total, swap.used, swap.total)

@@ -1,0 +1,109 @@
+"""The driver's accounting mode: what each process used from its begin to its end, also between two samples.
+
+It is read where an administrator has switched it on (``nvidia-smi -am 1``), and never switched on here. The driver
+keeps the latest processes (``nvmlDeviceGetAccountingBufferSize``, about 4000) by pid, running ones too; of a pid that
+was used again it keeps the last. With MIG it keeps none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuwatch.core.model.accounting import AccountedProcess
+from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.decode import NOT_AVAILABLE
+from gpuwatch.machine.sources.nvidia.device import NvmlDevice
+
+_MODE, _PIDS, _STATS = "nvmlDeviceGetAccountingMode", "nvmlDeviceGetAccountingPids", "nvmlDeviceGetAccountingStats"
+_KEY = "accounting"
+_MOST = 32
+"""Processes of a device that are kept: the latest ones."""
+_AT_ONCE = 64
+"""Processes that are asked for at once."""
+
+
+class _Listed:
+    """What is known of a device's list."""
+
+    def __init__(self) -> None:
+        self.ended: dict[int, int] = {}
+        """Pids whose end is known, with the time at which they began, in microseconds; 0 before we listened."""
+        self.running: set[int] = set()
+
+
+class Accounting:
+    """Processes of each device that end from its first :meth:`look` on."""
+
+    def __init__(self, lib: Any) -> None:
+        self._lib = lib
+        self._listed: dict[str, _Listed] = {}
+
+    def look(self, device: NvmlDevice) -> None:
+        """Reads the driver's list; sets ``device.accounted``. Called in the slow lane."""
+        if _KEY in device.permanent or device.handle is None or device.state != "ok":
+            return
+        lib = self._lib
+        try:
+            if not getattr(lib, _MODE)(device.handle):
+                self._listed.pop(device.uuid, None)
+                return
+            pids = set(getattr(lib, _PIDS)(device.handle))
+        except lib.NVMLError as error:
+            if error.value in errors.PERMANENT:
+                device.permanent[_KEY] = errors.missing(lib, error.value, _MODE)
+            return
+        except AttributeError:  # an nvidia-ml-py without these functions
+            device.permanent[_KEY] = errors.missing(lib, lib.NVML_ERROR_FUNCTION_NOT_FOUND, _MODE)
+            return
+        here = {entry.pid for entry in device.listed}
+        known = self._listed.get(device.uuid)
+        if known is None:
+            known = self._listed[device.uuid] = _Listed()
+            known.running = pids & here
+            known.ended = dict.fromkeys(pids - here, 0)
+            return
+        known.ended = {pid: began for pid, began in known.ended.items() if pid in pids}
+        known.running = (known.running & pids) | (here & pids)
+        asked = [pid for pid in pids if pid not in known.ended and pid not in here]
+        self._ask(device, known, sorted(asked)[:_AT_ONCE])
+
+    def note_gone(self, device: NvmlDevice, pids: Iterable[int]) -> None:
+        """Asks at once about processes that have just left the list of running ones."""
+        known = self._listed.get(device.uuid)
+        if known is not None and device.state == "ok":
+            self._ask(device, known, sorted(pids)[:_AT_ONCE])
+
+    def _ask(self, device: NvmlDevice, known: _Listed, pids: list[int]) -> None:
+        found = []
+        for pid in pids:
+            try:
+                stats = getattr(self._lib, _STATS)(device.handle, pid)
+            except self._lib.NVMLError:
+                known.running.discard(pid)  # not in the list any more
+                continue
+            if stats.isRunning:
+                known.running.add(pid)
+                continue
+            known.running.discard(pid)
+            if known.ended.get(pid) == stats.startTime:
+                continue
+            known.ended[pid] = stats.startTime
+            found.append(
+                AccountedProcess(
+                    pid=pid,
+                    started_at=stats.startTime / 1e6,
+                    used_seconds=stats.time / 1e3,
+                    gpu_percent=_known(stats.gpuUtilization),
+                    memory_percent=_known(stats.memoryUtilization),
+                    peak_bytes=_known(stats.maxMemoryUsage),
+                )
+            )
+        if found:
+            device.accounted = (*device.accounted, *sorted(found, key=lambda one: one.started_at + one.used_seconds))[
+                -_MOST:
+            ]
+
+
+def _known(value: int | None) -> int | None:
+    return None if value is None or value in NOT_AVAILABLE else int(value)

@@ -1,0 +1,49 @@
+"""A GPU that NVML lists, with everything that is cached about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.model.metrics import Lane
+from gpuwatch.core.model.reading import Missing, Value
+from gpuwatch.machine.sources.base import GpuProcess, MissingReadings, Readings, SourceDevice
+from gpuwatch.machine.sources.nvidia import mig
+
+ProcessList = list[tuple[int, int | None, int, int]]
+"""Rows of NVML: pid, bytes, GPU instance, compute instance."""
+
+
+class NvmlDevice(SourceDevice):
+    """A device of the current list."""
+
+    handle: Any = None
+    """NVML's handle; None for a device that did not answer when it was listed."""
+    permanent: dict[str, Missing] = msgspec.field(default_factory=dict)
+    """Metric id to the reason that will not change."""
+    kept: dict[Lane, tuple[Readings, MissingReadings]] = msgspec.field(default_factory=dict)
+    """The last readings of each lane but the fast one."""
+    answers: dict[str, tuple[int, tuple[tuple[str, Value | Missing], ...]]] = msgspec.field(default_factory=dict)
+    """Of each call that returned a number: the number, and the readings made of it."""
+    last: tuple[Readings, MissingReadings, Readings, MissingReadings] | None = None
+    """The last readings of the fast lane, and the same with what is kept of the others."""
+    may_sleep: bool = False
+    """Whether the kernel may suspend it: then the kernel is asked before NVML, which would wake the device."""
+    mig_on: bool | None = None
+    """Whether MIG is on; None where the device does not know MIG, or has not been asked."""
+    instances: list[mig.Instance] = msgspec.field(default_factory=list)
+    """Its MIG instances, as of the last slow sample."""
+    lists: list[tuple[str, ProcessList]] = msgspec.field(default_factory=list)
+    """The last lists of processes, by kind."""
+    listed: list[GpuProcess] = msgspec.field(default_factory=list)
+    """The same, each process once."""
+    listed_divided: bool = True
+    """Whether MIG was on, or unknown, when :attr:`listed` was made."""
+    last_utilization: int = 0
+    """Microseconds since the epoch of the newest process utilization sample seen."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether NVML reported the whole device as lost (``NVML_ERROR_GPU_IS_LOST``, ``_RESET_REQUIRED``)."""
+        return self.state in ("lost", "reset-required")

@@ -1,0 +1,186 @@
+"""NVML's answers that give the readings of a snapshot: the reverse of decode.py, for simulated GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pynvml
+
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
+from gpuwatch.core.model.reading import Missing, Reading
+from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
+from gpuwatch.machine.sources.nvidia import decode, errors
+from gpuwatch.sim.description import MOST_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer
+from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance
+
+_MEMORY, _FABRIC, _MIG = "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode"
+_SIMULATED = frozenset({"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetMemoryAffinity"})
+"""Calls whose answers follow from the machine itself."""
+_PLACES = {"gpu": 0, "memory": 1, "total": 0, "reserved": 1, "free": 2, "used": 3, "bar1Total": 0, "bar1Used": 1}
+_WORK = frozenset(
+    {
+        "utilization.gpu_percent",
+        "temperature.gpu_celsius",
+        "temperature.margin_celsius",
+        "power.draw_watts",
+        "power.average_watts",
+        "power.instant_watts",
+        "clocks.sm_mhz",
+        "clocks.memory_mhz",
+        "clocks.graphics_mhz",
+        "clocks.event_reasons",
+        "performance.state",
+        "fan.speed_percent",
+        "energy_joules",
+        "pcie.generation",
+        "pcie.tx_bytes_per_second",
+        "pcie.rx_bytes_per_second",
+        "pcie.tx_bytes",
+        "pcie.rx_bytes",
+    }
+)
+"""What a program's work changes: simulated once one uses the GPU."""
+_CODES = {
+    "not_supported": errors.NOT_SUPPORTED,
+    "permission_denied": errors.NO_PERMISSION,
+    "device_lost": errors.GPU_IS_LOST,
+    "failed": errors.UNKNOWN,
+}
+_NUMBERED = re.compile(r"unknown \((\d{1,9})\)")
+_LONGEST_TEXT = 63
+_EIGHTHS, _SEVENTHS = 8, 7
+
+
+def described(snapshot: Snapshot) -> tuple[DescribedGpu, ...]:
+    """The GPUs of a snapshot as simulated ones.
+
+    Raises:
+        UsageError: it has no GPU, or one whose memory is not known.
+    """
+    if not snapshot.devices:
+        raise UsageError("there is no GPU in it")
+    return tuple(_gpu(device, _of_driver(snapshot) if not at else ()) for at, device in enumerate(snapshot.devices))
+
+
+def _of_driver(snapshot: Snapshot) -> tuple[SimAnswer, ...]:
+    driver, found = snapshot.driver, []
+    if driver is not None and driver.version:
+        found.append(SimAnswer("nvmlSystemGetDriverVersion", text=driver.version[:_LONGEST_TEXT]))
+    cuda = re.fullmatch(r"(\d{1,3})\.(\d{1,2})", (driver and driver.cuda_version) or "")
+    if cuda:
+        found.append(SimAnswer("nvmlSystemGetCudaDriverVersion", numbers=(int(cuda[1]) * 1000 + int(cuda[2]) * 10,)))
+    return tuple(found)
+
+
+def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
+    total = device.number("memory.total_bytes")
+    if not total:
+        raise UsageError(f"it does not tell how much memory GPU {device.index} has")
+    memory = _memory(device.readings, total)
+    calls: dict[tuple[str, int], list[MetricSpec]] = {}
+    for spec in METRICS:
+        asked = spec.call and spec.lane is not Lane.GPM and not spec.per_link
+        if (asked or spec.args) and spec.call not in _SIMULATED and spec.lane is not Lane.GPM:
+            calls.setdefault((spec.call, _argument(spec)), []).append(spec)
+    answers = [*before, *memory]
+    for (call, argument), specs in calls.items():
+        if call == _MEMORY or (call == _MIG and "mig.mode" in device.readings):
+            continue
+        answers.append(_answer(call, argument, specs, device))
+    instances = [one for one in device.mig_instances if one.index < MAX_INSTANCES]
+    for one in instances:
+        part = one.readings.get("memory.total_bytes")
+        if isinstance(part, (int, float)):
+            answers += _memory(one.readings, part, one.index + 1)
+        if one.multiprocessors is not None:
+            answers.append(SimAnswer("nvmlDeviceGetAttributes_v2", one.index + 1, numbers=(one.multiprocessors,)))
+    free = next(answer.numbers[2] for answer in memory if not answer.code)
+    return DescribedGpu(
+        name=device.name,
+        memory_bytes=int(total),
+        taken_bytes=int(total) - free,
+        answers=tuple(answers),
+        mig=tuple(_instance(one, total) for one in instances) if device.readings.get("mig.mode") == "enabled" else None,
+    )
+
+
+def _memory(readings: dict[str, int | float | str], total: float, argument: int = 0) -> list[SimAnswer]:
+    """Without a reserve the driver knows only version 1 of the call, which counts it as used."""
+    reserved, free, used = (readings.get(f"memory.{kind}_bytes") for kind in ("reserved", "free", "used"))
+    held, kept = (int(one) if isinstance(one, (int, float)) else 0 for one in (used, reserved))
+    left = int(free) if isinstance(free, (int, float)) else max(int(total) - held - kept, 0)
+    shown = NOT_AVAILABLE if argument and reserved is None else kept
+    found = [SimAnswer(_MEMORY, argument, numbers=(int(total), shown, min(left, int(total)), held))]
+    if reserved is None and not argument:
+        found.append(SimAnswer(f"{_MEMORY}_v2", code=pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH))
+    return found
+
+
+def _instance(one: MigInstance, total: float) -> SimInstance:
+    """Its slices as the file tells them, else by its share of memory and, of three or four of seven, the lower."""
+    memory = one.readings.get("memory.total_bytes")
+    share = round(float(memory) / total * _EIGHTHS) if isinstance(memory, (int, float)) else 1
+    slices = one.gpu_slices or {8: 7, 7: 7, 4: 3, 3: 3}.get(share, max(min(share, 2), 1))
+    return SimInstance(
+        one.index, one.gpu_instance or 0, one.compute_instance or 0, slices, one.compute_slices or slices
+    )
+
+
+def _argument(spec: MetricSpec) -> int:
+    first, *rest = ([getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args]) or [0]
+    return int(first) | (int(rest[0]) << 32 if rest else 0)
+
+
+def _answer(call: str, argument: int, specs: Sequence[MetricSpec], device: Device) -> SimAnswer:
+    readings = {spec.id: device.readings.get(spec.id) for spec in specs}
+    work = specs[0].id in _WORK
+    if call == _FABRIC and readings["fabric.state"] is not None:
+        numbers = _fabric(str(readings["fabric.state"]), readings.get("fabric.health"))
+        if numbers is not None:
+            return SimAnswer(call, argument, numbers=numbers)
+    elif any(value is not None for value in readings.values()):
+        first = readings[specs[0].id]
+        if len(specs) == 1 and isinstance(first, str) and not specs[0].names and not specs[0].flags:
+            return SimAnswer(call, argument, text=first.encode("ascii", "replace").decode()[:_LONGEST_TEXT])
+        numbers_by_place = [NOT_AVAILABLE] * MOST_NUMBERS
+        for spec in specs:
+            place = int(spec.pick[1:-1]) if spec.pick.startswith("[") else _PLACES.get(spec.pick, 0)
+            numbers_by_place[place] = _number(spec, readings[spec.id])
+        return SimAnswer(call, argument, numbers=tuple(numbers_by_place), until_used=work)
+    lack = device.missing.get(specs[0].id)
+    code = errors.NO_DATA if lack is None else lack.code or _CODES.get(lack.reason, errors.NO_DATA)
+    return SimAnswer(call, argument, code=code, until_used=work and code == errors.NO_DATA)
+
+
+def _number(spec: MetricSpec, value: Reading | None) -> int:
+    """NVML's number of a reading; NOT_AVAILABLE if it has none."""
+    if value is None or isinstance(value, Missing):
+        return NOT_AVAILABLE
+    if not isinstance(value, str):
+        return round(value / spec.scale)
+    if spec.flags:
+        bits = {name: bit for bit, name in spec.flags.items()}
+        parts = [] if value == "none" else value.split("+")
+        known = [bits.get(part) or (int(part, 16) if part.startswith("0x") else 0) for part in parts]
+        return sum(known) if all(known) else NOT_AVAILABLE
+    number = next((key for key, name in spec.names.items() if name == value), None)
+    if number is None:
+        unknown = _NUMBERED.fullmatch(value)
+        number = int(unknown[1]) if unknown else NOT_AVAILABLE
+    return number
+
+
+def _fabric(state: str, health: Reading | None) -> tuple[int, ...] | None:
+    """State, status, health mask and summary."""
+    number = next((key for key, name in decode.FABRIC_STATES.items() if name == state.partition(",")[0]), None)
+    if number is None:
+        return None
+    parts = health.split("+") if isinstance(health, str) else []
+    mask = sum(1 << bit for bit, name in decode.FABRIC_TROUBLES.items() if name in parts)
+    mask |= sum(
+        key << decode.FABRIC_CONFIGURATION_SHIFT for key, n in decode.FABRIC_CONFIGURATIONS.items() if n in parts
+    )
+    summary = next((key for key, name in decode.FABRIC_SUMMARIES.items() if name in parts), 0)
+    return number, 0, mask, summary

@@ -1,0 +1,158 @@
+"""What NVML's return codes mean for a reading, a device, a session and the user.
+
+The numbers are those of nvml.h (``nvmlReturn_t``), part of NVML's binary interface; the texts are the library's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.core.model.no_driver import JOIN_GROUP, SIMULATE, missing_driver_action, missing_driver_evidence
+from gpuwatch.core.model.reading import Missing, Reason
+from gpuwatch.core.model.snapshot import Problem
+from gpuwatch.machine.sources import system_facts
+
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+DRIVER_NOT_LOADED = 9
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+LIB_RM_VERSION_MISMATCH = 18
+NO_DATA = 21
+DEPRECATED = 26
+UNKNOWN = 999
+
+
+class OwnCode(int):
+    """A failure that NVML has no code for, with its text; elsewhere it counts as "unknown error"."""
+
+    text: str
+
+    def __new__(cls, text: str) -> OwnCode:
+        """``text`` follows the name of the call."""
+        code = super().__new__(cls, UNKNOWN)
+        code.text = text
+        return code
+
+
+LOST = {GPU_IS_LOST: "lost", RESET_REQUIRED: "reset-required"}
+"""Codes about the whole device, and the state that they put it into."""
+ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
+"""In the middle of a session: the driver was unloaded or replaced."""
+PERMANENT = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED})
+"""The driver lacks the function: it is called once."""
+_REASONS: dict[int, Reason] = {
+    NOT_SUPPORTED: "not_supported",
+    FUNCTION_NOT_FOUND: "not_supported",
+    DEPRECATED: "not_supported",
+    NO_PERMISSION: "permission_denied",
+    GPU_IS_LOST: "device_lost",
+    RESET_REQUIRED: "device_lost",
+    NO_DATA: "no_sample",
+}
+
+_HINTS = {
+    LIBRARY_NOT_FOUND: (
+        "driver.missing",
+        "no NVIDIA driver was found: libnvidia-ml.so.1 cannot be loaded",
+        "",
+    ),
+    DRIVER_NOT_LOADED: (
+        "driver.missing",
+        "NVIDIA's kernel module is not loaded",
+        "",
+    ),
+    LIB_RM_VERSION_MISMATCH: (
+        "driver.mismatch",
+        "NVIDIA's library and kernel module have different versions",
+        "the driver was upgraded while it was in use: reboot, or reload the nvidia modules",
+    ),
+    NO_PERMISSION: (
+        "driver.bad-state",
+        "this user may not talk to the NVIDIA driver",
+        "check the permissions of /dev/nvidiactl and /dev/nvidia*",
+    ),
+    UNKNOWN: (
+        "container.lost-devices",
+        "NVML does not start: Unknown Error",
+        "the container lost its devices (after systemctl daemon-reload): recreate it",
+    ),
+}
+
+
+def text(lib: Any, code: int) -> str:
+    """The library's own text for a code (``nvmlErrorString``)."""
+    if isinstance(code, OwnCode):
+        return code.text
+    try:
+        return str(lib.NVMLError(code))
+    except UnicodeDecodeError:
+        return "an error whose text cannot be read"
+
+
+def failure(lib: Any, why: str) -> Any:
+    """An ``NVMLError`` of our own."""
+    error = lib.NVMLError(UNKNOWN)
+    error.value = OwnCode(why)
+    return error
+
+
+def number_of(code: int) -> int | None:
+    """NVML's number; None for a failure that is not NVML's."""
+    return None if isinstance(code, OwnCode) else code
+
+
+def missing(lib: Any, code: int, call: str, *, mig_on: bool = False) -> Missing:
+    """Why a reading of ``call`` is missing; names MIG where that is the reason."""
+    if mig_on and code == NOT_SUPPORTED and "Utilization" in call:
+        return Missing("not_supported", code=code, detail=f"{call}: not supported while MIG is on")
+    return Missing(_REASONS.get(code, "failed"), code=number_of(code), detail=f"{call}: {text(lib, code)}")
+
+
+def field_missing(lib: Any, code: int, call: str, field: str) -> Missing:
+    """The same for a field value. A field that the driver does not know is an invalid argument, permanently."""
+    reason = "not_supported" if code == INVALID_ARGUMENT else _REASONS.get(code, "failed")
+    return Missing(reason, code=code, detail=f"{call} {field}: {text(lib, code)}")
+
+
+_STARTS_NOT = "see dmesg for NVRM and Xid lines"
+_FAULT = "a fault was injected into the simulated GPUs; to clear it: gpuwatch sim fault clear"
+
+
+def problem(lib: Any, code: int, *, listing: bool = False, simulated: bool = False) -> Problem:
+    """Why ``nvmlInit`` failed, or the ``listing`` of the GPUs after it, and what helps."""
+    what = "NVML cannot list the GPUs: nvmlDeviceGetCount" if listing else "NVML does not start"
+    any_other = ("driver.bad-state", f"{what}: {text(lib, code)} (code {code})", _STARTS_NOT)
+    reason, detail, hint = any_other if listing and code == UNKNOWN else _HINTS.get(code, any_other)
+    if simulated:
+        return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT)
+    system = system_facts.look(os.environ)
+    shown = ""
+    if reason == "driver.missing":
+        shown = missing_driver_evidence(system)
+        hint = missing_driver_action(system, library=code == DRIVER_NOT_LOADED) + SIMULATE
+    elif code == NO_PERMISSION and (closed := [entry for entry in system.device_files if not entry.usable]):
+        shown = ", ".join(f"{entry.path} is {entry.mode}" for entry in closed)
+        hint = JOIN_GROUP
+    elif code == LIB_RM_VERSION_MISMATCH and system.kernel_module is not None:
+        shown = ", ".join(filter(None, (f"kernel module {system.kernel_module}", _library_version())))
+    elif code == UNKNOWN and not listing and system.container is None:
+        reason, hint = "driver.bad-state", _STARTS_NOT
+    return Problem(source="nvml", reason=reason, detail="; ".join(filter(None, (detail, shown))), hint=hint)
+
+
+def _library_version() -> str:
+    """``library 580.95.05``, by the name of the file that this process has loaded; empty if it cannot be read."""
+    with suppress(OSError):
+        found = re.search(r"/libnvidia-ml\.so\.(\d+\.[\d.]+)$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+        return f"library {found[1]}" if found is not None else ""
+    return ""

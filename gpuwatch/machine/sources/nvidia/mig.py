@@ -1,0 +1,117 @@
+"""MIG instances of a device, with their memory."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.model.metrics import BY_ID
+from gpuwatch.core.model.reading import Missing, Value
+from gpuwatch.core.model.snapshot import MIG_READINGS, MigInstance
+from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.adapters import memory_info, mig_handles
+from gpuwatch.machine.sources.nvidia.decode import NOT_AVAILABLE, decode, number_or_name
+
+_NAMED = re.compile(r"\bMIG (\S+)$")
+_MIB = 1 << 20
+_GIB = 1 << 30
+_MEMORY_SLICES = 8
+"""Memory slices of every GPU with MIG, whatever its number of compute slices."""
+
+
+class Instance(msgspec.Struct):
+    """A MIG instance of the current layout: the facts that do not change."""
+
+    handle: Any
+    facts: MigInstance
+
+
+def instances(lib: Any, handle: Any) -> list[Instance]:
+    """The instances of a device by index. ``NVMLError`` if they cannot be listed."""
+    found = mig_handles(lib, handle)
+    total = _total(lib, handle) if found else None
+    return [Instance(instance, _facts(lib, index, instance, total)) for index, instance in found]
+
+
+def reading(lib: Any, instance: Instance) -> MigInstance:
+    """The instance with its current memory. ``NVMLError`` if the instance no longer exists."""
+    readings: dict[str, Value] = {}
+    missing = dict(instance.facts.missing)
+    call = "nvmlDeviceGetMemoryInfo"
+    try:
+        memory = memory_info(lib, instance.handle)
+    except lib.NVMLError as error:
+        if error.value in (lib.NVML_ERROR_NOT_FOUND, lib.NVML_ERROR_INVALID_ARGUMENT):
+            raise
+        missing.update(dict.fromkeys(MIG_READINGS, errors.missing(lib, error.value, call)))
+    else:
+        for name in MIG_READINGS:
+            value = getattr(memory, name.removeprefix("memory.").removesuffix("_bytes"), None)
+            found = number_or_name(BY_ID[name], NOT_AVAILABLE[0] if value is None else value)
+            if isinstance(found, Missing):
+                missing[name] = found
+            else:
+                readings[name] = found
+    return msgspec.structs.replace(instance.facts, readings=readings, missing=missing)
+
+
+def profile(gpu_slices: int, compute_slices: int, memory_bytes: int, total_bytes: int) -> str:
+    """The name of a profile: ``1g.10gb``, and ``1c.3g.40gb`` where the compute instance is smaller.
+
+    The memory in the name is in eighths of the whole card, a little more than the instance can use.
+    """
+    eighths = round(memory_bytes * _MEMORY_SLICES / total_bytes)
+    whole = -(-total_bytes // _GIB)
+    name = f"{gpu_slices}g.{round(eighths * whole / _MEMORY_SLICES)}gb"
+    return name if compute_slices == gpu_slices else f"{compute_slices}c.{name}"
+
+
+def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
+    missing: dict[str, Missing] = {}
+
+    def ask(call: str, key: str) -> Any:
+        try:
+            return getattr(lib, call)(handle)
+        except lib.NVMLError as error:
+            missing[key] = errors.missing(lib, error.value, call)
+            return None
+
+    uuid = ask("nvmlDeviceGetUUID", "uuid")
+    gpu = ask("nvmlDeviceGetGpuInstanceId", "gpu_instance")
+    compute = ask("nvmlDeviceGetComputeInstanceId", "compute_instance")
+    attributes = ask("nvmlDeviceGetAttributes_v2", "profile")
+    named = None if attributes is None else _name(lib, handle)
+    if attributes is not None and named is None and total:
+        slices = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
+        named = profile(*slices, attributes.memorySizeMB * _MIB, total)
+    return MigInstance(
+        id=f"#{index}" if gpu is None or compute is None else f"{gpu}/{compute}",
+        index=index,
+        uuid=None if uuid is None else decode(uuid),
+        gpu_instance=gpu,
+        compute_instance=compute,
+        profile=named,
+        gpu_slices=None if attributes is None else attributes.gpuInstanceSliceCount,
+        compute_slices=None if attributes is None else attributes.computeInstanceSliceCount,
+        multiprocessors=None if attributes is None else attributes.multiprocessorCount,
+        missing=missing,
+    )
+
+
+def _name(lib: Any, handle: Any) -> str | None:
+    """The profile from the instance's name, as newer drivers report it: ``NVIDIA H200 MIG 1g.18gb``."""
+    try:
+        found = _NAMED.search(decode(lib.nvmlDeviceGetName(handle)))
+    except lib.NVMLError:
+        return None
+    return found and found[1]
+
+
+def _total(lib: Any, handle: Any) -> int | None:
+    try:
+        total: int = lib.nvmlDeviceGetMemoryInfo(handle).total
+    except lib.NVMLError:
+        return None
+    return None if total in NOT_AVAILABLE else total

@@ -1,0 +1,206 @@
+"""Which processes use a device, and how much of it: NVML's lists of processes and their utilization."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from gpuwatch.core.model.metrics import BY_ID as METRICS
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.machine.sources.base import GpuProcess, Utilization
+from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.device import NvmlDevice, ProcessList
+
+NO_INSTANCE = 0xFFFFFFFF
+""""No GPU instance" in a list of processes."""
+_MOST_BYTES = METRICS["memory.used_bytes"].bounds[1]
+"""More is not available (all ones), or no answer of a GPU."""
+_ROOM = 64
+"""Initial size of the buffers, in processes."""
+_MOST_KEPT = 256
+"""Lists that are kept to be compared with the next ones."""
+_CALLS = (
+    ("C", "nvmlDeviceGetComputeRunningProcesses"),
+    ("G", "nvmlDeviceGetGraphicsRunningProcesses"),
+    ("M", "nvmlDeviceGetMPSComputeRunningProcesses"),
+)
+_UTILIZATION = "nvmlDeviceGetProcessUtilization"
+
+
+class _ProcessInfoV1(ctypes.Structure):
+    """``nvmlProcessInfo_v1_t``, of drivers without MIG."""
+
+    _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
+
+
+class RunningProcesses:
+    """NVML's lists of running processes. The newest version that the driver has is looked up once."""
+
+    def __init__(self, lib: Any) -> None:
+        self._lib = lib
+        self._symbols: dict[str, str | None] = {}
+        self._rooms: dict[str, Any] = {}
+        """Buffers for the answers, by function."""
+        self._kept: dict[tuple[int, str], tuple[bytes, list[tuple[int, int | None, int, int]]]] = {}
+
+    def running(self, handle: Any, base: str) -> tuple[list[tuple[int, int | None, int, int]], int]:
+        """Rows (pid, bytes, GPU instance, compute instance) and NVML's return code.
+
+        Version 3 is tried, then 2, then 1: drivers differ between 450, 510 and 535. An unchanged answer is
+        returned as the same list object.
+        """
+        lib = self._lib
+        if base not in self._symbols:
+            self._symbols[base] = self._newest(base)
+        symbol = self._symbols[base]
+        if symbol is None:
+            return [], lib.NVML_ERROR_FUNCTION_NOT_FOUND
+        call = lib._nvmlGetFunctionPointer(symbol)
+        struct = lib.c_nvmlProcessInfo_v2_t if symbol[-3:] in ("_v2", "_v3") else _ProcessInfoV1
+        if symbol not in self._rooms:
+            self._rooms[symbol] = (struct * _ROOM)()
+        while True:
+            rows = self._rooms[symbol]
+            room = len(rows)
+            count = ctypes.c_uint(room)
+            code: int = call(handle, ctypes.byref(count), rows)
+            if code != lib.NVML_ERROR_INSUFFICIENT_SIZE or room > 1 << 16:
+                break
+            self._rooms[symbol] = (struct * (max(count.value, room) * 2))()
+        if code != lib.NVML_SUCCESS:
+            return [], code
+        listed = min(count.value, room)
+        raw = ctypes.string_at(rows, listed * ctypes.sizeof(struct))
+        key = (id(handle), base)  # should an id be reused by another handle, the answers differ
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == raw:
+            return kept[1], 0
+        mig = struct is not _ProcessInfoV1
+        found: list[tuple[int, int | None, int, int]] = []
+        for row in rows[:listed]:
+            used = row.usedGpuMemory
+            found.append(
+                (
+                    row.pid,
+                    None if used > _MOST_BYTES else used,
+                    row.gpuInstanceId if mig else NO_INSTANCE,
+                    row.computeInstanceId if mig else NO_INSTANCE,
+                )
+            )
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept[key] = (raw, found)
+        return found, 0
+
+    def _newest(self, base: str) -> str | None:
+        for suffix in ("_v3", "_v2", ""):
+            try:
+                self._lib._nvmlGetFunctionPointer(base + suffix)
+            except self._lib.NVMLError:
+                continue
+            return base + suffix
+        return None
+
+
+class ProcessLists:
+    """Processes and their utilization, one device at a time."""
+
+    def __init__(self, lib: Any) -> None:
+        self._lib = lib
+        self._lists = RunningProcesses(lib)
+
+    def processes(self, device: NvmlDevice) -> tuple[list[GpuProcess], list[Missing]]:
+        """Compute, graphics and MPS processes, each pid once, and why a list could not be read."""
+        lists: list[tuple[str, ProcessList]] = []
+        problems: list[Missing] = []
+        for kind, base in _CALLS:
+            key = f"processes.{kind}"
+            if key in device.permanent:
+                continue
+            rows, code = self._lists.running(device.handle, base)
+            if code == errors.NO_PERMISSION and device.instances:
+                rows, code = self._running_on_instances(device, base)
+            if code:
+                lack = errors.missing(self._lib, code, base)
+                if code in errors.PERMANENT:
+                    device.permanent[key] = lack
+                if kind == "C" or code not in errors.PERMANENT:
+                    problems.append(lack)
+                continue
+            lists.append((kind, rows))
+        # Some drivers report instance 0/0 for processes of a card without MIG.
+        divided = device.mig_on is True or (device.mig_on is None and "mig" not in device.permanent)
+        if (
+            divided != device.listed_divided
+            or len(lists) != len(device.lists)
+            or any(a[1] is not b[1] for a, b in zip(lists, device.lists, strict=True))
+        ):
+            device.lists, device.listed = lists, self._merged(lists, divided=divided)
+            device.listed_divided = divided
+        return device.listed, problems
+
+    @staticmethod
+    def _merged(lists: list[tuple[str, ProcessList]], *, divided: bool) -> list[GpuProcess]:
+        """Each pid once, however many lists it is in. Instance ids count only if the device is ``divided`` by MIG."""
+        found: dict[tuple[int, str | None], GpuProcess] = {}
+        for kind, rows in lists:
+            for pid, used, gi, ci in rows:
+                mig = None if gi == NO_INSTANCE or not divided else f"{gi}/{ci}" if ci != NO_INSTANCE else str(gi)
+                before = found.get((pid, mig))
+                if before is None:
+                    found[pid, mig] = GpuProcess(pid, kind, used, mig)
+                else:
+                    # NVML repeats the memory of a process that is in two lists.
+                    kinds = "C+G" if {before.kind, kind} == {"C", "G"} else before.kind
+                    found[pid, mig] = GpuProcess(pid, kinds, before.used_bytes or used, mig)
+        return list(found.values())
+
+    def utilization(self, device: NvmlDevice) -> tuple[dict[int, Utilization], Missing | None]:
+        """The newest utilization by pid since the last call, and the reason if the call failed."""
+        kept = device.permanent.get("processes.utilization")
+        if kept is not None:
+            return {}, kept
+        try:
+            samples = self._lib.nvmlDeviceGetProcessUtilization(device.handle, device.last_utilization)
+        except self._lib.NVMLError as error:
+            if error.value in (errors.NOT_FOUND, errors.NO_DATA):
+                return {}, Missing(
+                    "no_sample", code=error.value, detail=f"{_UTILIZATION}: no sample since the last one"
+                )
+            lack = errors.missing(self._lib, error.value, _UTILIZATION, mig_on=bool(device.mig_on))
+            if error.value in errors.PERMANENT:
+                device.permanent["processes.utilization"] = lack
+            return {}, lack
+        newest: dict[int, tuple[int, Utilization]] = {}
+        latest = device.last_utilization
+        for sample in samples:
+            stamp = sample.timeStamp
+            # The driver's buffer also holds old and torn entries.
+            if stamp <= device.last_utilization or max(_percentages(sample)) > 100:
+                continue
+            latest = max(latest, stamp)
+            if sample.pid not in newest or newest[sample.pid][0] < stamp:
+                newest[sample.pid] = (
+                    stamp,
+                    Utilization(*_percentages(sample)),
+                )
+        device.last_utilization = latest
+        return {pid: value for pid, (_, value) in newest.items()}, None
+
+    def _running_on_instances(self, device: NvmlDevice, base: str) -> tuple[ProcessList, int]:
+        """The processes of each MIG instance, for users who may not list those of the whole device."""
+        rows: ProcessList = []
+        for instance in device.instances:
+            found, code = self._lists.running(instance.handle, base)
+            if code:
+                return [], code
+            gpu, compute = instance.facts.gpu_instance, instance.facts.compute_instance
+            rows += [
+                (pid, used, NO_INSTANCE if gpu is None else gpu, NO_INSTANCE if compute is None else compute)
+                for pid, used, _, _ in found
+            ]
+        return rows, 0
+
+
+def _percentages(sample: Any) -> tuple[int, int, int, int]:
+    return sample.smUtil, sample.memUtil, sample.encUtil, sample.decUtil

@@ -1,0 +1,377 @@
+"""NVIDIA GPUs as a source. The only file that imports ``pynvml``, NVIDIA's own bindings (``nvidia-ml-py``).
+
+Every answer is a value or a :class:`~gpuwatch.core.model.reading.Missing` with its reason; no NVML error leaves this
+class as an exception except :class:`~gpuwatch.machine.sources.base.SourceUnavailable`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Driver, MigInstance, Problem, Topology
+from gpuwatch.core.model.xids import Xid
+from gpuwatch.machine.sources import driver_calls, procfs
+from gpuwatch.machine.sources.base import ASLEEP, GpuProcess, MissingReadings, Readings, SourceUnavailable, Utilization
+from gpuwatch.machine.sources.nvidia import errors, mig, nvml_binding
+from gpuwatch.machine.sources.nvidia.accounting import Accounting
+from gpuwatch.machine.sources.nvidia.decode import decode
+from gpuwatch.machine.sources.nvidia.device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.device_list import DeviceList, maybe
+from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
+from gpuwatch.machine.sources.nvidia.library import Library
+from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
+from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
+from gpuwatch.machine.sources.nvidia.topology import Member, topology
+from gpuwatch.machine.sources.nvidia.xids import Xids
+
+try:
+    import pynvml
+except Exception as error:  # noqa: BLE001  # a module of that name may raise anything; it is reported by open()
+    pynvml = None
+    _UNUSABLE = nvml_binding.problem(None, error)
+else:
+    _UNUSABLE = nvml_binding.problem(pynvml, None)
+
+_LIB = Library(pynvml)
+_GPM = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
+_WITHOUT_GPM = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
+"""Metrics that have a reading or a reason whether GPM is switched on or not."""
+_FAST_ALONE = {Lane.FAST}
+_AGAIN_EVERY = 60.0
+"""Seconds after which unsupported metrics are tried again."""
+_DCGM = "nv-hostengine"
+_DCGM_EVERY = 60.0
+"""Seconds between two checks whether DCGM runs."""
+_SHARED = Problem(
+    source="gpm",
+    reason="gpm.shared",
+    detail="DCGM's host engine (nv-hostengine) is running; its profiling uses the same counters as GPM",
+    hint="run gpuwatch without --gpm, or pause DCGM's profiling: dcgmi profile --pause",
+)
+
+
+class NvmlSource:
+    """A session with NVML; implements :class:`~gpuwatch.machine.sources.base.DeviceSource`."""
+
+    name = "nvml"
+
+    def __init__(self, xids: Mapping[str, tuple[Xid, ...]] | None = None) -> None:
+        """``xids``: what the driver reported to an earlier session, by UUID of the device."""
+        self.simulated = False
+        self.driver: Driver | None = None
+        self._open = False
+        self._again_at = time.monotonic()
+        self._list = DeviceList(_LIB)
+        self._reader = MetricReader(_LIB)
+        self._activity = Activity(_LIB, _GPM)
+        self._process_lists = ProcessLists(_LIB)
+        self._xids = Xids(_LIB, xids)
+        self._accounting = Accounting(_LIB)
+        self._topology: tuple[list[Member], Topology] | None = None
+        self._gpm = False
+        self._dcgm_at = float("-inf")
+        self._dcgm = False
+
+    @property
+    def devices(self) -> Sequence[NvmlDevice]:
+        """The devices of the last :meth:`open` or :meth:`refresh`."""
+        return self._list.devices
+
+    @property
+    def unsettled(self) -> bool:
+        """The driver ended the session, or a device woke up that nothing was known of."""
+        return self._reader.session_ended or self._list.woke
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """DCGM takes the same counters as GPM; no GPU is listed."""
+        found = [_SHARED] if self._gpm and self._counters_shared() else []
+        found += [
+            Problem(source="nvml", reason="driver.bad-state", detail=why, hint="see dmesg for Xid or NVRM lines")
+            for why in driver_calls.all_left_out()
+        ]
+        if not self._list.devices:
+            back = "all GPUs were removed; to add one: gpuwatch sim fault add 0"
+            found.append(
+                Problem(
+                    source="nvml",
+                    reason="driver.bad-state",
+                    detail="the NVIDIA driver answers but lists no GPU",
+                    hint=back
+                    if self.simulated
+                    else "see lspci and dmesg; in a container, check which GPUs it has access to",
+                )
+            )
+        return found
+
+    def open(self) -> None:
+        """Initialises NVML (``nvmlInit``) and lists the devices."""
+        if self._open:
+            return
+        if _UNUSABLE is not None:
+            raise SourceUnavailable(_UNUSABLE)
+        try:
+            _LIB.nvmlInit()
+        except _LIB.NVMLError as error:
+            self.simulated = _is_simulated()
+            raise self._unavailable(error) from error
+        self.simulated = _is_simulated()
+        self._open = True
+        self.driver = _driver()
+        self._renew()
+
+    def close(self) -> None:
+        """Ends the session; one that will not end is left to the process's exit. The devices are forgotten."""
+        self._end()
+        self._list.devices = []
+
+    def refresh(self) -> bool:
+        """Renews the list of devices when it changed, and the session when the driver ended it."""
+        if time.monotonic() - self._again_at >= _AGAIN_EVERY:
+            self._again_at = time.monotonic()
+            for device in self.devices:
+                forget_permanent(device)
+        try:
+            changed = self._list.changed()
+        except _LIB.NVMLError as error:
+            if error.value not in errors.ENDED:
+                return False
+            self._reader.session_ended = False
+            self._end()
+            self.open()  # what is known of the devices stays
+            return True
+        self._reader.session_ended = self._list.woke = False
+        if changed:
+            self._renew()
+        return changed
+
+    def sample(self, device: NvmlDevice, lanes: Collection[Lane]) -> tuple[Readings, MissingReadings]:
+        """Reads the metrics of ``lanes``, the MIG instances, and the Xids that were reported meanwhile."""
+        asked = set(lanes)
+        self._use_gpm(Lane.GPM in asked)
+        slow_before = device.counters_at
+        found = self._sample(device, asked)
+        device.mig_instances = self._mig_instances(device) if device.instances else ()
+        if Lane.SLOW in asked and slow_before:  # not before the first frame
+            self._xids.register([device])
+            self._accounting.look(device)
+        if self.devices and device is self.devices[-1]:  # one set of events serves all devices
+            self._xids.receive(self.devices)
+        return found
+
+    def processes(self, device: NvmlDevice) -> tuple[Sequence[GpuProcess], Sequence[Missing]] | None:
+        """Compute, graphics and MPS processes, each pid once."""
+        if device.lost or device.state == ASLEEP or device.handle is None:
+            return None
+        before = device.listed
+        found = self._process_lists.processes(device)
+        if device.listed is not before:
+            gone = {entry.pid for entry in before} - {entry.pid for entry in device.listed}
+            self._accounting.note_gone(device, gone)
+        return found
+
+    def utilization(self, device: NvmlDevice) -> tuple[Mapping[int, Utilization], Missing | None]:
+        """``nvmlDeviceGetProcessUtilization``: the newest sample of each pid since the last call."""
+        return self._process_lists.utilization(device)
+
+    def topology(self) -> Topology:
+        """Connections and CPU affinities; asked once for a list of devices that all answer."""
+        members = [
+            Member(device.uuid, device.pci_bus_id, device.handle if device.state == "ok" else None)
+            for device in self.devices
+        ]
+        if self._topology is not None and self._topology[0] == members and not self._topology[1].incomplete:
+            return self._topology[1]
+        found = topology(_LIB, members)
+        if self._topology is None or self._topology[1] != found:
+            self._topology = (members, found)
+        return self._topology[1]
+
+    # -- the session ----------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        for device in self.devices:
+            device.handle = None  # NVML's handles end with their session
+        self._activity.forget()
+        self._xids.forget()
+        try:
+            _LIB.nvmlShutdown()
+        except _LIB.NVMLError:
+            return
+
+    def _renew(self) -> None:
+        """Lists the devices. A session that cannot is ended, so that the next :meth:`open` begins anew."""
+        try:
+            self._list.renew()
+        except _LIB.NVMLError as error:
+            self._end()
+            raise self._unavailable(error, listing=True) from error
+
+    def _unavailable(self, error: Any, *, listing: bool = False) -> SourceUnavailable:
+        return SourceUnavailable(errors.problem(_LIB, error.value, listing=listing, simulated=self.simulated))
+
+    # -- one device -----------------------------------------------------------------------------
+
+    def _sample(self, device: NvmlDevice, asked: set[Lane]) -> tuple[Readings, MissingReadings]:
+        wanted = METRICS if Lane.GPM in asked else _WITHOUT_GPM
+        last, device.last = device.last, None
+        if Lane.SLOW in asked:
+            self._list.note_power_management(device)
+        if (device.may_sleep or device.state == ASLEEP) and self._list.asleep(device):
+            return _asleep(device, wanted)
+        if device.handle is None or (device.lost and not self._answers(device)):
+            return {}, _lost(device, wanted)  # without a handle nothing can be asked until it is listed again
+        if Lane.SLOW in asked:
+            self._look_at_mig(device)
+        fast = self._reader.fast(device)
+        if fast is None:
+            return {}, _lost(device, wanted)
+        if last is not None and asked == _FAST_ALONE and fast == last[:2]:
+            device.last = last
+            return last[2], last[3]
+        readings, missing = dict(fast[0]), dict(fast[1])
+        for lane in (Lane.SLOW, Lane.ONCE, Lane.ON_DEMAND):
+            if lane in asked:
+                self._reader.lane(device, lane)
+            if lane in device.kept:
+                readings.update(device.kept[lane][0])
+                missing.update(device.kept[lane][1])
+        if Lane.GPM in asked:
+            self._read_activity(device, readings, missing)
+        else:
+            device.last = (*fast, readings, missing)
+        return readings, missing
+
+    def _answers(self, device: NvmlDevice) -> bool:
+        """Whether a device that was lost is back."""
+        try:
+            _LIB.nvmlDeviceGetUtilizationRates(device.handle)
+        except _LIB.NVMLError as error:
+            if error.value in errors.LOST:
+                return False
+            if error.value not in errors.PERMANENT:
+                device.state_detail = f"nvmlDeviceGetUtilizationRates: {errors.text(_LIB, error.value)}"
+                return False
+        device.state, device.state_detail = "ok", ""
+        return True
+
+    # -- MIG ------------------------------------------------------------------------------------
+
+    def _look_at_mig(self, device: NvmlDevice) -> None:
+        """Updates whether MIG is on, and the instances. Switching MIG changes what is supported: it is asked again."""
+        if "mig" in device.permanent:
+            return
+        try:
+            on = bool(_LIB.nvmlDeviceGetMigMode(device.handle)[0])
+        except _LIB.NVMLError as error:
+            if error.value in errors.PERMANENT:
+                device.permanent["mig"] = errors.missing(_LIB, error.value, "nvmlDeviceGetMigMode")
+            return
+        if on != device.mig_on:
+            if device.mig_on is not None:
+                device.permanent.clear()
+            device.mig_on = on
+        if on or device.instances:
+            self._list_instances(device)
+
+    def _list_instances(self, device: NvmlDevice) -> None:
+        before = {instance.facts.uuid for instance in device.instances if instance.facts.uuid is not None}
+        try:
+            device.instances = mig.instances(_LIB, device.handle)
+        except _LIB.NVMLError:
+            device.instances = []  # the metric mig.instances has the reason
+        gone = before - {instance.facts.uuid for instance in device.instances}
+        if gone:
+            self._activity.forget(gone)
+
+    def _mig_instances(self, device: NvmlDevice) -> tuple[MigInstance, ...]:
+        """The instances with their memory now, and their activity if GPM is on. A changed layout is found again."""
+        if device.state != "ok":
+            return ()
+        found = self._read_instances(device)
+        if found is None:
+            self._list_instances(device)
+            found = self._read_instances(device) or ()  # the layout is changing right now: the next sample has it
+        return tuple(self._with_activity(device, instance) for instance in found) if self._gpm else found
+
+    @staticmethod
+    def _read_instances(device: NvmlDevice) -> tuple[MigInstance, ...] | None:
+        try:
+            return tuple(mig.reading(_LIB, instance) for instance in device.instances)
+        except _LIB.NVMLError:
+            return None
+
+    # -- GPM ------------------------------------------------------------------------------------
+
+    def _use_gpm(self, wanted: bool) -> None:
+        """Frees GPM's buffers when it is switched off."""
+        if self._gpm and not wanted:
+            self._activity.forget()
+        self._gpm = wanted
+
+    def _counters_shared(self) -> bool:
+        """Whether DCGM runs: then the values of both may be wrong."""
+        now = time.monotonic()
+        if now - self._dcgm_at >= _DCGM_EVERY:
+            self._dcgm_at, self._dcgm = now, procfs.runs(_DCGM)
+        return self._dcgm
+
+    def _read_activity(self, device: NvmlDevice, readings: Readings, missing: MissingReadings) -> None:
+        kept = device.permanent.get("gpm")
+        if kept is not None:
+            missing.update((spec.id, kept) for spec in _GPM)
+            return
+        answered, failed, never = self._activity.read(device.uuid, device.handle, bool(device.mig_on))
+        if never is not None:
+            device.permanent["gpm"] = never
+        readings.update(answered)
+        missing.update(failed)
+
+    def _with_activity(self, device: NvmlDevice, instance: MigInstance) -> MigInstance:
+        if device.permanent.get("gpm") is TOO_OLD:
+            missing = instance.missing | {spec.id: TOO_OLD for spec in _GPM}
+            return msgspec.structs.replace(instance, missing=missing)
+        if instance.uuid is None or instance.gpu_instance is None:
+            return instance
+        answered, failed, _ = self._activity.read(
+            instance.uuid, device.handle, True, gpu_instance=instance.gpu_instance
+        )
+        readings, missing = instance.readings | answered, instance.missing | failed
+        return msgspec.structs.replace(instance, readings=readings, missing=missing)
+
+
+def _is_simulated() -> bool:
+    """Whether gpuwatch's simulated library was loaded, which can also be one that does not start."""
+    return hasattr(_LIB.nvmlLib, "gpuwatch_sim_version")
+
+
+def _asleep(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> tuple[Readings, MissingReadings]:
+    """Readings of a suspended device: the constant ones that are known."""
+    known = dict(device.kept[Lane.ONCE][0]) if Lane.ONCE in device.kept else {}
+    sleeps = Missing("no_sample", detail="the GPU is suspended; reading it would wake it")
+    return known, {spec.id: sleeps for spec in wanted if spec.id not in known}
+
+
+def _lost(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> MissingReadings:
+    lost = Missing("failed" if device.state == "failed" else "device_lost", detail=device.state_detail)
+    return {spec.id: lost for spec in wanted}
+
+
+def _driver() -> Driver:
+    version = maybe(_LIB, _LIB.nvmlSystemGetDriverVersion)
+    cuda = maybe(_LIB, _LIB.nvmlSystemGetCudaDriverVersion_v2)
+    nvml = maybe(_LIB, _LIB.nvmlSystemGetNVMLVersion)
+    return Driver(
+        version=None if version is None else decode(version),
+        cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+        nvml_version=None if nvml is None else decode(nvml),
+    )

@@ -1,0 +1,123 @@
+"""How the GPUs are connected, and which CPUs are close to them; read once for a list of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Connection, Place, Topology
+from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.adapters import first_found, numa_nodes
+from gpuwatch.machine.sources.nvidia.decode import bus_id, text_of
+
+# nvmlGpuTopologyLevel_t, as nvidia-smi topo -m names it
+_LEVELS = {0: "INT", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+_ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
+_CPU_WORDS = 128
+"""Room for 8192 CPUs, the most that Linux has."""
+_UNASKED = Missing("unknown", detail="one of the two GPUs does not answer")
+
+
+class Member(NamedTuple):
+    """A device; ``handle`` is None if it does not answer or must not be woken."""
+
+    uuid: str
+    pci_bus_id: str
+    handle: Any
+
+
+def topology(lib: Any, members: Sequence[Member]) -> Topology:
+    """Places, connections of all pairs, and links to switches."""
+    links: dict[tuple[str, str], int] = {}
+    switches: dict[str, int] = {}
+    by_pci = {member.pci_bus_id: member.uuid for member in members}
+    for member in members:
+        for remote in _remotes(lib, member.handle):
+            if remote is None:
+                switches[member.uuid] = switches.get(member.uuid, 0) + 1
+            elif remote in by_pci:
+                pair = (member.uuid, by_pci[remote])
+                links[pair] = links.get(pair, 0) + 1
+    return Topology(
+        places=tuple(_place(lib, member) for member in members),
+        connections=tuple(_connection(lib, a, b, links) for a, b in combinations(members, 2)),
+        switch_nvlinks=switches,
+    )
+
+
+def _connection(lib: Any, a: Member, b: Member, links: dict[tuple[str, str], int]) -> Connection:
+    # Both ends report a link; it counts also if only one of them does.
+    count = max(links.get((a.uuid, b.uuid), 0), links.get((b.uuid, a.uuid), 0))
+    if a.handle is None or b.handle is None:
+        return Connection(first=a.uuid, second=b.uuid, level=None, nvlinks=count, missing=_UNASKED)
+    try:
+        level = lib.nvmlDeviceGetTopologyCommonAncestor(a.handle, b.handle)
+    except lib.NVMLError as error:
+        missing = errors.missing(lib, error.value, _ANCESTOR)
+        return Connection(first=a.uuid, second=b.uuid, level=None, nvlinks=count, missing=missing)
+    return Connection(first=a.uuid, second=b.uuid, level=_LEVELS.get(level, f"unknown ({level})"), nvlinks=count)
+
+
+def _place(lib: Any, member: Member) -> Place:
+    if member.handle is None:
+        unasked = Missing("unknown", detail="the GPU does not answer")
+        return Place(uuid=member.uuid, missing={"cpus": unasked, "numa_nodes": unasked})
+    missing: dict[str, Missing] = {}
+    cpus = nodes = None
+    try:
+        cpus = _ranges(_cpu_words(lib, member.handle))
+    except lib.NVMLError as error:
+        missing["cpus"] = errors.missing(lib, error.value, "nvmlDeviceGetCpuAffinityWithinScope")
+    try:
+        nodes = numa_nodes(lib, member.handle)
+    except lib.NVMLError as error:
+        missing["numa_nodes"] = errors.missing(lib, error.value, "nvmlDeviceGetMemoryAffinity")
+    return Place(uuid=member.uuid, cpus=cpus, numa_nodes=nodes, missing=missing)
+
+
+def _cpu_words(lib: Any, handle: Any) -> Any:
+    def older(handle: Any, words: int, scope: int) -> Any:
+        return lib.nvmlDeviceGetCpuAffinity(handle, words)
+
+    functions = [lib.nvmlDeviceGetCpuAffinityWithinScope, older]
+    return first_found(lib, functions, handle, (_CPU_WORDS, lib.NVML_AFFINITY_SCOPE_NODE))
+
+
+def _ranges(words: Sequence[int]) -> str:
+    """A set of CPUs in the kernel's notation: ``0-15,32-47``."""
+    numbers = [64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _remotes(lib: Any, handle: Any) -> Iterator[str | None]:
+    """The remote ends of the NVLinks that are up: PCI bus ids of GPUs, None for a switch."""
+    if handle is None:
+        return
+    for link in range(lib.NVML_NVLINK_MAX_LINKS):
+        try:
+            up = lib.nvmlDeviceGetNvLinkState(handle, link)
+        except lib.NVMLError:
+            if link == 0:
+                return  # a device without NVLinks fails for link 0
+            continue
+        if not up:
+            continue
+        try:
+            kind = lib.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
+        except lib.NVMLError:
+            kind = lib.NVML_NVLINK_DEVICE_TYPE_GPU  # not reported by drivers before 470
+        if kind == lib.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            yield None
+        elif kind == lib.NVML_NVLINK_DEVICE_TYPE_GPU:
+            try:
+                yield bus_id(text_of(lib.nvmlDeviceGetNvLinkRemotePciInfo(handle, link), "busId"))
+            except lib.NVMLError:
+                continue

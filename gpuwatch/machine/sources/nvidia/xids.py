@@ -1,0 +1,106 @@
+"""Receives Xid events from the driver (``nvmlEventSetWait_v2``): one event set for all devices, never waiting.
+
+Earlier Xids are only in the kernel's log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.xids import UNKNOWN, Xid
+from gpuwatch.machine.sources.nvidia import errors
+from gpuwatch.machine.sources.nvidia.device import NvmlDevice
+
+_MOST = 8
+"""Kept for each device: the latest ones."""
+_AT_ONCE = 64
+"""Events taken at once: a GPU that reports endlessly must not block sampling."""
+_REGISTER, _WAIT = "nvmlDeviceRegisterEvents", "nvmlEventSetWait"
+_SLEEPER = Missing("no_sample", detail="not registered for events: that might keep the GPU awake")
+
+
+class Xids:
+    """Xids of each device since its first :meth:`register`.
+
+    ``earlier``: Xids that an earlier session received, by UUID of the device.
+    """
+
+    def __init__(self, lib: Any, earlier: Mapping[str, tuple[Xid, ...]] | None = None) -> None:
+        self._lib = lib
+        self._set: Any = None
+        self._registered: dict[str, Any] = {}
+        """Handle by UUID: a device that is listed again has a new one."""
+        self._refused: dict[str, tuple[Any, Missing]] = {}
+        self._received: dict[str, tuple[Xid, ...]] = dict(earlier or {})
+
+    def register(self, devices: Sequence[NvmlDevice]) -> None:
+        """Registers new devices for Xid events; sets ``xids_missing`` where that fails."""
+        for device in devices:
+            if device.handle is None or device.state != "ok" or self._registered.get(device.uuid) is device.handle:
+                continue
+            if device.may_sleep:
+                device.xids_missing = _SLEEPER
+                continue
+            handle, why = self._refused.get(device.uuid, (None, None))
+            if handle is not device.handle or why is None:
+                why = self._register(device)
+            device.xids_missing = why
+
+    def _register(self, device: NvmlDevice) -> Missing | None:
+        lib = self._lib
+        try:
+            if self._set is None:
+                self._set = lib.nvmlEventSetCreate()
+            lib.nvmlDeviceRegisterEvents(device.handle, lib.nvmlEventTypeXidCriticalError, self._set)
+        except lib.NVMLError as error:
+            why = errors.missing(lib, error.value, _REGISTER)
+            if error.value in errors.PERMANENT:
+                self._refused[device.uuid] = (device.handle, why)
+            return why
+        self._registered[device.uuid] = device.handle
+        return None
+
+    def receive(self, devices: Sequence[NvmlDevice]) -> None:
+        """Takes the events since the last call, and sets ``xids``. Takes a microsecond if there are none."""
+        if self._received:
+            for device in devices:
+                device.xids = self._received.get(device.uuid, ())
+        if not self._registered:
+            return
+        lib = self._lib
+        for _ in range(_AT_ONCE):
+            try:
+                event = lib.nvmlEventSetWait_v2(self._set, 0)
+                uuid = lib.nvmlDeviceGetUUID(event.device)
+            except lib.NVMLError as error:
+                if error.value != lib.NVML_ERROR_TIMEOUT:
+                    self._failed(devices, errors.missing(lib, error.value, _WAIT))
+                return
+            code = int(event.eventData)
+            xid = Xid(time.time(), None if code == UNKNOWN else code)
+            uuid = uuid.decode() if isinstance(uuid, bytes) else uuid
+            self._received[uuid] = (*self._received.get(uuid, ()), xid)[-_MOST:]
+            for device in devices:
+                if device.uuid == uuid:
+                    device.xids = self._received[uuid]
+
+    def _failed(self, devices: Sequence[NvmlDevice], why: Missing) -> None:
+        """A device was lost, or the driver ended the session: all are registered again in the next slow sample."""
+        for device in devices:
+            if device.uuid in self._registered:
+                device.xids_missing = why
+        self.forget()
+
+    def forget(self) -> None:
+        """Frees the event set; the Xids received so far are kept."""
+        events, self._set = self._set, None
+        self._registered.clear()
+        self._refused.clear()
+        if events is not None:
+            try:
+                self._lib.nvmlEventSetFree(events)
+            except self._lib.NVMLError:
+                return  # the session has ended, which freed the set

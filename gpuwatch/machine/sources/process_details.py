@@ -1,0 +1,110 @@
+"""Details of one process for its page: environment, interpreter, ancestors and descendants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from gpuwatch.machine.sources.process_signals import compare
+from gpuwatch.machine.sources.procfs import process_stat
+
+_RELATIVES = 60
+_FIRST = 1
+"""The pid of the first process, an ancestor of every other."""
+_T = TypeVar("_T")
+
+
+class Relative(msgspec.Struct, frozen=True):
+    """An ancestor or descendant, ``depth`` generations away."""
+
+    pid: int
+    depth: int
+    command: str
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """Details of one process, read only while its page is open; not stored anywhere."""
+
+    problem: str = ""
+    """Why nothing could be read; empty otherwise."""
+    environment: dict[str, str] | None = None
+    """The environment at the program's start, with its secrets: mask it before showing it."""
+    interpreter: str | None = None
+    inner_pid: int | None = None
+    """Its pid in its own PID namespace, where that is a different one."""
+    parents: tuple[Relative, ...] = ()
+    """Nearest first."""
+    children: tuple[Relative, ...] = ()
+    """All descendants, each after its parent."""
+    why: dict[str, str] = {}
+    """Field to the reason why it could not be read."""
+
+
+def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Details:
+    """Details of ``pid`` if it is still the process that began at ``create_time``."""
+    if create_time is None:
+        return Details(problem="it is not visible here: another PID namespace, or it has exited")
+    found = compare(pid, create_time, proc=proc)
+    if found is not None:
+        return Details(problem=found.reason)
+    base = Path(proc, str(pid))
+    why: dict[str, str] = {}
+    raw = _asked(lambda: (base / "environ").read_bytes(), "environment", why)
+    pairs = [one.decode("utf-8", "replace").partition("=") for one in (raw or b"").split(b"\0") if b"=" in one]
+    inner = re.search(rb"^NSpid:.*?(\d+)$", _asked((base / "status").read_bytes, "status", why) or b"", re.MULTILINE)
+    families = _families(proc)
+    result = Details(
+        environment=None if raw is None else {name: value for name, _, value in pairs},
+        interpreter=_asked(lambda: str((base / "exe").readlink()), "interpreter", why),
+        inner_pid=int(inner[1]) if inner is not None and int(inner[1]) != pid else None,
+        parents=tuple(_above(pid, families, proc)),
+        children=tuple(islice(_below(pid, families, proc), _RELATIVES)),
+        why=why,
+    )
+    # If it is still the same process now, everything that was read belongs to it.
+    ended = compare(pid, create_time, proc=proc)
+    return result if ended is None else Details(problem=ended.reason)
+
+
+def _asked(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T | None:
+    try:
+        return read()
+    except OSError as error:
+        denied = isinstance(error, PermissionError)
+        why[what] = "permission denied: it belongs to another user" if denied else error.strerror or str(error)
+        return None
+
+
+def _families(proc: str) -> dict[int, tuple[int, str]]:
+    """Parent and name of every process."""
+    pids = (int(entry.name) for entry in Path(proc).iterdir() if entry.name.isdigit())
+    stats = ((pid, process_stat(pid, proc)) for pid in pids)
+    return {pid: (int(stat[1][1]), stat[0].decode("utf-8", "replace")) for pid, stat in stats if stat is not None}
+
+
+def _relative(pid: int, depth: int, name: str, proc: str) -> Relative:
+    if pid == _FIRST:
+        return Relative(pid, depth, name)  # in containers its command line is often a whole script
+    raw = _asked(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
+    return Relative(pid, depth, raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or f"[{name}]")
+
+
+def _above(pid: int, families: dict[int, tuple[int, str]], proc: str) -> Iterator[Relative]:
+    depth, seen = 0, set[int]()
+    while pid not in seen and pid in families:
+        if depth:
+            yield _relative(pid, depth, families[pid][1], proc)
+        seen.add(pid)
+        pid, depth = families[pid][0], depth + 1
+
+
+def _below(pid: int, families: dict[int, tuple[int, str]], proc: str, depth: int = 1) -> Iterator[Relative]:
+    for child in sorted(one for one, (parent, _) in families.items() if parent == pid):
+        yield _relative(child, depth, families[child][1], proc)
+        if depth < _RELATIVES:
+            yield from _below(child, families, proc, depth + 1)

@@ -1,0 +1,95 @@
+"""Sends signals only to the process that the user chose, even if its pid was reused.
+
+A signal goes through a pidfd, which stays with the process that it was opened for. The start time is compared after
+opening, so the pid cannot be reused between check and signal. On kernels without pidfds (before Linux 5.3) the check
+comes directly before the signal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuwatch.machine.sources.procfs import boot_time, process_stat
+
+State = Literal["delivered", "gone", "reused", "denied"]
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_CLOCK_SET = 1
+"""Seconds by which the boot time may have shifted since the process was first seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of sending a signal; ``reason`` is empty only for ``delivered``."""
+
+    state: State
+    reason: str = ""
+
+
+_GONE = Outcome("gone", "it has already exited")
+
+
+def refusal(pid: int, create_time: float | None) -> str:
+    """Why no signal may be sent to this process; empty if one may."""
+    if create_time is None:
+        return "its start time cannot be read: another PID namespace, or it has exited"
+    if pid <= 1:
+        return "pid 1 keeps the system or the container running"
+    return ""
+
+
+def send(pid: int, create_time: float | None, number: int) -> Outcome:
+    """Sends signal ``number`` to ``pid`` if it is still the process that started at ``create_time`` (epoch seconds)."""
+    why = refusal(pid, create_time)
+    if why or create_time is None:
+        return Outcome("denied", why)
+    try:
+        handle = _open(pid)
+        try:
+            found = compare(pid, create_time)
+            if found is not None:
+                return found
+            if handle is None:
+                os.kill(pid, number)
+            else:
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            if handle is not None:
+                os.close(handle)
+    except ProcessLookupError:
+        return _GONE
+    except PermissionError:
+        return Outcome("denied", "it belongs to another user")
+    except OSError as error:
+        return Outcome("denied", f"the kernel refused: {error.strerror or error}")
+    return Outcome("delivered")
+
+
+def _open(pid: int) -> int | None:
+    """A pidfd of the process; None if the kernel has no pidfds or a sandbox forbids them."""
+    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return None
+
+
+def compare(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | None:
+    """None if ``pid`` is still the process that started at ``create_time``; otherwise why not."""
+    stat = process_stat(pid, proc)
+    if stat is None:
+        return Outcome("gone", "it is no longer in /proc")
+    fields = stat[1]
+    apart = boot_time(proc) + int(fields[19]) / _TICKS - create_time
+    # The boot time is in whole seconds and shifts when the clock is set; the start ticks do not.
+    if abs(apart) > _CLOCK_SET + 0.5 or abs(apart - round(apart)) > 0.6 / _TICKS:
+        return Outcome("reused", "this pid belongs to another process now")
+    if fields[0] in (b"Z", b"X"):
+        return Outcome("gone", "it has exited; its parent has not waited for it yet")
+    return None

@@ -1,0 +1,158 @@
+"""The ancestors of the processes that are shown, and whether one process descends from another.
+
+Each new process costs one small file of /proc. Every five seconds the parents are checked: a process gets a new
+parent only when its own exits.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpuwatch.core.model.snapshot import Ancestor
+from gpuwatch.machine.sources.host import ProcessTable
+from gpuwatch.machine.sources.procfs import process_stat
+
+EVERY = 5.0
+_FIRST = 1
+"""The pid of the first process. It adopts orphans and is everybody's ancestor, so it is left out."""
+
+_START = 19
+"""Index of starttime among the fields after the name."""
+_HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+_LONGEST = 1000
+"""Characters kept of a command line: some launchers pass their whole configuration there."""
+
+
+class ProcessTree:
+    """The tree of processes, kept between two looks; ``table`` has the other facts of a process."""
+
+    def __init__(self, table: ProcessTable, *, proc: str = "/proc") -> None:
+        self._table = table
+        self._proc = proc
+        self._at = float("-inf")
+        self._shown: set[int] | None = None
+        self._known: dict[int, tuple[int | None, int, int | None]] = {}
+        """By pid: start ticks, parent, and start ticks of the parent."""
+        self.parents: dict[int, int] = {}
+        """Parent by pid, of the shown processes and their ancestors."""
+        self.ancestors: tuple[Ancestor, ...] = ()
+        """Sorted by pid, without the shown processes."""
+
+    @property
+    def pids(self) -> set[int]:
+        """The processes of which ``table`` must keep what it knows."""
+        return {one.pid for one in self.ancestors}
+
+    def look(self, now: float, shown: Iterable[int]) -> None:
+        """Updates the tree; ``now`` is monotonic, ``shown`` are pids."""
+        wanted = set(shown)
+        if now - self._at >= EVERY:
+            self._at = now
+            began = {
+                pid: self._began(pid, now) for pid in {*self._known, *(known[1] for known in self._known.values())}
+            }
+            self._known = {
+                pid: known
+                for pid, known in self._known.items()
+                if began[pid] == known[0] and began[known[1]] == known[2]
+            }
+        elif wanted == self._shown:
+            return
+        self._shown = wanted
+        parents: dict[int, int] = {}
+        above: set[int] = set()
+        for pid in wanted:
+            at = pid
+            while at not in parents:
+                parent = self._parent(at, now)
+                if parent is None or parent <= _FIRST:
+                    break
+                parents[at] = parent
+                if parent not in wanted:
+                    above.add(parent)
+                at = parent
+        self._known = {pid: self._known[pid] for pid in wanted | above if pid in self._known}
+        ancestors = tuple(one for pid in sorted(above) if (one := self._described(pid, now)) is not None)
+        # The same objects if nothing changed, so that comparing them is cheap.
+        if parents != self.parents:
+            self.parents = parents
+        if ancestors != self.ancestors:
+            self.ancestors = ancestors
+
+    def _parent(self, pid: int, now: float) -> int | None:
+        if pid not in self._known:
+            stat = process_stat(pid, self._proc)
+            if stat is None:
+                return None
+            parent = int(stat[1][1])
+            self._known[pid] = (self._began(pid, now), parent, self._began(parent, now))
+        return self._known[pid][1]
+
+    def _began(self, pid: int, now: float) -> int | None:
+        """Start ticks, which distinguish a process from a later one with the same pid; None for the first process."""
+        facts = self._table.look(pid, now) if pid > _FIRST else None
+        return None if facts is None else facts.start_ticks
+
+    def _described(self, pid: int, now: float) -> Ancestor | None:
+        facts = self._table.look(pid, now)
+        if facts is None:
+            return None
+        return Ancestor(pid=pid, create_time=facts.create_time, user=facts.user, command=facts.command, name=facts.name)
+
+
+def leader_of(thread: int) -> int | None:
+    """The process that a thread belongs to; None when it has exited."""
+    return _status(thread)[0]
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Whether ``pid`` is ``ancestor`` or one of its descendants; False when it has exited."""
+    seen = set()
+    at: int | None = pid
+    while at and at not in seen:
+        if at == ancestor:
+            return True
+        seen.add(at)
+        at = _status(at)[1]
+    return False
+
+
+def started(pid: int) -> float | None:
+    """Monotonic time at which a process was started (proc(5), ``stat``: starttime); None when it has exited."""
+    stat = process_stat(pid)
+    if stat is None:
+        return None
+    since_boot = int(stat[1][_START]) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+
+
+def runs_python(pid: int) -> bool:
+    """Whether a process was started as a Python of its own, not forked from one, nor as a helper of multiprocessing."""
+    try:
+        own = Path(f"/proc/{pid}/cmdline").read_bytes()
+        parent = _status(pid)[1]
+        theirs = Path(f"/proc/{parent}/cmdline").read_bytes() if parent else b""
+        program = Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return False
+    return "python" in program and own != theirs and not any(helper in own for helper in _HELPERS)
+
+
+def _status(pid: int) -> tuple[int | None, int | None]:
+    """Thread group and parent (proc(5), ``status``: Tgid, PPid); None for what cannot be read."""
+    leader = parent = None
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name == "Tgid":
+                    leader = int(value)
+                elif name == "PPid":
+                    parent = int(value)
+                    break
+    except (OSError, ValueError):
+        pass
+    return leader, parent

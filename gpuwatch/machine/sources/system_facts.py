@@ -1,0 +1,221 @@
+"""NVIDIA's driver as the system's files show it: /proc, /dev, /sys, and library folders.
+
+The only part of ``doctor`` that reads the operating system. Everything is read below a root folder, so that a test
+can build a machine. Sources: the driver's README (chapters "/proc interface" and "device nodes"),
+``proc(5)``, Linux's ``sysfs-bus-pci``, Microsoft's notes on CUDA in WSL (libraries in /usr/lib/wsl/lib).
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import platform
+import pwd
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from gpuwatch.core.model.doctor import DeviceFile, Entry, PciCard, System
+from gpuwatch.core.model.snapshot import WSL
+
+T = TypeVar("T")
+
+_NVRM = re.compile(r"NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)?)\s")
+_NUMBERED = re.compile(r"^nvidia\d+$")
+_ALWAYS = ("nvidiactl", "nvidia-uvm")
+_MODULES = re.compile(r"^(nvidia(?:_\w+)?|nouveau)\b", re.MULTILINE)
+_NVIDIA_VENDOR = "0x10de"
+_DISPLAY_CLASS = "0x03"  # VGA 0x0300, 3D controller 0x0302
+_CONTAINERS = (
+    (re.compile(r"kubepods"), "kubernetes"),
+    (re.compile(r"docker"), "docker"),
+    (re.compile(r"libpod|podman"), "podman"),
+    (re.compile(r"containerd|crio"), "containerd"),
+    (re.compile(r"/lxc[./]"), "lxc"),
+)
+_LIBRARIES = re.compile(
+    r"^lib(?:cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nvidia-ml|nccl|nvJitLink)\.so(?:\.|$)"
+)
+
+
+def look(environment: Mapping[str, str], root: str | Path = "/") -> System:
+    """Reads everything at once; what cannot be read is None, never an exception."""
+    base = Path(root)
+    release = _text(base / "proc/sys/kernel/osrelease")
+    return System(
+        kernel=release.strip() if release is not None else None,
+        distribution=_distribution(base),
+        libc=" ".join(filter(None, platform.libc_ver())) or None,
+        processor=_processor(base),
+        kernel_module=_kernel_module(base),
+        modules=_modules(base),
+        device_files=_device_files(base),
+        cards=_cards(base),
+        container=_container(base, environment),
+        wsl=release is not None and "microsoft" in release.lower(),
+        wsl_libraries=(base / "usr/lib/wsl/lib/libcuda.so.1").exists(),
+        library_path=tuple(_entry(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder),
+        in_the_way=tuple(_in_the_way(environment)),
+    )
+
+
+_FRAMEWORKS = ("tensorflow", "torch", "keras")
+
+
+def _in_the_way(environment: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """Files that shadow a framework, in the working directory or in PYTHONPATH (True: it affects every program).
+
+    A folder counts only if it has an ``__init__.py``, and not if it is the framework itself (metadata beside it).
+    """
+    folders: dict[Path, bool] = {}
+    with suppress(OSError):  # the working directory may be gone
+        folders[Path.cwd()] = False
+    folders |= {Path(folder).resolve(): True for folder in environment.get("PYTHONPATH", "").split(":") if folder}
+    for folder, everywhere in folders.items():
+        for name in _FRAMEWORKS:
+            try:
+                if (folder / f"{name}.py").is_file():
+                    yield str(folder / f"{name}.py"), everywhere
+                elif (folder / name / "__init__.py").is_file() and not any(folder.glob(f"{name}*-*.dist-info")):
+                    yield f"{folder / name}/", everywhere
+            except OSError:
+                continue
+
+
+def within(seconds: float, work: Callable[[], T]) -> T | None:
+    """The result of ``work``, or None if it takes longer than ``seconds``: a hanging file system must not block us."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    return results[0] if results else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _distribution(base: Path) -> str | None:
+    """PRETTY_NAME of ``os-release(5)``."""
+    match = re.search(r'^PRETTY_NAME=(["\']?)(.+?)\1$', _text(base / "etc/os-release") or "", re.MULTILINE)
+    return match[2] if match else None
+
+
+def _processor(base: Path) -> str | None:
+    match = re.search(r"^model name\s*:\s*(.+)$", _text(base / "proc/cpuinfo") or "", re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _kernel_module(base: Path) -> str | None:
+    version = _text(base / "proc/driver/nvidia/version")
+    if version is None:
+        return None
+    match = _NVRM.search(version)
+    return match[1] if match else version.strip().splitlines()[0] if version.strip() else None
+
+
+def _modules(base: Path) -> frozenset[str] | None:
+    listed = _text(base / "proc/modules")
+    return None if listed is None else frozenset(_MODULES.findall(listed))
+
+
+def _device_files(base: Path) -> tuple[DeviceFile, ...]:
+    folder = base / "dev"
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return ()
+    wanted = [name for name in names if name in _ALWAYS or name == "dxg" or _NUMBERED.match(name)]
+    return tuple(_device_file(folder / name, name) for name in wanted)
+
+
+def _device_file(path: Path, name: str) -> DeviceFile:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return DeviceFile(path=f"/dev/{name}", usable=False, mode=error.strerror or "cannot be read")
+    owner = f"{_user(status.st_uid)} {_group(status.st_gid)}"
+    return DeviceFile(
+        path=f"/dev/{name}",
+        usable=os.access(path, os.R_OK | os.W_OK),
+        mode=f"{stat.filemode(status.st_mode)} {owner}",
+    )
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def _cards(base: Path) -> tuple[PciCard, ...] | None:
+    folder = base / "sys/bus/pci/devices"
+    try:
+        slots = sorted(folder.iterdir())
+    except OSError:
+        return None
+    found = []
+    for slot in slots:
+        vendor, kind = _text(slot / "vendor"), _text(slot / "class")
+        if vendor is None or kind is None:
+            continue
+        if vendor.strip() == _NVIDIA_VENDOR and kind.startswith(_DISPLAY_CLASS):
+            driver = slot / "driver"
+            found.append(PciCard(bus_id=slot.name, driver=driver.resolve().name if driver.exists() else None))
+    return tuple(found)
+
+
+def container(environment: Mapping[str, str]) -> str | None:
+    """The kind of container that this process runs in, or ``wsl``; None outside, or if unknown."""
+    found = _container(Path("/"), environment)
+    return WSL if found is None and "microsoft" in os.uname().release.lower() else found
+
+
+def _container(base: Path, environment: Mapping[str, str]) -> str | None:
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        return "kubernetes"
+    if (base / ".dockerenv").exists():
+        return "docker"
+    if (base / "run/.containerenv").exists():
+        return "podman"
+    for name in ("self", "1"):
+        groups = _text(base / f"proc/{name}/cgroup") or ""
+        for pattern, kind in _CONTAINERS:
+            if pattern.search(groups):
+                return kind
+    if "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment:
+        return "apptainer"
+    return None
+
+
+def _entry(folder: str) -> Entry:
+    try:
+        names = sorted(path.name for path in Path(folder).iterdir() if _LIBRARIES.match(path.name))
+    except OSError:
+        return Entry(folder=folder, exists=False)
+    return Entry(folder=folder, exists=True, libraries=tuple(names))

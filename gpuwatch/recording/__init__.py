@@ -1,1 +1,0 @@
-"""Recordings on disk: the file, its writer, and its reader."""

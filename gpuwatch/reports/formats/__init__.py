@@ -1,1 +1,0 @@
-"""One file a format; the tuple of formats is in :mod:`gpuwatch.reports.format_registry`."""

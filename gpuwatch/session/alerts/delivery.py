@@ -1,0 +1,88 @@
+"""A way on which alerts leave: a thread of its own, so that nobody waits for it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from gpuwatch.core.model.alert import Alert
+
+WAITING = 100
+"""Alerts that may wait; more are dropped, and reported as a failure."""
+_LEAVE = 3.0
+"""Seconds that the end of gpuwatch waits for a channel."""
+
+
+class DeliveryFailed(Exception):
+    """An alert could not be delivered; the message says why, without anything secret."""
+
+
+class Delivery(Protocol):
+    """Delivers alerts, one after the other."""
+
+    name: str
+    """What it is called in events: ``--on-finding``, ``webhook``."""
+
+    def deliver(self, alert: Alert) -> None:
+        """Delivers one; :class:`DeliveryFailed` if that fails."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends what :meth:`deliver` is doing, and all that it would do; called from another thread."""
+        ...
+
+
+class Channel:
+    """Delivers alerts in a thread that begins with the first one."""
+
+    def __init__(self, delivery: Delivery, report: Callable[[str], None]) -> None:
+        """``report``: is told the first of several failures in a row, from the thread."""
+        self._delivery = delivery
+        self._report = report
+        self._waiting: queue.Queue[Alert | None] = queue.Queue(WAITING)
+        self._thread: threading.Thread | None = None
+        self._failing = False
+        self._closed = False
+
+    def send(self, alert: Alert) -> None:
+        """Queues an alert; never waits."""
+        if self._closed:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"gpuwatch {self._delivery.name}", daemon=True)
+            self._thread.start()
+        try:
+            self._waiting.put_nowait(alert)
+        except queue.Full:
+            self._failed(f"{WAITING} alerts are waiting, more are dropped")
+
+    def close(self) -> None:
+        """Ends it; what still waits is dropped."""
+        self._closed = True
+        self._delivery.cancel()
+        if self._thread is not None:
+            while True:
+                try:
+                    self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+            self._waiting.put(None)
+            self._thread.join(_LEAVE)
+
+    def _run(self) -> None:
+        while (alert := self._waiting.get()) is not None:
+            if self._closed:
+                return
+            try:
+                self._delivery.deliver(alert)
+                self._failing = False
+            except DeliveryFailed as error:
+                if not self._closed:
+                    self._failed(str(error))
+
+    def _failed(self, why: str) -> None:
+        if not self._failing:
+            self._failing = True
+            self._report(f"{self._delivery.name}: {why}")

@@ -1,0 +1,55 @@
+"""Desktop notifications through the terminal: OSC 9 and OSC 777, which many terminals show, and others ignore.
+
+Only words of ours are sent: what a program on the machine could choose never reaches the terminal. OSC 9 followed by
+``4;`` would be a progress bar, so a text never begins with it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+
+from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.findings import CAUSES
+
+_OSC_777 = ("foot", "rxvt", "konsole")
+"""Terminals, by the begin of TERM, that show OSC 777 and not OSC 9."""
+_ASK = ("tmux", "show-options", "-pAv", "allow-passthrough")
+"""What holds in this pane, wherever it was set."""
+_SECONDS = 2.0
+
+
+def text_of(alert: Alert) -> str:
+    """What is shown: the cause's title out of our list, and the index of the GPU."""
+    title = CAUSES.get(alert.finding.id, "a finding")
+    gpu = "" if alert.device_index is None else f"GPU {alert.device_index}: "
+    text = f"gpuwatch: {gpu}{title}" + (" (over)" if alert.phase == "end" else "")
+    return "".join(one for one in text if one.isprintable() and one not in ";\\")
+
+
+def sequence(alert: Alert, environment: Mapping[str, str], passthrough: Callable[[], bool] | None = None) -> str:
+    """What to write to the terminal; empty where it would not arrive.
+
+    ``passthrough``: whether tmux lets sequences through; None asks it.
+    """
+    term = environment.get("TERM", "")
+    multiplexed = bool(environment.get("TMUX")) or term.startswith("tmux")
+    if term in ("", "dumb", "linux", "unknown") or (not multiplexed and (environment.get("STY") or term == "screen")):
+        return ""
+    text = text_of(alert)
+    body = f"777;notify;gpuwatch;{text}" if term.startswith(_OSC_777) else f"9;{text}"
+    written = f"\x1b]{body}\x1b\\"
+    if not multiplexed:
+        return written
+    if not (passthrough or _tmux_lets_through)():
+        return ""
+    # tmux: escapes inside are doubled.
+    return "\x1bPtmux;" + written.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+
+
+def _tmux_lets_through() -> bool:
+    try:
+        done = subprocess.run(_ASK, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and done.stdout.strip() in ("on", "all")

@@ -1,0 +1,95 @@
+"""Posts each alert as JSON to a URL. Certificates are verified, redirects refused, and the URL is never shown whole."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpuwatch import __version__
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.session.alerts.delivery import DeliveryFailed
+
+TIMEOUT = 10.0
+"""Seconds without an answer."""
+PAUSES = (1.0, 4.0)
+"""Seconds before the second and the third attempt, which is the last."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect could lead anywhere, and would become a GET without the alert."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class Webhook:
+    """``--webhook URL``."""
+
+    def __init__(self, url: str, *, timeout: float = TIMEOUT, pauses: tuple[float, ...] = PAUSES) -> None:
+        """:class:`UsageError` for anything but http and https."""
+        self._url = url
+        self._timeout = timeout
+        self._pauses = pauses
+        self._cancelled = threading.Event()
+        self.name = f"webhook {shown(url)}"
+        self._opener = urllib.request.build_opener(_NoRedirect)
+
+    def deliver(self, alert: Alert) -> None:
+        """Posts it, up to three times where that may help."""
+        body = to_json(alert, indent=0).encode("utf-8", "backslashreplace")
+        for pause in (*self._pauses, None):
+            why, final = self._post(body)
+            if not why or self._cancelled.is_set():
+                return
+            if final or pause is None:
+                raise DeliveryFailed(why)
+            if self._cancelled.wait(pause):
+                return
+
+    def cancel(self) -> None:
+        """Makes no more attempts."""
+        self._cancelled.set()
+
+    def _post(self, body: bytes) -> tuple[str, bool]:
+        """Why it failed, and whether another attempt would too; empty if it did not."""
+        headers = {"Content-Type": "application/json", "User-Agent": f"gpuwatch/{__version__}"}
+        request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")
+        try:
+            with self._opener.open(request, timeout=self._timeout):
+                return "", False
+        except urllib.error.HTTPError as error:
+            error.close()
+            return f"the server answered {error.code}", error.code < 500 and error.code not in (408, 429)
+        except (OSError, http.client.HTTPException, ValueError) as error:  # urllib's URLError is an OSError
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                return f"no answer within {self._timeout:g} s", False
+            said = reason.strerror if isinstance(reason, OSError) and reason.strerror else type(reason).__name__
+            return printable(f"no connection: {said}"), False
+
+
+def checked(url: str) -> str:
+    """The URL; :class:`UsageError` if it is none of http and https."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or any(one.isspace() or not one.isprintable() for one in url):
+        raise UsageError(
+            "--webhook takes a URL that begins with http:// or https://", hint="see gpuwatch record --help"
+        )
+    return url
+
+
+def shown(url: str) -> str:
+    """The URL as it may be shown: paths, queries and users of webhooks are secrets."""
+    parts = urlsplit(url)
+    return printable(f"{parts.scheme}://{parts.hostname}")

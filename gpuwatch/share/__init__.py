@@ -1,0 +1,1 @@
+"""What leaves gpuwatch: reports, exports, metrics for Prometheus, tools for assistants."""

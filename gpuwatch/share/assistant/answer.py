@@ -1,0 +1,150 @@
+"""Answers: gpuwatch's documents, small enough for the context of an assistant, with a note of what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.formatting.redaction import Redactor, sendable
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.schemas import json_schema
+
+MOST_BYTES = 48 << 10
+"""Of an answer as JSON: about 15,000 tokens; clients cut or refuse more than 25,000."""
+LONGEST_TEXT = 2000
+"""Characters of one text, such as a command line or a message."""
+LONGEST_PAGE = 20_000
+"""Characters of the page of a cause."""
+LEFT_OUT = "left_out"
+_SHORTEST_LIST = 4
+"""Lists that are no longer stay whole: what is short has a fixed length, or is the point of the answer."""
+_WHOLE = frozenset({"findings", "checks", "chosen", "causes"})
+"""Lists that stay whole as long as others can be shortened."""
+_EACH = frozenset({"runs", "trials", "devices"})
+"""Lists that keep their entries as long as the lists in these can be shortened."""
+_ENDS = frozenset({"log_tail", "xids", "accounted"})
+"""Lists of which the end matters."""
+_ENOUGH = 400
+"""Steps after which an answer that is still too large is refused."""
+
+
+def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, Any]:
+    """The document within :data:`MOST_BYTES`, and in ``left_out`` what is missing in it.
+
+    Long texts are cut, then the largest lists are halved.
+
+    Raises:
+        GpuwatchError: it is too large, and has nothing that could be left out.
+    """
+    cut: dict[str, int] = {}
+    whole: dict[str, Any] = _texts_cut(document, "", cut)
+    left_out = [*notes, *(f"{path}: {count} long texts are cut" for path, count in cut.items())]
+    shortened: dict[str, tuple[list[Any], int, str]] = {}
+    room = MOST_BYTES - 2000
+    for _ in range(_ENOUGH):
+        if len(msgspec.json.encode(whole)) <= room:
+            break
+        chosen = _largest(whole, gently=True) or _largest(whole, gently=False)
+        if chosen is None:
+            raise GpuwatchError(f"the answer is larger than {MOST_BYTES >> 10} KiB", hint="ask for less")
+        path, items = chosen
+        shortened.setdefault(path + f"#{id(items)}", (items, len(items), path))
+        half = len(items) // 2
+        if path.rpartition(".")[2] in _ENDS:
+            del items[:-half]
+        else:
+            del items[half:]
+    else:
+        raise GpuwatchError(f"the answer is larger than {MOST_BYTES >> 10} KiB", hint="ask for less")
+    lists: dict[str, list[int]] = {}
+    for items, count, path in shortened.values():
+        together = lists.setdefault(path, [0, 0])
+        together[0] += count - len(items)
+        together[1] += count
+    left_out += [f"{path}: {gone} of {count}" for path, (gone, count) in lists.items()]
+    return {**whole, LEFT_OUT: left_out[:20]}
+
+
+def _texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
+    """A copy with long texts cut; adds to ``cut`` how many, by path."""
+    if isinstance(value, str):
+        longest = LONGEST_PAGE if path == "markdown" else LONGEST_TEXT
+        if len(value) <= longest:
+            return value
+        cut[path] = cut.get(path, 0) + 1
+        return f"{value[:longest]}… ({len(value) - longest} more characters)"
+    if isinstance(value, dict):
+        return {name: _texts_cut(item, f"{path}.{name}" if path else name, cut) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_texts_cut(item, path, cut) for item in value]
+    return value
+
+
+def _largest(document: dict[str, Any], *, gently: bool) -> tuple[str, list[Any]] | None:
+    """The list with the most JSON in it that may be shortened, and its path; None if there is none."""
+    best: tuple[int, str, list[Any]] | None = None
+    for path, items in _lists(document, "", gently=gently):
+        size = len(msgspec.json.encode(items))
+        if best is None or size > best[0]:
+            best = (size, path, items)
+    return best[1:] if best is not None else None
+
+
+def _lists(value: Any, path: str, *, gently: bool) -> Iterable[tuple[str, list[Any]]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if not (gently and name in _WHOLE):
+                yield from _lists(item, f"{path}.{name}" if path else name, gently=gently)
+    elif isinstance(value, list):
+        if len(value) > _SHORTEST_LIST and not (gently and path in _EACH):
+            yield path, value
+        else:
+            for item in value:
+                yield from _lists(item, path, gently=gently)
+
+
+def plain(document: msgspec.Struct, *, redact: bool, known: msgspec.Struct | None = None) -> dict[str, Any]:
+    """The document as it would be printed as JSON: secrets are masked, and more with ``redact``.
+
+    ``known``: another document, which tells which words in the texts of this one are users and hosts.
+    """
+    if redact and known is not None:
+        redactor = Redactor()
+        redactor.learn(msgspec.to_builtins(masked(known)))
+        replaced = redactor.replaced(msgspec.to_builtins(masked(document)))
+        document = msgspec.convert(replaced, type(document))
+    else:
+        document = sendable(document, redact=redact)
+    found: dict[str, Any] = msgspec.json.decode(to_json(document, indent=0))
+    return found
+
+
+def output_schema(*kinds: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON Schema of an answer that is one of these documents, without the texts for people."""
+    definitions: dict[str, Any] = {}
+    roots = []
+    for kind in kinds:
+        schema = _without_texts(json_schema(kind))
+        definitions |= schema["$defs"]
+        roots.append({"$ref": f"#/$defs/{kind.__name__}"})
+    return {
+        "type": "object",
+        "properties": {LEFT_OUT: {"type": "array", "items": {"type": "string"}}},
+        "required": ["schema", LEFT_OUT],
+        **({"anyOf": roots} if len(roots) > 1 else {"allOf": roots}),
+        "$defs": definitions,
+    }
+
+
+def _without_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _without_texts(item)
+            for name, item in value.items()
+            if not (name in ("title", "description", "$schema", "$id") and isinstance(item, str))
+        }
+    return [_without_texts(item) for item in value] if isinstance(value, list) else value

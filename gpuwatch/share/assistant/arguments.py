@@ -1,0 +1,173 @@
+"""The arguments of the tools: their JSON Schemas are made from these classes, and their limits kept by them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.model.usage import By
+
+MOST_LOG_CHARACTERS = 1 << 20
+"""Of a log that comes as text; a longer one comes as a file."""
+_QUOTED = 300
+"""Characters of an error, which may quote an argument."""
+
+Framework = Literal["tensorflow", "torch"]
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
+Workload = Literal["matmul", "mlp", "conv", "lstm", "copy"]
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the arguments of a tool."""
+
+
+class NoArguments(Arguments, frozen=True):
+    """A tool without arguments."""
+
+
+class SnapshotArguments(Arguments, frozen=True):
+    """Arguments of ``snapshot``."""
+
+    metrics: Annotated[
+        Literal["core", "all"],
+        Meta(description="core: load, memory, temperature, power, clocks, errors. all: everything that NVML reports."),
+    ] = "core"
+    processes: Annotated[
+        int, Meta(ge=0, le=200, description="At most so many processes, those with the most GPU memory.")
+    ] = 20
+    topology: Annotated[bool, Meta(description="Also how GPUs and CPUs are connected (NVLink, PCIe, NUMA).")] = False
+
+
+class DoctorArguments(Arguments, frozen=True):
+    """Arguments of ``doctor``."""
+
+    framework: Annotated[
+        Framework | None, Meta(description="The framework to check; without it TensorFlow, else PyTorch.")
+    ] = None
+
+
+class ExplainArguments(Arguments, frozen=True):
+    """Arguments of ``explain_log``."""
+
+    text: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=MOST_LOG_CHARACTERS)] | None,
+        Meta(description="The log itself, with the lines before the error: they tell why."),
+    ] = None
+    path: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=4096)] | None,
+        Meta(description="Or a log file on this machine: *.log, *.out, *.err, *.txt, at most 64 MiB."),
+    ] = None
+
+
+class CauseArguments(Arguments, frozen=True):
+    """Arguments of ``cause``."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=100, description="A cause id, for example memory.fragmented.")]
+
+
+class FreeGpusArguments(Arguments, frozen=True):
+    """Arguments of ``find_free_gpus``."""
+
+    count: Annotated[int, Meta(ge=1, le=1024, description="How many GPUs.")] = 1
+    free_gib: Annotated[
+        Annotated[float, Meta(gt=0, le=1 << 20)] | None,
+        Meta(description="Only GPUs with this much free memory, in GiB (2**30 bytes)."),
+    ] = None
+    idle: Annotated[bool, Meta(description="Only GPUs on which nobody computes.")] = False
+
+
+class UsageArguments(Arguments, frozen=True):
+    """Arguments of ``usage``."""
+
+    since: Annotated[
+        Word | None, Meta(description="Begin: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d before the end).")
+    ] = None
+    until: Annotated[Word | None, Meta(description="End, likewise (default: the end of the recording).")] = None
+    by: Annotated[By, Meta(description="What the hours are summed by.")] = "user"
+
+
+class CompareArguments(Arguments, frozen=True):
+    """Arguments of ``compare``."""
+
+    configs: Annotated[
+        Annotated[tuple[Word, ...], Meta(max_length=20)],
+        Meta(description="Compare the newest saved run of each of these configurations; run: a program of the user's."),
+    ] = ()
+    last: Annotated[int, Meta(ge=1, le=20, description="Without configs and paths: compare the newest runs.")] = 5
+    paths: Annotated[
+        Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=4096)], ...], Meta(max_length=20)],
+        Meta(description="Instead: JSON documents that gpuwatch saved: runs, or reports of several machines."),
+    ] = ()
+
+
+class ProbeArguments(Arguments, frozen=True):
+    """Arguments of ``probe``."""
+
+    configs: Annotated[
+        Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10)],
+        Meta(description="Configurations, for example default, growth, limit, fraction, async-allocator, torch-map."),
+    ]
+    seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = 1.0
+    workload: Annotated[Workload | None, Meta(description="The work (default: the configuration's own).")] = None
+    memory_limit_mb: Annotated[
+        Annotated[int, Meta(ge=1, le=1 << 24)] | None, Meta(description="The limit of configurations with one, in MB.")
+    ] = None
+    fraction: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="The fraction of configurations with one.")
+    ] = None
+
+
+class TryArguments(Arguments, frozen=True):
+    """Arguments of ``try``."""
+
+    command: Annotated[
+        Annotated[tuple[Annotated[str, Meta(max_length=4096)], ...], Meta(min_length=1, max_length=100)],
+        Meta(description='The program and its arguments, for example ["python", "train.py", "--batch", "{BATCH}"].'),
+    ]
+    folder: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=4096)] | None, Meta(description="Its working folder.")
+    ] = None
+    configs: Annotated[
+        Annotated[tuple[Word, ...], Meta(max_length=10)],
+        Meta(description="Settings, for example default, growth, limit=6GiB (default: those that suit the framework)."),
+    ] = ()
+    vary: Annotated[
+        Annotated[tuple[Word, ...], Meta(max_length=5)],
+        Meta(description="NAME=A,B,...: replaces {NAME} in the command by each of these values."),
+    ] = ()
+    largest: Annotated[
+        Word | None, Meta(description="NAME=LOW..HIGH: finds the largest value for {NAME} that fits in GPU memory.")
+    ] = None
+    recover: Annotated[
+        bool, Meta(description="The program runs out of memory: find a setting that makes it pass, and verify it.")
+    ] = False
+    rounds: Annotated[int, Meta(ge=1, le=10, description="Runs of each setting.")] = 3
+    budget_seconds: Annotated[
+        int, Meta(ge=10, le=3600, description="Rounds, then settings, are dropped beyond this time.")
+    ] = 600
+
+
+_A = TypeVar("_A", bound=Arguments)
+
+
+def parsed(given: object, kind: type[_A]) -> _A:
+    """The arguments of a call; :class:`UsageError` names the first that is wrong."""
+    try:
+        msgspec.json.encode(given)  # half a surrogate pair is no text
+        return msgspec.convert({} if given is None else given, kind)
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
+        raise UsageError(shorten(printable(f"wrong arguments: {error}"), _QUOTED)) from error
+
+
+def input_schema(kind: type[Arguments]) -> dict[str, Any]:
+    """The JSON Schema of the arguments of a tool."""
+    schema = msgspec.json.schema(kind)
+    found: dict[str, Any] = schema["$defs"].pop(kind.__name__)
+    assert not schema["$defs"], "arguments are plain values"
+    return {name: value for name, value in found.items() if name not in ("title", "description")} | {
+        "additionalProperties": False
+    }

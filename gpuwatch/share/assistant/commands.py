@@ -1,0 +1,158 @@
+"""Runs a command of gpuwatch in a process of its own, and brings its document home.
+
+What takes long or reads what strangers wrote runs there: it can be ended at its deadline and when the client cancels,
+and whatever it prints cannot reach the client.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import msgspec
+
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.text import printable, shorten
+
+AT_ONCE = 2
+"""Commands that run at the same time."""
+WAITING = 8
+"""Calls that may wait for their turn."""
+MOST_BYTES = 16 << 20
+"""Of a command's output."""
+_PATIENCE = 5.0
+"""Seconds for a command to end what it started, after SIGTERM."""
+_QUOTED = 500
+# Finds the package at its current place without putting the working directory on the path.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.cli.start import main; main()"
+
+
+class Commands:
+    """Runs commands, a few at a time."""
+
+    def __init__(self, *, redact: bool) -> None:
+        self._redact = redact
+        self._turns = anyio.Semaphore(AT_ONCE)
+        self._waiting = 0
+
+    async def document(
+        self,
+        arguments: Sequence[str],
+        deadline: float,
+        *,
+        program: Sequence[str] = (),
+        stdin: int | bytes = subprocess.DEVNULL,
+        folder: Path | None = None,
+        inherited: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """The document of ``gpuwatch ARGUMENTS --json -- PROGRAM``.
+
+        ``stdin``: a descriptor, or what it reads. ``inherited``: descriptors that it reads as /dev/fd/N.
+
+        Raises:
+            GpuwatchError: the command failed, or took longer than ``deadline`` seconds; with the command's own message.
+        """
+        if self._waiting >= WAITING:
+            raise GpuwatchError("too many calls at once", hint="wait for their answers")
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            line = [
+                *arguments,
+                "--json",
+                *(["--redact"] if self._redact else []),
+                *(["--", *program] if program else []),
+            ]
+            return await self._run(line, deadline, stdin, folder, inherited)
+        finally:
+            self._turns.release()
+
+    async def _run(
+        self, line: list[str], deadline: float, stdin: int | bytes, folder: Path | None, inherited: Sequence[int]
+    ) -> dict[str, Any]:
+        package_parent = str(Path(__file__).resolve().parents[3])
+        try:
+            process = await anyio.open_process(
+                [sys.executable, "-P", "-c", _START, package_parent, *line],
+                stdin=subprocess.PIPE if isinstance(stdin, bytes) else stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=folder,
+                start_new_session=True,
+                pass_fds=inherited,
+            )
+        except ValueError as error:  # a NUL, or half a surrogate pair
+            raise UsageError(f"gpuwatch {line[0]} cannot be given these arguments: {error}") from error
+        except OSError as error:
+            raise GpuwatchError(f"gpuwatch {line[0]} cannot be started: {error.strerror}") from error
+        output, errors = bytearray(), bytearray()
+        try:
+            with anyio.move_on_after(deadline) as scope:
+                async with anyio.create_task_group() as tasks:
+                    assert process.stdout is not None
+                    assert process.stderr is not None
+                    if isinstance(stdin, bytes):
+                        tasks.start_soon(_write, process, stdin)
+                    tasks.start_soon(_read, process.stdout, output)
+                    tasks.start_soon(_read, process.stderr, errors)
+                code = await process.wait()
+        finally:
+            await _ended(process)
+        if scope.cancelled_caught:
+            raise GpuwatchError(f"gpuwatch {line[0]} took longer than {deadline:g} s and was ended")
+        return _decoded(bytes(output), bytes(errors), line[0], code)
+
+
+def _decoded(output: bytes, errors: bytes, name: str, code: int) -> dict[str, Any]:
+    if len(output) > MOST_BYTES:
+        raise GpuwatchError(f"the answer of gpuwatch {name} is larger than {MOST_BYTES >> 20} MiB")
+    with suppress(msgspec.DecodeError):
+        document = msgspec.json.decode(output)
+        if isinstance(document, dict):
+            return document
+    lines = [one for one in errors.decode(errors="replace").splitlines() if one.strip()]
+    said = next((one for one in reversed(lines) if one.startswith("gpuwatch: ")), lines[-1] if lines else "")
+    message = shorten(printable(mask_text(said.removeprefix("gpuwatch: "))), _QUOTED)
+    raise GpuwatchError(message or f"gpuwatch {name} ended with {code}")
+
+
+async def _read(stream: anyio.abc.ByteReceiveStream, into: bytearray) -> None:
+    """Reads to the end; keeps what fits."""
+    async for chunk in stream:
+        if len(into) <= MOST_BYTES:
+            into += chunk
+
+
+async def _write(process: anyio.abc.Process, content: bytes) -> None:
+    assert process.stdin is not None
+    with suppress(anyio.BrokenResourceError, BrokenPipeError, ConnectionError):  # it did not read to the end
+        await process.stdin.send(content)
+    await process.stdin.aclose()
+
+
+async def _ended(process: anyio.abc.Process) -> None:
+    """Ends the process if it still runs: SIGTERM, so that it ends what it started, then SIGKILL."""
+    with anyio.CancelScope(shield=True):
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            with anyio.move_on_after(_PATIENCE):
+                await process.wait()
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with anyio.move_on_after(1.0):
+                await process.wait()
+        await process.aclose()

@@ -1,0 +1,62 @@
+"""Which files an assistant may have read: logs and gpuwatch's own documents, judged by where they really are.
+
+An assistant can be talked into naming any file, by the very text that it was given to look at. So a file must be
+regular, be named like a log or a document, and have no hidden folder in its path once links are followed; and of what
+it contains only messages that gpuwatch recognises are quoted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
+
+MOST_LOG_BYTES = 64 << 20
+MOST_DOCUMENT_BYTES = 16 << 20
+_LOG = re.compile(r"(?i)(?:.+\.(?:log|out|err|txt|stdout|stderr|[oe]\d+)|nohup\.out|stdout|stderr)(?:[.-]\d{1,10})?")
+_DOCUMENT = re.compile(r"(?i).+\.json")
+
+
+def open_log(path: str, folders: Sequence[Path]) -> int:
+    """A descriptor of a log; :class:`UsageError` for anything else. ``folders``: only below one of these, if any."""
+    return _open(path, folders, _LOG, "a log (*.log, *.out, *.err, *.txt)", MOST_LOG_BYTES, "gpuwatch explain")
+
+
+def open_document(path: str, folders: Sequence[Path]) -> int:
+    """A descriptor of a document that gpuwatch saved, as :func:`open_log`."""
+    return _open(path, folders, _DOCUMENT, "a document (*.json)", MOST_DOCUMENT_BYTES, "gpuwatch compare")
+
+
+def _open(path: str, folders: Sequence[Path], names: re.Pattern[str], kind: str, most: int, by_hand: str) -> int:
+    shown = file_name(Path(path))
+    try:
+        # A pipe must not be waited for; what it is shows only once it is open.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {shown}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{shown} is not a regular file")
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if any(part.startswith(".") for part in place.parts):
+            raise UsageError(
+                f"{shown} is hidden, or in a hidden folder", hint=f"{by_hand} reads any file in a terminal"
+            )
+        if not names.fullmatch(place.name) or place.is_relative_to("/proc") or place.is_relative_to("/sys"):
+            raise UsageError(f"{shown} is not named like {kind}", hint=f"{by_hand} reads any file in a terminal")
+        if folders and not any(place.is_relative_to(folder) for folder in folders):
+            raise UsageError(f"{shown} is outside of the folders that --logs allows")
+        if status.st_size > most:
+            raise UsageError(f"{shown} is larger than {most >> 20} MiB", hint=f"{by_hand} reads it in a terminal")
+        if status.st_size == 0:
+            raise UsageError(f"{shown} is empty")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

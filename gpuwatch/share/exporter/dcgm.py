@@ -1,0 +1,206 @@
+"""Names, units and labels of NVIDIA's dcgm-exporter, so that dashboards made for it show what NVML can tell.
+
+By its ``etc/default-counters.csv``, its README and ``internal/pkg/rendermetrics`` (2026). Its label ``Hostname`` became
+``hostname`` in 2026 (its pull request 655): both are there, since dashboards use either. A metric that DCGM would show
+as a number beyond all bounds is absent here. Not among them: DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL and the violation
+times, whose units differ between its documents; vGPU licences, which NVML does not tell us.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gpuwatch.core.formatting.openmetrics import Family, labels
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
+from gpuwatch.core.model.visibility import divided
+from gpuwatch.share.exporter.owners import Owner
+from gpuwatch.share.exporter.sample_lines import SampleLines
+
+JOBS_LISTED = 8
+"""Jobs on one GPU that get series of their own."""
+_MIB = 1 / 2**20
+_COMPUTE = re.compile(r"^\d+c\.")
+"""Begin of the profile of a compute instance: ``1c.3g.40gb`` is part of a GPU instance ``3g.40gb``."""
+_SHARE = 0.01
+
+
+class DcgmFamily(Family):
+    """A family of dcgm-exporter's: its counters do not end in ``_total``."""
+
+    @property
+    def sample(self) -> str:
+        """Name of its samples."""
+        return self.name
+
+
+class _Metric(NamedTuple):
+    family: DcgmFamily
+    ours: str
+    """Id of our metric."""
+    factor: float
+    default: bool
+    """Whether dcgm-exporter has it without being asked."""
+    digits: int = 0
+    of_instances: bool = False
+    """Whether it is told for each MIG instance, instead of for the GPU that is divided."""
+
+
+def _metric(
+    name: str,
+    help_text: str,
+    ours: str,
+    factor: float = 1.0,
+    *,
+    counter: bool = False,
+    default: bool = True,
+    digits: int = 0,
+    of_instances: bool = False,
+) -> _Metric:
+    family = DcgmFamily(f"DCGM_FI_{name}", "counter" if counter else "gauge", "", help_text)
+    return _Metric(family, ours, factor, default, digits, of_instances)
+
+
+def _more(name: str, help_text: str, ours: str, *, counter: bool = True) -> _Metric:
+    """One that is commented out in dcgm-exporter's file."""
+    return _metric(name, help_text, ours, counter=counter, default=False)
+
+
+def _profiled(name: str, help_text: str, ours: str, factor: float = _SHARE, digits: int = 6) -> _Metric:
+    """One of the profiling metrics, from GPM."""
+    return _metric(f"PROF_{name}", help_text, ours, factor, digits=digits, of_instances=True)
+
+
+METRICS = (
+    _metric("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "clocks.sm_mhz"),
+    _metric("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "clocks.memory_mhz"),
+    _metric("DEV_MEMORY_TEMP", "Memory temperature (in C).", "temperature.memory_celsius"),
+    _metric("DEV_GPU_TEMP", "GPU temperature (in C).", "temperature.gpu_celsius"),
+    _metric("DEV_POWER_USAGE", "Power draw (in W).", "power.draw_watts", digits=3),
+    _metric("DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy since boot (in mJ).", "energy_joules", 1000.0, counter=True),
+    _metric("DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", "pcie.replays", counter=True),
+    _metric("DEV_GPU_UTIL", "GPU utilization (in %).", "utilization.gpu_percent"),
+    _metric("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "utilization.memory_percent"),
+    _metric("DEV_ENC_UTIL", "Encoder utilization (in %).", "utilization.encoder_percent"),
+    _metric("DEV_DEC_UTIL", "Decoder utilization (in %).", "utilization.decoder_percent"),
+    _metric("DEV_FB_FREE", "Framebuffer memory free (in MiB).", "memory.free_bytes", _MIB, of_instances=True),
+    _metric("DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory.used_bytes", _MIB, of_instances=True),
+    _metric(
+        "DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", "memory.reserved_bytes", _MIB, of_instances=True
+    ),
+    _metric(
+        "DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "Number of remapped rows for uncorrectable errors",
+        "remapped_rows.uncorrectable",
+        counter=True,
+    ),
+    _metric(
+        "DEV_CORRECTABLE_REMAPPED_ROWS",
+        "Number of remapped rows for correctable errors",
+        "remapped_rows.correctable",
+        counter=True,
+    ),
+    _metric("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remapped_rows.failure"),
+    _more("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.", "ecc.corrected"),
+    _more("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.", "ecc.uncorrected"),
+    _more("DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.", "ecc.corrected_lifetime"),
+    _more("DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors.", "ecc.uncorrected_lifetime"),
+    _more("DEV_RETIRED_SBE", "Total number of retired pages due to single-bit errors.", "retired_pages.single_bit"),
+    _more("DEV_RETIRED_DBE", "Total number of retired pages due to double-bit errors.", "retired_pages.double_bit"),
+    _more(
+        "DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+        "Total number of NVLink flow-control CRC errors.",
+        "nvlink.crc_errors",
+    ),
+    _more("DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "Total number of NVLink data CRC errors.", "nvlink.data_crc_errors"),
+    _more("DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "Total number of NVLink retries.", "nvlink.replays"),
+    _more("DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "Total number of NVLink recovery errors.", "nvlink.recoveries"),
+    _more("DEV_POWER_MGMT_LIMIT", "Power limit (in W).", "power.limit_watts", counter=False),
+    _more("DEV_FB_TOTAL", "Total framebuffer memory (in MiB).", "memory.total_bytes", counter=False)._replace(
+        factor=_MIB, of_instances=True
+    ),
+    _profiled("GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", "activity.graphics_percent"),
+    _profiled("SM_ACTIVE", "Ratio of cycles an SM has at least 1 warp assigned.", "activity.sm_percent"),
+    _profiled("SM_OCCUPANCY", "Ratio of warps resident on an SM.", "activity.sm_occupancy_percent"),
+    _profiled("PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.", "activity.tensor_percent"),
+    _profiled("DRAM_ACTIVE", "Ratio of cycles the memory interface is active.", "activity.dram_percent"),
+    _profiled("PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipe is active.", "activity.fp64_percent"),
+    _profiled("PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipe is active.", "activity.fp32_percent"),
+    _profiled("PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipe is active.", "activity.fp16_percent"),
+    _profiled("PCIE_TX_BYTES", "Rate of data sent over PCIe (in B/s).", "activity.pcie_tx_bytes_per_second", 1.0, 0),
+    _profiled(
+        "PCIE_RX_BYTES", "Rate of data received over PCIe (in B/s).", "activity.pcie_rx_bytes_per_second", 1.0, 0
+    ),
+)
+_XID = DcgmFamily("DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Value of the last XID error encountered.")
+
+
+def add(
+    found: SampleLines,
+    device: Device,
+    snapshot: Snapshot,
+    owners: Iterable[Owner],
+    host: str,
+    *,
+    everything: bool,
+) -> None:
+    """The series of a GPU; ``everything``: also those that dcgm-exporter only has if its file is changed."""
+    about = _labels(device, snapshot, host)
+    attributes = list(_attributes(owners))
+    own = [labels(about | more) for more in attributes]
+    mig = divided(device) and bool(device.mig_instances)
+    for metric in METRICS:
+        if (metric.default or everything) and not (mig and metric.of_instances):
+            _add(found, metric, device.readings.get(metric.ours), own)
+    if device.xids_missing is None:
+        code = device.xids[-1].code if device.xids else 0
+        for one in own:
+            found.add(_XID, one, code)
+    # Compute instances share the memory and the counters of their GPU instance, which is what DCGM tells of.
+    instances = {instance.gpu_instance: instance for instance in reversed(device.mig_instances)}
+    for instance in reversed(instances.values()) if mig else ():
+        ours = [labels(about | _instance(instance) | more) for more in attributes]
+        for metric in METRICS:
+            if metric.of_instances and (metric.default or everything):
+                _add(found, metric, instance.readings.get(metric.ours), ours)
+
+
+def _add(found: SampleLines, metric: _Metric, reading: Value | None, own: Sequence[str]) -> None:
+    if isinstance(reading, str):
+        number = {"no": 0.0, "yes": 1.0}.get(reading)
+    else:
+        number = None if reading is None else round(reading * metric.factor, metric.digits)
+    for one in own:
+        found.add(metric.family, one, number)
+
+
+def _labels(device: Device, snapshot: Snapshot, host: str) -> dict[str, object]:
+    domain, _, rest = device.pci_bus_id.partition(":")
+    return {
+        "gpu": device.index,
+        "UUID": device.uuid,
+        "pci_bus_id": f"{domain:>08}:{rest}".upper(),
+        "device": f"nvidia{device.index}",
+        "modelName": device.name,
+        "hostname": host,
+        "Hostname": host,
+        "DCGM_FI_DRIVER_VERSION": snapshot.driver.version if snapshot.driver is not None else None,
+    }
+
+
+def _instance(instance: MigInstance) -> dict[str, object]:
+    profile = _COMPUTE.sub("", instance.profile) if instance.profile is not None else None
+    return {"GPU_I_PROFILE": profile, "GPU_I_ID": instance.gpu_instance}
+
+
+def _attributes(owners: Iterable[Owner]) -> Iterable[dict[str, object]]:
+    """Labels of the owner: one set for each Slurm job, as dcgm-exporter does; else the only pod or container."""
+    distinct = sorted({owner._replace(user=None) for owner in owners}, key=str)
+    jobs: list[dict[str, object]] = [{"hpc_job": owner.slurm_job} for owner in distinct if owner.slurm_job is not None]
+    if jobs:
+        return jobs[:JOBS_LISTED]
+    if len(distinct) == 1:
+        return [{"pod": distinct[0].pod, "container": distinct[0].container}]
+    return [{}]

@@ -1,0 +1,53 @@
+"""Who owns the processes on a GPU: users, and the jobs, pods and containers that they run in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gpuwatch.core.model.snapshot import Process
+
+_KINDS = {"slurm job": "slurm_job", "pod": "pod", "container": "container"}
+"""The first words of :attr:`Process.container`, and the label that has the rest."""
+
+
+class Owner(NamedTuple):
+    """What is known about the owner of a process; the names of the fields are those of labels."""
+
+    user: str | None = None
+    slurm_job: str | None = None
+    """Its number. Not ``job``: that label is Prometheus's own."""
+    pod: str | None = None
+    container: str | None = None
+    """The begin of its id."""
+
+
+class Share(NamedTuple):
+    """What one owner has on a GPU."""
+
+    owner: Owner
+    processes: int
+    memory_bytes: float | None
+    """None if it is unknown of one of the processes."""
+
+
+def owner_of(process: Process) -> Owner:
+    """The owner of a process."""
+    kind, _, name = (process.container or "").rpartition(" ")
+    label = _KINDS.get(kind)
+    return Owner(user=process.user, **({label: name} if label is not None else {}))
+
+
+def shares(processes: Iterable[Process]) -> list[Share]:
+    """The owners of processes on one GPU, the one with the most memory first."""
+    found: dict[Owner, list[Process]] = {}
+    for process in processes:
+        found.setdefault(owner_of(process), []).append(process)
+    listed = [Share(owner, len(rows), _memory(rows)) for owner, rows in found.items()]
+    return sorted(listed, key=lambda share: (-(share.memory_bytes or 0.0), -share.processes, str(share.owner)))
+
+
+def _memory(rows: list[Process]) -> float | None:
+    amounts = [row.number("gpu_memory_bytes") for row in rows]
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None

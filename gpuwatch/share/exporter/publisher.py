@@ -1,0 +1,114 @@
+"""Keeps the page up to date: takes samples from a feed, judges them, counts Xids."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.collector.feed import Feed
+from gpuwatch.session.session import all_findings
+from gpuwatch.share.exporter.job_map import JobMap
+from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.series import Content, Options
+from gpuwatch.share.exporter.xid_counts import XidCounts
+
+STALE = 60.0
+"""Age in seconds from which a sample is no longer shown as the state of now: its readings are left out."""
+_LOOK = 1.0
+"""Seconds between looks at a feed that delivers nothing."""
+
+
+class Publisher:
+    """A feed, and the page of its newest sample."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        options: Options,
+        *,
+        job_map: JobMap | None = None,
+        say: Callable[[str], None] = lambda text: None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``say``: tells the user what is wrong, one line each; ``clock``: seconds since the epoch."""
+        self._feed, self._options, self._job_map, self._say = feed, options, job_map, say
+        self._clock, self._monotonic = clock, monotonic
+        self._conditions = Conditions()
+        self._xids = XidCounts(clock())
+        self._wake = threading.Event()
+        self._stopping = False
+        self._snapshot: Snapshot | None = None
+        self._taken_at: float | None = None
+        """When it was taken, by the monotonic clock."""
+        self._silent = False
+        self._map_error = ""
+        self._shown = Content()
+        self.page = Page(self._shown, options, None, monotonic)
+        """The newest page; may be read by other threads."""
+
+    def stop(self) -> None:
+        """Ends :meth:`run`; may be called from a signal handler."""
+        self._stopping = True
+        self._wake.set()
+
+    def run(self, tick: Callable[[], None] = lambda: None) -> None:
+        """Publishes until :meth:`stop`, and ends the feed; ``tick`` is called at least every second."""
+        self._feed.start(self._wake.set)
+        try:
+            while not self._stopping:
+                self._wake.wait(_LOOK)
+                self._wake.clear()
+                self.look()
+                tick()
+        finally:
+            self._feed.stop()
+            if self._job_map is not None:
+                self._job_map.remove()
+
+    def look(self) -> None:
+        """Takes what has arrived."""
+        for snapshot in self._feed.drain():
+            self._conditions.look(snapshot)
+            self._xids.look(snapshot)
+            self._snapshot = snapshot
+            self._taken_at = self._monotonic() - max(self._clock() - snapshot.taken_at.timestamp(), 0.0)
+            self._map_jobs(snapshot)
+        status = self._feed.status()
+        self._conditions.feed(status, self._clock())
+        self._report_silence(status.state == "not-answering", status.detail, status.blame)
+        newest = self._snapshot
+        given = newest.findings if newest is not None else ()
+        driver = newest is not None and newest.driver is not None
+        content = Content(
+            newest,
+            tuple(one for one in all_findings(given, self._conditions) if one.until is None),
+            None if status.state == "starting" else status.state == "ok" and driver,
+            status.replaced,
+            self._taken_at is not None and self._monotonic() - self._taken_at < STALE,
+            self._xids.counts,
+        )
+        if content.snapshot is not self._shown.snapshot or content[1:] != self._shown[1:]:
+            self._shown = content
+            self.page = Page(content, self._options, self._taken_at, self._monotonic)
+
+    def _report_silence(self, silent: bool, detail: str, blame: str) -> None:
+        if silent != self._silent:
+            self._silent = silent
+            why = "; ".join(filter(None, (f"the collector {blame}" if blame else "the driver does not answer", detail)))
+            self._say(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: sampling again")
+
+    def _map_jobs(self, snapshot: Snapshot) -> None:
+        if self._job_map is None:
+            return
+        error = ""
+        try:
+            self._job_map.write(snapshot)
+        except OSError as failure:
+            error = failure.strerror or str(failure)
+        if error and error != self._map_error:
+            self._say(f"gpuwatch: cannot write the job map: {error}")
+        self._map_error = error

@@ -1,0 +1,290 @@
+"""The series of one sample: which there are, their labels and values. What could not be read has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from gpuwatch import __version__
+from gpuwatch.core.formatting import openmetrics as names
+from gpuwatch.core.formatting.openmetrics import as_number, device_family, is_number, labels, mig_family
+from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
+from gpuwatch.core.model.snapshot import BAD_STATES, MIG_READINGS, UNLISTED, Device, MigInstance, Process, Snapshot
+from gpuwatch.core.model.visibility import divided
+from gpuwatch.machine.sources.gpu_reservations import reserved
+from gpuwatch.session.free_gpus import unused
+from gpuwatch.share.exporter import dcgm
+from gpuwatch.share.exporter.owners import owner_of, shares
+from gpuwatch.share.exporter.sample_lines import SampleLines
+
+CORE = (
+    "utilization.gpu_percent",
+    "utilization.memory_percent",
+    "memory.total_bytes",
+    "memory.used_bytes",
+    "memory.free_bytes",
+    "temperature.gpu_celsius",
+    "temperature.memory_celsius",
+    "power.draw_watts",
+    "power.limit_watts",
+    "energy_joules",
+    "clocks.sm_mhz",
+    "events.power_seconds",
+    "events.thermal_seconds",
+    "pcie.replays",
+    "ecc.corrected",
+    "ecc.uncorrected",
+    "remapped_rows.uncorrectable",
+    "activity.sm_percent",
+    "activity.tensor_percent",
+    "activity.dram_percent",
+)
+"""The metrics of ``--metrics core``: at most 30 series a GPU with those of its identity and owners."""
+OWNERS_LISTED = 3
+"""Owners a GPU that have series of their own."""
+_COMMAND = 200
+
+_LABELS = ("identity.", "mode.", "mig.")
+"""Begins of metrics that are labels, though some are numbers or yes and no: they hardly ever change."""
+
+
+def _is_series(spec: MetricSpec) -> bool:
+    # Prometheus computes the rates of counters itself.
+    return is_number(spec) and not spec.rate_of and not spec.id.startswith(_LABELS) and spec.id != "nvlink.links"
+
+
+ALL = tuple(spec for spec in METRICS if _is_series(spec) and spec.lane is not Lane.ON_DEMAND)
+"""The metrics of ``--metrics all``."""
+_REASONS = "clocks.event_reasons"
+_MODES = tuple(spec for spec in METRICS if not spec.rate_of and not _is_series(spec) and spec.id != _REASONS)
+"""The metrics that are labels of :data:`names.MODES`."""
+_CHOSEN = {"core": tuple(BY_ID[metric_id] for metric_id in CORE), "all": ALL}
+_FAMILIES = {choice: tuple((spec, device_family(spec)) for spec in specs) for choice, specs in _CHOSEN.items()}
+_MIG_FAMILIES = {
+    choice: tuple((spec, mig_family(spec)) for spec in specs if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
+    for choice, specs in _CHOSEN.items()
+}
+
+
+class Options(NamedTuple):
+    """What an exporter shows."""
+
+    host: str
+    metrics: Literal["core", "all"] = "core"
+    dcgm: bool = False
+    """Names and labels of dcgm-exporter for what it has."""
+    processes: int = 0
+    """The most processes."""
+    commands: bool = False
+    """Whether their commands are shown."""
+    interval: float = 5.0
+    """Seconds between samples."""
+
+
+class Content(NamedTuple):
+    """What is known at one moment."""
+
+    snapshot: Snapshot | None = None
+    findings: tuple[Finding, ...] = ()
+    """Those that hold now."""
+    answering: bool | None = None
+    """Whether samples come; None before the first."""
+    replaced: int = 0
+    """How often the collector was replaced."""
+    current: bool = True
+    """False: the snapshot is too old to be shown as the state of now."""
+    xids: Mapping[str, Mapping[str, int]] = {}
+
+
+def series(content: Content, options: Options) -> SampleLines:
+    """All series but the snapshot's age."""
+    found = SampleLines()
+    host = labels({"host": options.host})
+    about = {
+        "version": __version__,
+        "metrics": options.metrics,
+        "interval_seconds": f"{options.interval:g}",
+        "host": options.host,
+    }
+    found.add(names.BUILD, labels(about), 1)
+    found.add(names.ANSWERING, host, None if content.answering is None else float(content.answering))
+    found.add(names.REPLACED, host, content.replaced)
+    snapshot = content.snapshot
+    if snapshot is None:
+        _findings(found, content, options)
+        return found
+    found.add(names.SNAPSHOT_TOOK, host, snapshot.took_seconds)
+    if snapshot.driver is not None:
+        found.add(names.DRIVER, labels(_driver(snapshot) | {"host": options.host}), 1)
+    _findings(found, content, options)
+    own = {device.uuid: labels(_gpu(device, options)) for device in snapshot.devices}
+    for device in snapshot.devices:
+        found.add(names.INFO, labels(_gpu(device, options) | _identity(device, snapshot)), 1)
+    for device in snapshot.devices:
+        _xids(found, device, content, options, own[device.uuid])
+    if content.current:
+        _host(found, snapshot, host)
+        _gpus(found, snapshot, content, options, own)
+    return found
+
+
+def _gpu(device: Device, options: Options) -> dict[str, object]:
+    return {"uuid": device.uuid, "gpu": device.index if device.index >= 0 else None, "host": options.host}
+
+
+def _driver(snapshot: Snapshot) -> dict[str, object]:
+    driver = snapshot.driver
+    assert driver is not None
+    return {
+        "version": driver.version,
+        "cuda_version": driver.cuda_version,
+        "nvml_version": driver.nvml_version,
+    }
+
+
+def _identity(device: Device, snapshot: Snapshot) -> dict[str, object]:
+    return {
+        "name": device.name,
+        "pci_bus_id": device.pci_bus_id,
+        "compute_capability": device.compute_capability,
+        "driver": snapshot.driver.version if snapshot.driver is not None else None,
+        "mig": device.readings.get("mig.mode"),
+        "simulated": "true" if device.simulated else None,
+    }
+
+
+def _host(found: SampleLines, snapshot: Snapshot, host: str) -> None:
+    if snapshot.driver is not None:
+        found.add(names.GPUS, host, len(snapshot.devices))
+    machine = snapshot.host
+    found.add(names.HOST_CPU, host, _share(machine.cpu_percent))
+    found.add(names.HOST_MEMORY_USED, host, machine.memory_used_bytes)
+    found.add(names.HOST_MEMORY_TOTAL, host, machine.memory_total_bytes)
+    found.add(names.HOST_LOAD, host, machine.load[0] if machine.load is not None else None)
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else round(percent / 100, 9)
+
+
+def _findings(found: SampleLines, content: Content, options: Options) -> None:
+    certain: dict[tuple[str, str, str | None], bool] = {}
+    for finding in content.findings:  # several processes may have the same problem on one GPU
+        key = (finding.id, finding.severity, finding.device_uuid)
+        certain[key] = certain.get(key, False) or finding.certainty == "fact"
+    for (cause, severity, uuid), fact in certain.items():
+        about: dict[str, object] = {
+            "cause": cause,
+            "severity": severity,
+            "certainty": "fact" if fact else "likely",
+        }
+        device = content.snapshot.device(uuid) if content.snapshot is not None else None
+        about |= _gpu(device, options) if device is not None else {"uuid": uuid, "host": options.host}
+        found.add(names.FINDING, labels(about), 1)
+
+
+def _xids(found: SampleLines, device: Device, content: Content, options: Options, own: str) -> None:
+    counts = content.xids.get(device.uuid, {})
+    if device.xids_missing is None or counts:
+        found.add(names.XIDS, own, sum(counts.values()))
+    for xid, count in counts.items():
+        found.add(names.XID_ERRORS, labels(_gpu(device, options) | {"xid": xid}), count)
+
+
+def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Options, own: Mapping[str, str]) -> None:
+    by_device: dict[str, list[Process]] = {}
+    for row in snapshot.processes:
+        if row.device_uuid is not None and row.device_uuid in own:
+            by_device.setdefault(row.device_uuid, []).append(row)
+    readable = [device for device in snapshot.devices if device.state not in BAD_STATES]
+    for device in snapshot.devices:
+        found.add(names.STATE, labels(_gpu(device, options) | {"state": device.state}), 1)
+    for device, instance, free in unused(snapshot, reserved(), content.findings):
+        if instance is not None:
+            found.add(names.MIG_FREE, labels(_mig(device, instance, options)), float(free))
+        elif not divided(device):
+            found.add(names.FREE, own[device.uuid], float(free))
+    for device in readable:
+        rows = by_device.get(device.uuid, [])
+        _owners(found, device, [row for row in rows if row.type != "G"], options, own[device.uuid])
+    if options.dcgm:
+        for device in readable:
+            jobs = [owner_of(row) for row in by_device.get(device.uuid, [])]
+            dcgm.add(found, device, snapshot, jobs, options.host, everything=options.metrics == "all")
+    else:
+        for device in readable:
+            _readings(found, device, options, own[device.uuid])
+        for device in readable:
+            for instance in device.mig_instances:
+                _mig_readings(found, device, instance, options)
+    if options.metrics == "all":
+        for device in readable:
+            _names(found, device, options)
+    if options.processes:
+        _processes(found, by_device, snapshot, options)
+
+
+def _readings(found: SampleLines, device: Device, options: Options, own: str) -> None:
+    for spec, family in _FAMILIES[options.metrics]:
+        reading = device.readings.get(spec.id)
+        if reading is not None:
+            found.add(family, own, as_number(spec, reading))
+
+
+def _names(found: SampleLines, device: Device, options: Options) -> None:
+    """What is no number."""
+    modes = {spec.id.replace(".", "_"): device.readings.get(spec.id) for spec in _MODES}
+    found.add(names.MODES, labels(_gpu(device, options) | modes), 1)
+    reasons = device.readings.get(_REASONS)
+    if isinstance(reasons, str) and reasons != "none":
+        for reason in reasons.split("+"):
+            found.add(names.CLOCK_REASON, labels(_gpu(device, options) | {"reason": reason}), 1)
+
+
+def _owners(found: SampleLines, device: Device, rows: list[Process], options: Options, own: str) -> None:
+    if device.missing.get("memory.unexplained_bytes") == UNLISTED:
+        return
+    found.add(names.PROCESSES, own, len(rows))
+    owners = shares(rows)
+    found.add(names.OWNERS, own, len(owners))
+    for share in owners[:OWNERS_LISTED]:
+        about = labels(_gpu(device, options) | share.owner._asdict())
+        found.add(names.OWNER_PROCESSES, about, share.processes)
+        found.add(names.OWNER_MEMORY, about, share.memory_bytes)
+
+
+def _mig(device: Device, instance: MigInstance, options: Options) -> dict[str, object]:
+    return _gpu(device, options) | {"mig_instance": instance.id}
+
+
+def _mig_readings(found: SampleLines, device: Device, instance: MigInstance, options: Options) -> None:
+    about = _mig(device, instance, options)
+    found.add(names.MIG_INFO, labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), 1)
+    own = labels(about)
+    for spec, family in _MIG_FAMILIES[options.metrics]:
+        reading = instance.readings.get(spec.id)
+        if reading is not None:
+            found.add(family, own, as_number(spec, reading))
+
+
+def _processes(
+    found: SampleLines, by_device: Mapping[str, list[Process]], snapshot: Snapshot, options: Options
+) -> None:
+    rows = [row for rows in by_device.values() for row in rows]
+    rows.sort(key=lambda row: (-(row.number("gpu_memory_bytes") or 0.0), row.pid))
+    shown = rows[: options.processes]
+    found.add(names.LEFT_OUT, labels({"host": options.host}), len(rows) - len(shown))
+    devices = {device.uuid: device for device in snapshot.devices}
+    for row in shown:
+        device = devices[row.device_uuid or ""]
+        about = _gpu(device, options) | {"pid": row.pid, "user": row.user, "mig_instance": row.mig_instance}
+        command = shorten(mask_text(row.command), _COMMAND) if options.commands and row.command else None
+        told = {"name": row.name, "type": row.type, "framework": row.framework, "command": command}
+        found.add(names.PROCESS_INFO, labels(about | owner_of(row)._asdict() | told), 1)
+        own = labels(about)
+        for family, reading, scale in names.PROCESS_FAMILIES:
+            number = row.number(reading)
+            found.add(family, own, None if number is None else round(number * scale, 9))

@@ -1,0 +1,340 @@
+"""The HTTP server: sends the page that is there, and never waits for a driver."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import Any, cast
+
+from gpuwatch import __version__
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.share.exporter.page import CONTENT_TYPES, Form, Page
+from gpuwatch.share.exporter.web_config import WebConfig
+
+_CONNECTIONS = 500
+"""Most connections, idle ones included."""
+_IDLE = 90.0
+"""Seconds after which a connection is closed that has not finished a request."""
+_READ = 60.0
+"""Seconds that a client may be silent."""
+_FAILURES = 20
+"""Failures of gpuwatch itself that are told."""
+_PLAIN = "text/plain; charset=utf-8"
+_START = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>gpuwatch exporter</title>
+<h1>gpuwatch exporter</h1><p>Version {version}. Prometheus scrapes <a href="metrics">/metrics</a>.</p></html>
+"""
+
+
+class Address:
+    """Where to listen."""
+
+    def __init__(self, text: str) -> None:
+        """``127.0.0.1:9836``, ``[::1]:9836``, ``:9836`` (all addresses), ``localhost:9836``.
+
+        Raises:
+            UsageError: it is no address of this machine.
+        """
+        host, colon, port = text.strip().rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if (
+            not colon
+            or not port.isascii()
+            or not port.isdecimal()
+            or int(port) > 65535
+            or (":" in host and not bracketed)
+        ):
+            raise UsageError(f"{text!r} is not an address such as 127.0.0.1:9836, [::1]:9836 or :9836")
+        self.port = int(port)
+        name = host[1:-1] if bracketed else host
+        try:
+            found = socket.getaddrinfo(
+                name or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if not name else 0
+            )
+        except (OSError, UnicodeError):
+            raise UsageError(f"cannot listen on {text}: {name} is not a known address") from None
+        # All addresses: one socket of IPv6 serves IPv4, too.
+        found.sort(key=lambda one: (one[0] != socket.AF_INET6) if not name else 0)
+        self.family, self.sockaddr = found[0][0], found[0][4]
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        host = str(self.sockaddr[0])
+        return host.startswith("127.") or host == "::1"
+
+
+@dataclass(slots=True)
+class _Connection:
+    socket: socket.socket
+    """What is read from: under TLS not the accepted socket."""
+    since: float
+    """When it was made or last answered."""
+
+
+class MetricsServer(socketserver.ThreadingTCPServer):
+    """Serves the page of ``page()`` in threads of its own."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(
+        self,
+        address: Address,
+        page: Callable[[], Page],
+        *,
+        web: WebConfig | None = None,
+        max_requests: int = 40,
+        plain_only: bool = False,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """``max_requests``: how many are answered at once; ``plain_only``: never OpenMetrics.
+
+        Raises:
+            GpuwatchError: the address is in use, or not of this machine.
+        """
+        self.page, self.plain_only, self.say = page, plain_only, say
+        self.web = web or WebConfig(None)
+        self.max_requests = max_requests
+        self.slots = threading.BoundedSemaphore(max_requests) if max_requests else None
+        self._lock = threading.Lock()
+        self._connections: dict[socket.socket, _Connection] = {}
+        """By the accepted socket."""
+        self._failures: set[str] = set()
+        self.address_family = address.family
+        try:
+            super().__init__(cast("Any", address.sockaddr), cast("Any", _Handler))
+        except OSError as error:
+            where = shown_address(address.sockaddr)
+            raise GpuwatchError(
+                f"cannot listen on {where}: {(error.strerror or str(error)).lower()}", hint="--listen ADDRESS:PORT"
+            ) from None
+
+    def server_bind(self) -> None:
+        """Also for IPv4 if it listens on all addresses."""
+        if self.address_family == socket.AF_INET6:
+            with suppress(OSError):
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+    @property
+    def url(self) -> str:
+        """The URL of the page."""
+        scheme = "https" if self.web.settings.context is not None else "http"
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"{scheme}://{shown_address((_name() if host in ('0.0.0.0', '::') else host, port))}/metrics"
+
+    def start(self) -> None:
+        """Serves in a thread, until :meth:`stop`."""
+        threading.Thread(target=self.serve_forever, args=(0.2,), name="gpuwatch-http", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends it, and all connections."""
+        self.shutdown()
+        self.server_close()
+        self._end(float("inf"))
+
+    def reap(self) -> None:
+        """Closes connections that have not finished a request for long; call it every few seconds."""
+        self._end(time.monotonic() - _IDLE)
+
+    def _end(self, before: float) -> None:
+        with self._lock:
+            ended = [one.socket for one in self._connections.values() if one.since < before]
+        for one in ended:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
+
+    def answered(self, connection: socket.socket) -> None:
+        """A request has been answered: the connection may be idle from now on."""
+        with self._lock:
+            if connection in self._connections:
+                self._connections[connection].since = time.monotonic()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Refuses connections beyond the most."""
+        with self._lock:
+            full = len(self._connections) >= _CONNECTIONS
+            if not full:
+                self._connections[request] = _Connection(request, time.monotonic())
+        if full:
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serves one connection, in its thread."""
+        settings = self.web.settings
+        request.settimeout(_READ)
+        if settings.context is None:
+            _Handler(request, client_address, self, request)
+            return
+        secured = settings.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        with self._lock:
+            self._connections[request].socket = secured
+        with secured:
+            secured.do_handshake()
+            if settings.allowed_names and not settings.allowed_names & _names(secured):
+                return
+            _Handler(secured, client_address, self, request)
+            with suppress(OSError):
+                secured.unwrap()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Ends a connection."""
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away, or fails to identify itself, is no error of ours."""
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Says that gpuwatch itself has failed; once for each kind, as there may be many scrapes."""
+        kind = repr(error)
+        if kind not in self._failures and len(self._failures) < _FAILURES:
+            self._failures.add(kind)
+            from gpuwatch.machine.past.crashes import describe
+
+            what, hint = describe(error)
+            self.say(f"gpuwatch: {what} ({hint})")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "gpuwatch"
+    sys_version = ""
+    disable_nagle_algorithm = True
+    wbufsize = 1 << 16
+    server: MetricsServer
+
+    def __init__(self, connection: socket.socket, address: Any, server: MetricsServer, accepted: socket.socket) -> None:
+        self._accepted = accepted
+        super().__init__(connection, address, server)
+
+    def do_GET(self) -> None:
+        """Sends what was asked for."""
+        slots = self.server.slots
+        if slots is not None and not slots.acquire(blocking=False):
+            text = f"Limit of concurrent requests reached ({self.server.max_requests}), try again later.\n"
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, text, {"Retry-After": "1"})
+            return
+        try:
+            self._answer()
+        finally:
+            if slots is not None:
+                slots.release()
+
+    def do_HEAD(self) -> None:
+        """The same without the text."""
+        self.do_GET()
+
+    def _answer(self) -> None:
+        if not self.server.web.in_time(time.monotonic()):
+            self._send(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests.\n", {})
+            return
+        if not self.server.web.allows(self.headers.get("Authorization")):
+            self._send(HTTPStatus.UNAUTHORIZED, "Unauthorized\n", {"WWW-Authenticate": 'Basic realm="gpuwatch"'})
+            return
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            wanted = self.headers.get("Accept", "")
+            form: Form = "openmetrics" if _openmetrics(wanted) and not self.server.plain_only else "plain"
+            gzip = _accepts(self.headers.get("Accept-Encoding", ""), "gzip") > 0
+            try:
+                body = self.server.page().body(form, gzip=gzip)
+            except Exception as error:  # noqa: BLE001  # the next sample may be fine
+                self.server.failed(error)
+                self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "gpuwatch failed; its log says how.\n", {})
+                return
+            more = {"Content-Encoding": "gzip"} if gzip else {}
+            self._send(HTTPStatus.OK, body, more | {"Vary": "Accept, Accept-Encoding"}, CONTENT_TYPES[form])
+        elif path == "/":
+            self._send(HTTPStatus.OK, _START.format(version=__version__), {}, "text/html; charset=utf-8")
+        elif path == "/-/healthy":
+            self._send(HTTPStatus.OK, "gpuwatch exporter is running.\n", {})
+        else:
+            self._send(HTTPStatus.NOT_FOUND, "Not found; metrics are at /metrics.\n", {})
+
+    def _send(self, status: HTTPStatus, body: str | bytes, more: dict[str, str], kind: str = _PLAIN) -> None:
+        data = body.encode() if isinstance(body, str) else body
+        self.send_response(status)
+        headers = {"Content-Type": kind, "Content-Length": str(len(data)), **more, **self.server.web.settings.headers}
+        for name, text in headers.items():
+            self.send_header(name, text)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+        self.wfile.flush()
+        self.server.answered(self._accepted)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answers what is no request, or has another method, in one line."""
+        self.close_connection = True
+        more = {"Connection": "close"}
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            status, message = HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD."
+            more["Allow"] = "GET, HEAD"
+        else:
+            status = HTTPStatus(code)
+            self.command, self.request_version = "", self.protocol_version
+        self._send(status, f"{message or status.phrase}\n", more)
+
+    def version_string(self) -> str:
+        """The header Server, without Python's version."""
+        return self.server_version
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: a scrape is no news."""
+
+
+def _name() -> str:
+    """What to call this machine where it listens on all of its addresses."""
+    return socket.gethostname() or "localhost"
+
+
+def shown_address(address: Any) -> str:
+    """``127.0.0.1:9836``, ``[::1]:9836``."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
+def _names(connection: ssl.SSLSocket) -> set[str]:
+    """The subject alternative names of the client's certificate."""
+    certificate = connection.getpeercert() or {}
+    listed = cast("tuple[tuple[str, str], ...]", certificate.get("subjectAltName", ()))
+    return {name for _, name in listed}
+
+
+def _openmetrics(accept: str) -> bool:
+    wanted = _accepts(accept, "application/openmetrics-text")
+    return wanted > 0 and wanted >= _accepts(accept, "text/plain")
+
+
+def _accepts(header: str, name: str) -> float:
+    """The weight of a name in a list such as Accept (RFC 9110, 12.4.2); 0 if it is not there."""
+    best = 0.0
+    for entry in header[:2000].split(","):
+        what, *parameters = (part.strip() for part in entry.split(";"))
+        if what.lower() != name:
+            continue
+        weight = next((part[2:] for part in parameters if part.lower().startswith("q=")), "1")
+        with suppress(ValueError):
+            best = max(best, float(weight))
+    return best

@@ -1,0 +1,384 @@
+"""The web configuration file of Prometheus's exporters: TLS, client certificates, users.
+
+Its format is that of prometheus/exporter-toolkit (docs/web-configuration.md). A setting that cannot be kept here is an
+error, never ignored. File and certificates are read again when they change; while they are wrong, the last ones hold.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+import re
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
+
+_VERSIONS = {
+    "TLS10": ssl.TLSVersion.TLSv1,
+    "TLS11": ssl.TLSVersion.TLSv1_1,
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
+_CLIENTS = {
+    "": ssl.CERT_NONE,
+    "NoClientCert": ssl.CERT_NONE,
+    # Asks for a certificate, and lets everyone in.
+    "RequestClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+# Go's names of the cipher suites of TLS 1.2 (crypto/tls.CipherSuites), and OpenSSL's.
+_CIPHERS = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+}
+# Their suites of TLS 1.3 cannot be chosen, in Go neither.
+_CIPHERS |= dict.fromkeys(("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"), "")
+_CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
+_HEADERS = (
+    "Content-Security-Policy",
+    "X-Frame-Options",
+    "X-Content-Type-Options",
+    "X-XSS-Protection",
+    "Strict-Transport-Security",
+)
+_TOP = {"tls_server_config": dict, "http_server_config": dict, "basic_auth_users": dict, "rate_limit": dict}
+_RATE = {"interval": object, "burst": int}
+# Go's time.ParseDuration
+_PARTS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TLS: dict[str, type] = {
+    "cert": str,
+    "key": str,
+    "client_ca": str,
+    "cert_file": str,
+    "key_file": str,
+    "client_ca_file": str,
+    "client_auth_type": str,
+    "client_allowed_sans": list,
+    "min_version": str,
+    "max_version": str,
+    "cipher_suites": list,
+    "prefer_server_cipher_suites": bool,
+    "curve_preferences": list,
+}
+_HTTP = {"http2": bool, "headers": dict}
+_NOBODY = "$2b$10$5yyahqD4U.TYz5ht3JnphObXQpQ7u7U8hEcPdzZKszH2KbbYcBWfy"
+"""The hash that the password of an unknown user is compared with, so that the time does not tell who is known."""
+_SALT = os.urandom(32)
+_CACHED = 100
+"""Passwords whose comparison is remembered: bcrypt is slow on purpose."""
+
+
+class Settings(NamedTuple):
+    """What a file asks for."""
+
+    context: ssl.SSLContext | None = None
+    users: Mapping[str, str] = {}
+    """Hash of the password by name."""
+    headers: Mapping[str, str] = {}
+    allowed_names: frozenset[str] = frozenset()
+    """Subject alternative names of which a client's certificate must have one."""
+    interval: float = 0.0
+    """Seconds between requests that may last; 0: no limit."""
+    burst: int = 0
+    """How many may come at once."""
+
+    @property
+    def protected(self) -> bool:
+        """Whether only some may read."""
+        return bool(self.users) or (self.context is not None and self.context.verify_mode is ssl.CERT_REQUIRED)
+
+
+class WebConfig:
+    """A file that may change."""
+
+    def __init__(self, path: Path | None, say: Callable[[str], None] = lambda text: None) -> None:
+        """Reads the file; None: neither TLS nor users. ``say`` tells what is wrong with a later version of it.
+
+        Raises:
+            UsageError: it cannot be used.
+        """
+        self._path, self._say = path, say
+        self._lock = threading.Lock()
+        self._files: tuple[Path, ...] = ()
+        self._stamps: tuple[object, ...] = ()
+        self._settings = Settings()
+        self._correct: dict[bytes, bool] = {}
+        self._tokens = 0.0
+        """Requests that may be answered now, of a limited rate."""
+        self._filled = float("-inf")
+        """When they were counted, by the monotonic clock."""
+        if path is not None:
+            self._settings, self._files = _read(path)
+            self._stamps = self._now()
+
+    @property
+    def settings(self) -> Settings:
+        """What holds now."""
+        if self._path is None:
+            return self._settings
+        with self._lock:
+            stamps = self._now()
+            if stamps != self._stamps:
+                self._stamps = stamps
+                try:
+                    self._settings, self._files = _read(self._path)
+                except UsageError as error:
+                    self._say(f"gpuwatch: {error.message}; the last version of it still holds")
+                else:
+                    self._correct.clear()
+                    self._stamps = self._now()
+            return self._settings
+
+    def in_time(self, now: float) -> bool:
+        """Whether the limit of the rate lets a request through at this moment of the monotonic clock (token bucket)."""
+        settings = self.settings
+        if not settings.interval:
+            return True
+        with self._lock:
+            self._tokens = min(self._tokens + (now - self._filled) / settings.interval, settings.burst)
+            self._filled = now
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+    def allows(self, authorization: str | None) -> bool:
+        """Whether a request with this header (Basic, RFC 7617) may be answered."""
+        users = self.settings.users
+        if not users:
+            return True
+        scheme, _, encoded = (authorization or "").partition(" ")
+        try:
+            name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        if scheme.lower() != "basic" or not colon:
+            return False
+        known = users.get(name)
+        correct = self._matches(name, password, known or _NOBODY)
+        return correct and known is not None
+
+    def _matches(self, name: str, password: str, hashed: str) -> bool:
+        import bcrypt
+
+        key = hmac.digest(_SALT, "\0".join((name, hashed, password)).encode(), "sha256")
+        known = self._correct.get(key)
+        if known is None:
+            # bcrypt itself ignores what is behind 72 bytes; newer versions of the library refuse such passwords.
+            known = bcrypt.checkpw(password.encode()[:72], hashed.encode())
+            with self._lock:
+                while len(self._correct) >= _CACHED:
+                    del self._correct[next(iter(self._correct))]
+                self._correct[key] = known
+        return known
+
+    def _now(self) -> tuple[object, ...]:
+        """What tells whether a file has changed."""
+        return tuple(map(_stamp, (self._path, *self._files)))
+
+
+def _stamp(path: Path | None) -> object:
+    try:
+        found = path.stat() if path is not None else None
+    except OSError as error:
+        return error.errno
+    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
+    """What the file asks for, and the files that it names."""
+    name = file_name(path)
+    try:
+        import yaml
+    except ImportError:
+        raise UsageError(
+            "a web configuration needs two more packages", hint="pip install 'gpuwatch-tui[exporter]'"
+        ) from None
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark is not None else ""
+        raise UsageError(f"{name} is not YAML{where}") from None
+    try:
+        top = _checked(document if document is not None else {}, _TOP, "")
+        http = _checked(top.get("http_server_config") or {}, _HTTP, "http_server_config.")
+        headers = _checked(http.get("headers") or {}, dict.fromkeys(_HEADERS, str), "http_server_config.headers.")
+        if any("\n" in text or "\r" in text for text in headers.values()):
+            raise _WrongError("a header has more than one line")
+        users = _users(top.get("basic_auth_users") or {})
+        rate = _checked(top.get("rate_limit") or {}, _RATE, "rate_limit.")
+        limit = {"interval": _duration(rate.get("interval", 0)), "burst": rate.get("burst", 0)}
+        if "tls_server_config" not in top:
+            return Settings(None, users, headers, **limit), ()
+        tls = _checked(top["tls_server_config"] or {}, _TLS, "tls_server_config.")
+        context, files = _context(tls, path.parent)
+        return Settings(context, users, headers, frozenset(tls.get("client_allowed_sans", ())), **limit), files
+    except _WrongError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
+class _WrongError(Exception):
+    """What is wrong in a file."""
+
+
+def _checked(table: object, allowed: Mapping[str, type], prefix: str) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise _WrongError(f"{prefix.rstrip('.') or 'the file'} is not a table")
+    for key, setting in table.items():
+        if key not in allowed:
+            raise _WrongError(f"{prefix}{key} is not supported")
+        if setting is not None and not isinstance(setting, allowed[key]):
+            raise _WrongError(f"{prefix}{key} has the wrong type")
+    return {key: setting for key, setting in table.items() if setting is not None}
+
+
+def _duration(text: object) -> float:
+    """Seconds of ``1m30s``."""
+    parts = _PARTS.findall(text) if isinstance(text, str) else []
+    if text == 0 or text == "0":
+        return 0.0
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise _WrongError("rate_limit.interval is not a duration such as 1s")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def _users(table: Mapping[object, object]) -> dict[str, str]:
+    users: dict[str, str] = {}
+    for name, hashed in table.items():
+        if not isinstance(name, str) or not isinstance(hashed, str):
+            raise _WrongError("basic_auth_users: names and hashes are strings")
+        users[name] = hashed
+    if users:
+        try:
+            import bcrypt
+        except ImportError:
+            raise _WrongError("users need the package bcrypt: pip install 'gpuwatch-tui[exporter]'") from None
+        for name, hashed in users.items():
+            try:
+                bcrypt.checkpw(b"", _cheap(hashed))
+            except ValueError:
+                raise _WrongError(f"basic_auth_users: the password of {name} is not a hash of bcrypt") from None
+    return users
+
+
+def _cheap(hashed: str) -> bytes:
+    """The same hash with the least cost: its form can be checked at once."""
+    parts = hashed.split("$")
+    if len(parts) != 4 or not parts[2].isdecimal() or not 4 <= int(parts[2]) <= 31:
+        raise ValueError(hashed)
+    return "$".join((parts[0], parts[1], "04", parts[3])).encode()
+
+
+def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, tuple[Path, ...]]:
+    files: list[Path] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _choice(tls, "min_version", "TLS12", _VERSIONS)
+    context.maximum_version = _choice(tls, "max_version", "TLS13", _VERSIONS)
+    client = _choice(tls, "client_auth_type", "", _CLIENTS)
+    with _file(tls, "cert", folder, files) as cert, _file(tls, "key", folder, files) as key:
+        if cert is None or key is None:
+            raise _WrongError(f"tls_server_config: {'cert_file' if cert is None else 'key_file'} is missing")
+        try:
+            # An encrypted key must not ask at a terminal.
+            context.load_cert_chain(cert, key, password=_no_password)
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            raise _WrongError(f"cannot use the certificate: {_why(error)}") from None
+    with _file(tls, "client_ca", folder, files) as ca:
+        if ca is None and client is not ssl.CERT_NONE:
+            raise _WrongError("tls_server_config: client_ca_file is missing")
+        if ca is not None and client is ssl.CERT_NONE:
+            raise _WrongError("tls_server_config: client_ca_file needs client_auth_type: RequireAndVerifyClientCert")
+        if ca is not None:
+            try:
+                context.load_verify_locations(ca)
+            except OSError as error:
+                raise _WrongError(f"cannot use the clients' authority: {_why(error)}") from None
+    context.verify_mode = client
+    names = tls.get("client_allowed_sans", ())
+    if names and client is not ssl.CERT_REQUIRED:
+        raise _WrongError("client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert")
+    _ciphers(context, tls)
+    return context, tuple(files)
+
+
+def _ciphers(context: ssl.SSLContext, tls: Mapping[str, Any]) -> None:
+    chosen = [_known(name, _CIPHERS, "cipher_suites") for name in tls.get("cipher_suites", ())]
+    if any(chosen):
+        context.set_ciphers(":".join(filter(None, chosen)))
+    if tls.get("prefer_server_cipher_suites", True):
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    else:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    curves = [_known(name, _CURVES, "curve_preferences") for name in tls.get("curve_preferences", ())]
+    if len(curves) > 1:
+        raise _WrongError("curve_preferences: only one curve is supported here")
+    for curve in curves:
+        context.set_ecdh_curve(curve)
+
+
+def _choice(tls: Mapping[str, Any], key: str, default: str, choices: Mapping[str, Any]) -> Any:
+    return _known(tls.get(key, default), choices, key)
+
+
+def _known(name: object, choices: Mapping[str, Any], key: str) -> Any:
+    if not isinstance(name, str) or name not in choices:
+        listed = ", ".join(choice for choice in choices if choice)
+        raise _WrongError(f"{key} {name} is not supported; these are: {listed}")
+    return choices[name]
+
+
+@contextmanager
+def _file(tls: Mapping[str, Any], key: str, folder: Path, files: list[Path]) -> Iterator[Path | None]:
+    """The file of a setting: named, or made of the text that stands in the settings for as long as it is needed."""
+    text, named = tls.get(key), tls.get(f"{key}_file")
+    if text is not None and named is not None:
+        raise _WrongError(f"tls_server_config: {key} and {key}_file exclude each other")
+    if text is not None:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # private by its mode
+            file.write(text)
+            file.flush()
+            yield Path(file.name)
+        return
+    if named is None:
+        yield None
+        return
+    path = folder / named
+    files.append(path)
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise _WrongError(f"cannot read {file_name(path)}: {error.strerror or error}") from None
+    yield path
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

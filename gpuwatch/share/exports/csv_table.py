@@ -1,0 +1,46 @@
+"""CSV: one table of a recording. An empty cell is a missing value."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.spreadsheet import cell
+from gpuwatch.share.exports.stretch import Stretch
+from gpuwatch.share.exports.table_rows import Kind, Table
+
+_AT_ONCE = 500
+"""Rows of a piece."""
+
+
+def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
+    """A line of headings, then the rows, in pieces."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([column.name for column in table.columns])
+    moments = [place for place, column in enumerate(table.columns) if column.kind is Kind.MOMENT]
+    texts = [place for place, column in enumerate(table.columns) if column.kind in (Kind.TEXT, Kind.FLAG)]
+    for count, row in enumerate(table.rows(stretch), 1):
+        for place in moments:
+            row[place] = _moment(row[place])
+        for place in texts:
+            row[place] = cell(row[place])
+        writer.writerow(row)
+        if count % _AT_ONCE == 0:
+            yield out.getvalue().encode("utf-8", "backslashreplace")
+            out.seek(0)
+            out.truncate()
+    yield out.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _moment(at: object) -> str | None:
+    """ISO 8601 in UTC, with microseconds."""
+    if not isinstance(at, (int, float)):
+        return None
+    try:
+        when = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    except (ValueError, OverflowError, OSError):  # of a damaged file
+        return None
+    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,77 @@
+"""NDJSON: a document of a published schema on each line, in the order of time.
+
+``gpuwatch.snapshot/1`` for each sample, ``gpuwatch.event/1`` for each event, and ``gpuwatch.finding/1`` for each
+finding, where it began. With means instead of samples there are ``gpuwatch.means/1``, one for each device.
+"""
+
+from __future__ import annotations
+
+import datetime
+import heapq
+from collections.abc import Iterator
+from operator import itemgetter
+
+import msgspec
+from msgspec.structs import replace
+
+from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.export_lines import EventLine, FindingLine, MeansLine, Statistics
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.share.exports.stretch import Stretch
+
+
+def write(stretch: Stretch) -> Iterator[bytes]:
+    """The lines."""
+    host, simulated = stretch.host, stretch.last.simulated
+    samples = _means(stretch) if stretch.step else _samples(stretch)
+    events = (
+        (
+            one.at,
+            EventLine(
+                at=_moment(one.at), host=host, simulated=simulated, kind=one.kind, text=one.text,
+                severity=one.severity, certainty=one.certainty, device_uuid=one.device_uuid,
+                device_uuids=one.device_uuids, pid=one.pid, cause=one.cause, occurrence=one.occurrence,
+            ),
+        )
+        for one in stretch.events()
+    )  # fmt: skip
+    findings = (
+        (
+            max(since, stretch.begin),
+            FindingLine(since=_moment(since), until=_moment(until), host=host, simulated=simulated, finding=finding),
+        )
+        for since, until, finding in sorted(stretch.findings(), key=itemgetter(0))
+    )
+    for _, document in heapq.merge(samples, events, findings, key=itemgetter(0)):
+        yield to_json(document, indent=0).encode("utf-8", "backslashreplace")
+
+
+def _samples(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
+    for at, snapshot, findings in stretch.samples():
+        yield at, replace(snapshot, findings=findings)
+
+
+def _means(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
+    host, simulated = stretch.host, stretch.last.simulated
+    for at, device, metrics in stretch.means():
+        line = MeansLine(
+            at=_moment(at),
+            seconds=stretch.step,
+            host=host,
+            simulated=simulated,
+            device_uuid=device.uuid,
+            device_index=_index(device),
+            metrics={
+                name: Statistics(minimum=one.least, mean=one.mean, maximum=one.most, samples=one.samples)
+                for name, one in metrics.items()
+            },
+        )
+        yield float(at), line
+
+
+def _index(device: Device) -> int | None:
+    return device.index if device.index >= 0 else None
+
+
+def _moment(at: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC)

@@ -1,0 +1,247 @@
+"""OpenMetrics text with timestamps, as ``promtool tsdb create-blocks-from openmetrics`` reads it.
+
+The format wants all samples of a metric family together, and the file has them by time: they are collected in a
+temporary file first. Names and labels are those of ``gpuwatch exporter``. Readings that are names (performance state,
+versions) have no place in it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+from gpuwatch.core.formatting.openmetrics import (
+    FINDING,
+    INFO,
+    MIG_INFO,
+    PROCESS_FAMILIES,
+    PROCESS_INFO,
+    Family,
+    as_number,
+    device_family,
+    labels,
+    mig_family,
+    moment,
+    value,
+)
+from gpuwatch.core.model.metrics import Lane
+from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Process
+from gpuwatch.machine.past.tiers import Key
+from gpuwatch.share.exports.stretch import NUMBERS, Stretch
+
+_BUFFERED = 8 << 20
+"""Characters in memory."""
+_PIECE = 1 << 20
+_EVERY = 60.0
+"""Seconds between samples of what lasts: Prometheus forgets a series after five minutes."""
+_OF_MIG = tuple((spec, mig_family(spec)) for spec in NUMBERS if spec.id in MIG_READINGS or spec.lane is Lane.GPM)
+
+_Series = tuple[str, str]
+"""Name of the family, labels."""
+
+
+def write(stretch: Stretch) -> Iterator[bytes]:
+    """The text."""
+    with _Spool() as spool:
+        if stretch.step:
+            _means(stretch, spool)
+        else:
+            _samples(stretch, spool)
+            _parts(stretch, spool)
+        families = [INFO, *map(device_family, NUMBERS), MIG_INFO, *(family for _, family in _OF_MIG)]
+        for family in (*families, PROCESS_INFO, *(family for family, *_ in PROCESS_FAMILIES)):
+            header = family.header().encode()
+            for piece in spool.pieces(family.name):
+                yield header + piece
+                header = b""
+        yield from _findings(stretch)
+        yield b"# EOF\n"
+
+
+class _Spool:
+    """Text by series, in a temporary file."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by __exit__
+        self._open: dict[_Series, list[str]] = {}
+        self._size = 0
+        self._places: dict[_Series, list[tuple[int, int]]] = {}
+
+    def __enter__(self) -> _Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, series: _Series, text: str) -> None:
+        """Adds text to the end of a series."""
+        self._open.setdefault(series, []).append(text)
+        self._size += len(text)
+        if self._size > _BUFFERED:
+            self._flush()
+
+    def _flush(self) -> None:
+        for series, texts in self._open.items():
+            data = "".join(texts).encode()
+            self._places.setdefault(series, []).append((self._file.tell(), len(data)))
+            self._file.write(data)
+        self._open.clear()
+        self._size = 0
+
+    def pieces(self, metric: str) -> Iterator[bytes]:
+        """The text of all series of a metric."""
+        self._file.seek(0, 2)
+        self._flush()
+        for series in sorted(one for one in self._places if one[0] == metric):
+            for place, size in self._places[series]:
+                self._file.seek(place)
+                while size:
+                    piece = self._file.read(min(size, _PIECE))
+                    size -= len(piece)
+                    yield piece
+
+
+class _Lasting:
+    """Samples of info series: one now and then, as they never change."""
+
+    def __init__(self, spool: _Spool, family: Family) -> None:
+        self._spool, self._family = spool, family
+        self._next: dict[str, float] = {}
+
+    def seen(self, own: str, at: float) -> None:
+        """What these labels tell held at a time; times grow."""
+        if at >= self._next.get(own, at):
+            self._next[own] = at + _EVERY
+            self._spool.add((self._family.name, own), f"{self._family.sample}{own} 1 {moment(at)}\n")
+
+
+def _samples(stretch: Stretch, spool: _Spool) -> None:
+    known: dict[Key, str] = {}
+    about: dict[str, str] = {}
+    families = {spec.id: device_family(spec) for spec in NUMBERS}
+    infos = _Lasting(spool, INFO)
+    for times, columns in stretch.numbers():
+        moments = [moment(at) for at in times]
+        for uuid in dict.fromkeys(uuid for uuid, _ in columns):
+            if uuid not in about:
+                about[uuid] = _info(stretch, stretch.device(uuid, times[0]))
+            for at in times:
+                infos.seen(about[uuid], at)
+        for (uuid, name), values in columns.items():
+            family = families[name]
+            if (uuid, name) not in known:
+                known[uuid, name] = labels(_labels(stretch, stretch.device(uuid, times[0])))
+            head, scale = family.sample + known[uuid, name], family.scale
+            lines = [
+                f"{head} {value(number if scale == 1 else _scaled(number, scale))} {at}\n"
+                for at, number in zip(moments, values, strict=True)
+                if number is not None
+            ]
+            if lines:
+                spool.add((family.name, known[uuid, name]), "".join(lines))
+
+
+def _parts(stretch: Stretch, spool: _Spool) -> None:
+    """MIG instances and processes, which are in the samples themselves."""
+    last = float("-inf")
+    instances, programs = _Lasting(spool, MIG_INFO), _Lasting(spool, PROCESS_INFO)
+    for at, snapshot, _ in stretch.samples():
+        if at <= last:  # the clock was set back: a series may not
+            continue
+        last, stamp = at, moment(at)
+        for device in snapshot.devices:
+            for instance in device.mig_instances:
+                about = _labels(stretch, device) | {"mig_instance": instance.id}
+                instances.seen(labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
+                own = labels(about)
+                for spec, family in _OF_MIG:
+                    reading = instance.readings.get(spec.id)
+                    number = None if reading is None else as_number(spec, reading)
+                    if number is not None:
+                        spool.add((family.name, own), f"{family.sample}{own} {value(number)} {stamp}\n")
+        seen: set[str] = set()
+        for row in snapshot.processes:
+            device_of_row = snapshot.device(row.device_uuid)
+            if device_of_row is None:
+                continue
+            about = _labels(stretch, device_of_row) | _process(row)
+            own = labels(about)
+            if own in seen:
+                continue
+            seen.add(own)
+            told = {"name": row.name, "type": row.type, "framework": row.framework, "container": row.container}
+            programs.seen(labels(about | told), at)
+            for family, reading_id, scale in PROCESS_FAMILIES:
+                found = row.number(reading_id)
+                if found is not None:
+                    text = f"{family.sample}{own} {value(_scaled(found, scale))} {stamp}\n"
+                    spool.add((family.name, own), text)
+
+
+def _process(row: Process) -> dict[str, object]:
+    return {"pid": row.pid, "user": row.user, "mig_instance": row.mig_instance}
+
+
+def _means(stretch: Stretch, spool: _Spool) -> None:
+    specs = {spec.id: (spec, device_family(spec)) for spec in NUMBERS}
+    infos = _Lasting(spool, INFO)
+    for at, device, metrics in stretch.means():
+        own = labels(_labels(stretch, device))
+        infos.seen(_info(stretch, device), at)
+        for name, summary in metrics.items():
+            spec, family = specs[name]
+            number = summary.most if spec.counter else summary.mean
+            text = f"{family.sample}{own} {value(_scaled(number, family.scale))} {moment(at)}\n"
+            spool.add((family.name, own), text)
+
+
+def _scaled(number: float, scale: float) -> float:
+    """The number without digits that only the factor brings in."""
+    return round(number * scale, 9)
+
+
+def _labels(stretch: Stretch, device: Device) -> dict[str, object]:
+    gpu = device.index if device.index >= 0 else None
+    return {"uuid": device.uuid, "gpu": gpu, "host": stretch.host}
+
+
+def _info(stretch: Stretch, device: Device) -> str:
+    """The labels of its :data:`INFO`."""
+    about: dict[str, object] = {
+        "name": device.name or None,
+        "pci_bus_id": device.pci_bus_id or None,
+        "compute_capability": device.compute_capability,
+        "driver": stretch.last.driver.version if stretch.last.driver is not None else None,
+        "simulated": "true" if device.simulated else None,
+    }
+    return labels(_labels(stretch, device) | about)
+
+
+def _findings(stretch: Stretch) -> Iterator[bytes]:
+    """1 as long as a finding held, then 0. Times of one series must grow: what overlaps is one."""
+    held: dict[str, list[tuple[float, float]]] = {}
+    for since, until, finding in stretch.findings():
+        about: dict[str, object] = {"cause": finding.id, "severity": finding.severity}
+        if finding.device_uuid is not None:
+            about |= _labels(stretch, stretch.device(finding.device_uuid, since))
+        else:
+            about["host"] = stretch.host
+        since, until = max(since, stretch.begin), min(until, stretch.end)
+        times = held.setdefault(labels(about), [])
+        if times and since <= times[-1][1] + 1.0:
+            times[-1] = (times[-1][0], max(times[-1][1], until))
+        else:
+            times.append((since, until))
+    header = FINDING.header()
+    for own, times in held.items():
+        for since, until in times:
+            lines, at = [], since
+            while at < until:
+                lines.append(f"{FINDING.sample}{own} 1 {moment(at)}\n")
+                at += _EVERY
+            lines.append(f"{FINDING.sample}{own} 1 {moment(until)}\n")
+            if until < stretch.end:
+                lines.append(f"{FINDING.sample}{own} 0 {moment(until + 0.5)}\n")
+            yield (header + "".join(lines)).encode()
+            header = ""

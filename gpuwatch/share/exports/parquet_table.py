@@ -1,0 +1,93 @@
+"""Parquet: one table of a recording, with typed columns; null is a missing value. Needs pyarrow (extra ``parquet``)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gpuwatch import __version__
+from gpuwatch.share.exports.stretch import Stretch
+from gpuwatch.share.exports.table_rows import Kind, Row, Table
+
+_GROUP = 20_000
+"""Rows of a group."""
+_TYPES: dict[Kind, Any] = {
+    Kind.TEXT: pa.string(),
+    Kind.NUMBER: pa.float64(),
+    Kind.WHOLE: pa.int64(),
+    Kind.FLAG: pa.bool_(),
+    Kind.MOMENT: pa.timestamp("us", tz="UTC"),
+}
+
+
+def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
+    """The file, in pieces."""
+    out = io.BytesIO()
+    schema = pa.schema(
+        [
+            pa.field(one.name, _TYPES[one.kind], metadata={"unit": one.unit} if one.unit else None)
+            for one in table.columns
+        ],
+        metadata={"gpuwatch_version": __version__, "simulated": str(stretch.last.simulated).lower()},
+    )
+    moments = [place for place, column in enumerate(table.columns) if column.kind is Kind.MOMENT]
+    with pq.ParquetWriter(_Growing(out), schema, compression="zstd") as writer:
+        rows: list[Row] = []
+        for row in table.rows(stretch):
+            for place in moments:
+                row[place] = _microseconds(row[place])
+            rows.append(row)
+            if len(rows) >= _GROUP:
+                writer.write_batch(_batch(rows, schema))
+                rows = []
+                yield _taken(out)
+        if rows:
+            writer.write_batch(_batch(rows, schema))
+    yield _taken(out)
+
+
+def _batch(rows: list[Row], schema: Any) -> Any:
+    columns = zip(*rows, strict=True)
+    arrays = [_array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _array(values: tuple[object, ...], kind: Any) -> Any:
+    try:
+        return pa.array(values, type=kind)
+    except UnicodeEncodeError:  # a name that is not text (PEP 383)
+        plain = [one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one for one in values]
+        return pa.array(plain, type=kind)
+
+
+def _microseconds(at: object) -> int | None:
+    return round(at * 1e6) if isinstance(at, (int, float)) else None
+
+
+def _taken(out: io.BytesIO) -> bytes:
+    data = out.getvalue()
+    out.seek(0)
+    out.truncate()
+    return data
+
+
+class _Growing(io.RawIOBase):
+    """A file that is only appended to, and whose content is taken away now and then."""
+
+    def __init__(self, out: io.BytesIO) -> None:
+        self._out = out
+        self._place = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._place += len(data)
+        return self._out.write(data)
+
+    def tell(self) -> int:
+        return self._place

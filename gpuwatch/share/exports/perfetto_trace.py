@@ -1,0 +1,364 @@
+"""Perfetto's trace format: counters of each GPU, and processes, findings, events and runs beside them.
+
+Field numbers are those of Perfetto's ``protos/perfetto/trace``: ``trace_packet.proto``, ``clock_snapshot.proto``, in
+``track_event/`` ``track_event.proto``, ``track_descriptor.proto``, ``counter_descriptor.proto`` and
+``debug_annotation.proto``. Every timestamp is of the wall clock (``BUILTIN_CLOCK_REALTIME``), in nanoseconds since the
+epoch, so that the trace can be shown beside others of that clock.
+
+A counter is written when it changes, and once more before a gap. The format has no way to end a counter: where a value
+is missing, viewers go on with the last one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpuwatch.core.formatting.brief import program_of
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.metrics import MetricSpec, Unit
+from gpuwatch.core.model.run import Run
+from gpuwatch.machine.past.gpu_time import GAP
+from gpuwatch.share.exports.protobuf import double, message, number, text, varint
+from gpuwatch.share.exports.stretch import NUMBERS, Stretch
+
+REALTIME = 1
+"""BuiltinClock of clock_snapshot.proto."""
+_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
+"""TrackEvent.Type."""
+_SEQUENCE = number(10, 1)
+"""All packets are of one writer."""
+_CLOCK = number(58, REALTIME)
+_UNITS = {Unit.BYTES: number(3, 3), Unit.COUNT: number(3, 2)}
+"""CounterDescriptor.Unit; other units are given by name."""
+_NS = 1_000_000_000
+_int64 = -(1 << 63), (1 << 63) - 1
+_packed_double = struct.Struct("<d").pack
+
+Arguments = dict[str, str | int | float | bool | None]
+"""Details of a slice or instant; what is None is left out."""
+
+
+class Slice(NamedTuple):
+    """Something with a duration; times in seconds since the epoch."""
+
+    begin: float
+    end: float
+    name: str
+    arguments: Arguments
+    inner: tuple[Slice, ...] = ()
+    """What happened within it, one after the other."""
+
+
+class _Point(NamedTuple):
+    at: float
+    name: str
+    arguments: Arguments
+
+
+def write(stretch: Stretch, runs: Iterable[Run] = ()) -> Iterator[bytes]:
+    """The trace, in pieces. ``runs``: documents whose phases are shown, if they are of the same machine and time."""
+    return _Writer(stretch).pieces(list(runs))
+
+
+class _Writer:
+    def __init__(self, stretch: Stretch) -> None:
+        self._stretch = stretch
+        # Ids must not collide with those of a trace beside which this one is shown.
+        seed = hashlib.sha256(f"{stretch.host} {stretch.begin}".encode()).digest()
+        self._next = int.from_bytes(seed[:4], "big") << 16
+        self._gpus: dict[str, int] = {}
+        """Tracks by UUID."""
+
+    def pieces(self, runs: list[Run]) -> Iterator[bytes]:
+        stretch = self._stretch
+        clocks = message(1, number(1, REALTIME) + number(2, _nanoseconds(stretch.begin)))
+        yield message(1, _SEQUENCE + message(6, clocks + number(2, REALTIME)))
+        self._machine = self._new_track()
+        note = " (simulated)" if stretch.last.simulated else ""
+        yield self._track(self._machine, f"{printable(stretch.host or 'machine')}{note}")
+        for device in stretch.last.devices:
+            yield from self._gpu(device.uuid)
+        yield from self._runs(runs)
+        yield from self._findings()
+        yield from self._processes()
+        yield from self._events()
+        yield from self._means() if stretch.step else self._samples()
+
+    # Tracks
+
+    def _new_track(self) -> int:
+        self._next += 1
+        return self._next
+
+    def _track(self, track: int, name: str, parent: int | None = None, counter: bytes | None = None) -> bytes:
+        descriptor = number(1, track) + text(2, name)
+        if parent is not None:
+            descriptor += number(5, parent)
+        if counter is not None:
+            descriptor += message(8, counter)
+        else:
+            descriptor += number(11, 2)  # children in the order in which they are described
+        return message(1, _SEQUENCE + message(60, descriptor))
+
+    def _gpu(self, uuid: str | None) -> Iterator[bytes]:
+        """The track of a GPU, described where it is first needed."""
+        if uuid is not None and uuid not in self._gpus:
+            device = self._stretch.device(uuid, self._stretch.end)
+            name = f"GPU {device.index}" if device.index >= 0 else uuid
+            self._gpus[uuid] = self._new_track()
+            yield self._track(self._gpus[uuid], f"{name} {printable(device.name)}".strip(), self._machine)
+
+    def _parent(self, uuid: str | None) -> int:
+        return self._machine if uuid is None else self._gpus[uuid]
+
+    # Counters
+
+    def _counter(self, uuid: str, spec: MetricSpec) -> tuple[int, bytes]:
+        track = self._new_track()
+        unit = _UNITS.get(spec.unit) or text(6, spec.unit.value)
+        return track, self._track(track, spec.title, self._gpus[uuid], unit)
+
+    def _samples(self) -> Iterator[bytes]:
+        tracks: dict[tuple[str, str], int] = {}
+        last: dict[tuple[str, str], tuple[float, float]] = {}
+        """Time and value that each counter was given last."""
+        before: dict[tuple[str, str], float] = {}
+        """When each counter had a value last."""
+        specs = {spec.id: spec for spec in NUMBERS}
+        for times, columns in self._stretch.numbers():
+            heads = [_head(at) for at in times]
+            for key in sorted(columns):
+                values = columns[key]
+                if key not in tracks:
+                    if all(value is None for value in values):
+                        continue
+                    yield from self._gpu(key[0])
+                    tracks[key], described = self._counter(key[0], specs[key[1]])
+                    yield described
+                yield b"".join(_changes(tracks[key], times, heads, values, key, last, before))
+        for key, at in before.items():
+            if at > last[key][0]:
+                yield _value(tracks[key], _head(at), last[key][1])
+
+    def _means(self) -> Iterator[bytes]:
+        tracks: dict[tuple[str, str], int] = {}
+        specs = {spec.id: spec for spec in NUMBERS}
+        for at, device, metrics in self._stretch.means():
+            yield from self._gpu(device.uuid)
+            for name, summary in metrics.items():
+                spec = specs[name]
+                key = (device.uuid, name)
+                if key not in tracks:
+                    tracks[key], described = self._counter(device.uuid, spec)
+                    yield described
+                yield _value(tracks[key], _head(at), summary.most if spec.counter else summary.mean)
+
+    # Slices and instants
+
+    def _runs(self, runs: list[Run]) -> Iterator[bytes]:
+        shown = [_run(run) for run in runs if overlaps(run, self._stretch)]
+        yield from self._slices("Runs", self._machine, shown)
+        for run in runs:
+            if run.step_times and overlaps(run, self._stretch):
+                name = f"Steps of {printable(run.title or run.config)}"
+                yield from self._slices(name, self._machine, _steps(run))
+
+    def _findings(self) -> Iterator[bytes]:
+        by_device: dict[str | None, list[Slice]] = {}
+        for since, until, finding in self._stretch.findings():
+            details: Arguments = {
+                "cause": finding.id,
+                "severity": finding.severity,
+                "certainty": finding.certainty,
+                "evidence": " / ".join(map(printable, finding.evidence)),
+                "action": printable(finding.action),
+                "pid": finding.pid,
+            }
+            one = Slice(since, until, printable(finding.title), details)
+            by_device.setdefault(finding.device_uuid, []).append(one)
+        for uuid, found in by_device.items():
+            yield from self._gpu(uuid)
+            yield from self._slices("Findings", self._parent(uuid), found)
+
+    def _processes(self) -> Iterator[bytes]:
+        by_device: dict[str | None, list[Slice]] = {}
+        for life in self._stretch.lives():
+            command = printable(life.command or life.name or "")
+            details: Arguments = {
+                "pid": life.pid,
+                "user": printable(life.user) if life.user else None,
+                "command": command,
+                "type": life.type,
+                "framework": life.framework,
+                "container": life.container,
+                "mig_instance": life.mig_instance,
+                "memory_peak_bytes": life.memory_peak_bytes,
+                "sm_percent_max": life.sm_percent_max,
+                "sm_percent_mean": life.sm_percent_seconds / life.sm_seconds if life.sm_seconds else None,
+            }
+            one = Slice(life.first, life.last, f"{program_of(command) or 'process'} ({life.pid})", details)
+            by_device.setdefault(life.device_uuid, []).append(one)
+        for uuid, found in by_device.items():
+            yield from self._gpu(uuid)
+            yield from self._slices("Processes", self._parent(uuid), found)
+
+    def _events(self) -> Iterator[bytes]:
+        by_device: dict[str | None, list[_Point]] = {}
+        for event in self._stretch.events():
+            details: Arguments = {
+                "kind": event.kind,
+                "severity": event.severity,
+                "certainty": event.certainty,
+                "cause": event.cause or None,
+                "pid": event.pid,
+            }
+            for uuid in event.device_uuids or (event.device_uuid,):
+                by_device.setdefault(uuid, []).append(_Point(event.at, printable(event.text), details))
+        for uuid, found in by_device.items():
+            yield from self._gpu(uuid)
+            track = self._new_track()
+            yield self._track(track, "Events", self._parent(uuid))
+            for one in found:
+                yield _packet(_head(one.at), _event(track, _INSTANT, one.name, one.arguments))
+
+    def _slices(self, name: str, parent: int, found: Iterable[Slice]) -> Iterator[bytes]:
+        """Slices on as many tracks as are needed for none to overlap, cut to what is exported."""
+        ends: list[tuple[float, int]] = []
+        for one in sorted(found, key=lambda one: (one.begin, -one.end)):
+            begin, end = max(one.begin, self._stretch.begin), min(one.end, self._stretch.end)
+            if begin > end:
+                continue
+            lane = next((place for place, (until, _) in enumerate(ends) if until <= begin), None)
+            if lane is None:
+                track = self._new_track()
+                yield self._track(track, name, parent)
+                ends.append((end, track))
+            else:
+                track = ends[lane][1]
+                ends[lane] = (end, track)
+            cut: Arguments = {
+                "began_before_the_trace": True if one.begin < begin else None,
+                "ended_after_the_trace": True if one.end > end else None,
+            }
+            yield _packet(_head(begin), _event(track, _BEGIN, one.name, one.arguments | cut))
+            for inner in one.inner:
+                first, last = max(inner.begin, begin), min(inner.end, end)
+                if first <= last:
+                    yield _packet(_head(first), _event(track, _BEGIN, inner.name, inner.arguments))
+                    yield _packet(_head(last), _event(track, _END))
+            yield _packet(_head(end), _event(track, _END))
+
+
+def overlaps(run: Run, stretch: Stretch) -> bool:
+    """Whether the run is of the time that is exported."""
+    one = _run(run)
+    return one.begin <= stretch.end and one.end >= stretch.begin
+
+
+def _run(run: Run) -> Slice:
+    """A run and its phases."""
+    began = run.started_at.timestamp()
+    phases, at = list[Slice](), began
+    for name, ended in sorted(run.phases.ended_at.items(), key=lambda entry: entry[1]):
+        end = max(began + ended, at)
+        speed = run.throughput if name == "steps" else None
+        details: Arguments = {}
+        if speed is not None:
+            details = {
+                "steps": speed.steps,
+                "steps_per_second": speed.steps_per_second,
+                "median_step_seconds": speed.median_step_seconds,
+            }
+        phases.append(Slice(at, end, name.replace("_", " "), details))
+        at = end
+    end = max(began + (run.phases.total_seconds or 0.0), at)
+    about: Arguments = {
+        "pid": run.pid,
+        "verdict": run.verdict,
+        "reason": printable(run.verdict_reason) or None,
+        "cause": run.primary,
+        "framework": f"{run.framework.name} {run.framework.version}" if run.framework else None,
+        "workload": run.workload,
+    }
+    return Slice(began, end, printable(run.title or run.config), about, tuple(phases))
+
+
+def _steps(run: Run) -> Iterator[Slice]:
+    """The latest steps of a run, one after the other."""
+    began, last = run.started_at.timestamp(), -math.inf
+    for one in run.step_times:
+        end = began + one.t
+        # Where a step ends, the next one begins: not a microsecond before.
+        begin = max(end - one.seconds, last)
+        name = f"step {one.number}" if one.steps == 1 else f"steps {one.number - one.steps + 1}-{one.number}"
+        if begin <= end:
+            yield Slice(begin, end, name, {"steps": one.steps, "seconds": one.seconds})
+            last = end
+
+
+def _nanoseconds(at: float) -> int:
+    # Times are floats with microseconds: more digits mean nothing.
+    return max(round(at * 1e6), 0) * 1000
+
+
+def _head(at: float) -> bytes:
+    """Timestamp, clock and writer of a packet."""
+    return b"\x40" + varint(_nanoseconds(at)) + _CLOCK + _SEQUENCE
+
+
+def _packet(head: bytes, event: bytes) -> bytes:
+    return message(1, head + message(11, event))
+
+
+def _event(track: int, kind: int, name: str = "", arguments: Arguments | None = None) -> bytes:
+    details = b"".join(
+        message(4, text(10, key) + _argument(value)) for key, value in (arguments or {}).items() if value is not None
+    )
+    return number(9, kind) + number(11, track) + (text(23, name) if name else b"") + details
+
+
+def _argument(value: str | int | float | bool) -> bytes:
+    if isinstance(value, bool):
+        return number(2, value)
+    if isinstance(value, int):
+        return number(4, value)
+    if isinstance(value, float):
+        return double(5, value)
+    return text(6, printable(value))
+
+
+def _value(track: int, head: bytes, value: float) -> bytes:
+    """A packet with a counter's value: an integer if it is whole."""
+    if value.is_integer() and _int64[0] <= value <= _int64[1]:
+        counted = b"\xf0\x01" + varint(int(value))
+    else:
+        counted = b"\xe1\x02" + _packed_double(value)
+    return _packet(head, b"\x48\x04\x58" + varint(track) + counted)
+
+
+def _changes(
+    track: int,
+    times: Sequence[float],
+    heads: Sequence[bytes],
+    values: Sequence[float | None],
+    key: tuple[str, str],
+    last: dict[tuple[str, str], tuple[float, float]],
+    before: dict[tuple[str, str], float],
+) -> Iterator[bytes]:
+    """The packets of a counter where it changed, and of its last value before a time without values."""
+    written, had = last.get(key), before.get(key)
+    for at, head, value in zip(times, heads, values, strict=True):
+        if value is None:
+            continue
+        if written is None or value != written[1] or (had is not None and at - had > GAP):
+            if written is not None and had is not None and at - had > GAP and had > written[0]:
+                yield _value(track, _head(had), written[1])
+            written = (at, value)
+            yield _value(track, head, value)
+        had = at
+    if written is not None and had is not None:
+        last[key], before[key] = written, had

@@ -1,0 +1,45 @@
+"""Writes protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
+
+:mod:`gpuwatch.explain.traces.wire` reads it. A message is the concatenation of its fields: these functions return bytes
+to be joined.
+"""
+
+from __future__ import annotations
+
+import struct
+
+_MASK = (1 << 64) - 1
+_double = struct.Struct("<d").pack
+
+
+def varint(number: int) -> bytes:
+    """A number; a negative one as int64, in ten bytes."""
+    number &= _MASK
+    if number < 0x80:
+        return bytes((number,))
+    out = bytearray()
+    while number >= 0x80:
+        out.append((number & 0x7F) | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field of an integer type, bool or enumeration."""
+    return varint(field << 3) + varint(value)
+
+
+def double(field: int, value: float) -> bytes:
+    """A field of type double."""
+    return varint(field << 3 | 1) + _double(value)
+
+
+def text(field: int, value: str) -> bytes:
+    """A field of type string; what UTF-8 does not have, such as half a surrogate pair, is replaced."""
+    return message(field, value.encode("utf-8", "replace"))
+
+
+def message(field: int, content: bytes) -> bytes:
+    """A field that is a message, or bytes."""
+    return varint(field << 3 | 2) + varint(len(content)) + content

@@ -1,0 +1,97 @@
+"""A stretch of a recording without users, hosts, paths, addresses and ids: each has the same other name everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.process_lives import ProcessLife
+from gpuwatch.machine.past.reader import RecordedFinding
+from gpuwatch.machine.past.sample_redaction import SampleRedactor
+from gpuwatch.machine.past.sample_store import Kept
+from gpuwatch.machine.past.tiers import Key
+from gpuwatch.share.exports.stretch import Means, Stretch
+
+
+class RedactedStretch(Stretch):
+    """The same stretch; names are replaced as ``gpuwatch record cut --redact`` does it."""
+
+    def __init__(self, stretch: Stretch, runs: Iterable[Run] = ()) -> None:
+        """Reads all of it once, to know what is private. ``runs``: are shown with it."""
+        super().__init__(stretch.recording, stretch.begin, stretch.end, stretch.step)
+        private = self._private = SampleRedactor()
+        for kept in stretch.samples() if not stretch.step else ():
+            private.learn(kept)
+        private.learn_parts(self.last.devices)
+        private.learn_parts(stretch.events())
+        private.learn_parts(one.finding for one in stretch.findings())
+        private.learn_parts(stretch.lives())
+        self.runs = [masked(run) for run in runs]
+        """The runs, redacted."""
+        private.learn_parts(self.runs)
+        self.runs = [private.part(run) for run in self.runs]
+        self._real: dict[str, str] = {}
+        """UUIDs of devices by those that stand for them."""
+        self._other: dict[str, str] = {}
+        self._redacted: dict[str, Device] = {}
+        self._host = super().host
+        for device in self.last.devices:
+            self._uuid(device.uuid)
+        for event in stretch.events():
+            for uuid in (event.device_uuid, *event.device_uuids):
+                self._uuid(uuid or "")
+        for finding in stretch.findings():
+            self._uuid(finding.finding.device_uuid or "")
+        for life in stretch.lives():
+            self._uuid(life.device_uuid or "")
+        self.last = private.snapshot(self.last)
+
+    def _uuid(self, uuid: str) -> str:
+        known = self._other.get(uuid)
+        if known is None:
+            known = self._other[uuid] = self._private.uuid(uuid)
+            self._real[known] = uuid
+        return known
+
+    @property
+    def host(self) -> str | None:
+        """As in the base."""
+        return self._private.host(self._host) if self._host is not None else None
+
+    def samples(self) -> Iterator[Kept]:
+        """As in the base."""
+        for kept in super().samples():
+            yield Kept(kept.at, self._private.snapshot(kept.snapshot), self._private.findings(kept.findings))
+
+    def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
+        """As in the base."""
+        for times, columns in super().numbers():
+            yield times, {(self._uuid(uuid), name): values for (uuid, name), values in columns.items()}
+
+    def means(self) -> Iterator[Means]:
+        """As in the base."""
+        for at, by_device in self._summaries():
+            for uuid, metrics in by_device.items():
+                yield Means(at, self.device(self._uuid(uuid), at), metrics)
+
+    def device(self, uuid: str, at: float) -> Device:
+        """As in the base."""
+        known = self._redacted.get(uuid)
+        if known is None:
+            known = self._redacted[uuid] = self._private.part(super().device(self._real.get(uuid, uuid), at))
+        return known
+
+    def events(self) -> list[MachineEvent]:
+        """As in the base."""
+        return [self._private.part(one) for one in super().events()]
+
+    def findings(self) -> list[RecordedFinding]:
+        """As in the base."""
+        return [one._replace(finding=self._private.part(one.finding)) for one in super().findings()]
+
+    def lives(self) -> list[ProcessLife]:
+        """As in the base."""
+        return [self._private.part(one) for one in super().lives()]

@@ -1,0 +1,169 @@
+"""What of a recording is exported: a stretch of time, and how densely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.metrics import METRICS, Unit
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.past.process_lives import ProcessLife
+from gpuwatch.machine.past.reader import RecordedFinding, Recording
+from gpuwatch.machine.past.sample_store import Kept
+from gpuwatch.machine.past.tiers import BLOCKS, HOUR, MINUTE, Key, Points, Summary, begin_of
+from gpuwatch.machine.past.time_expressions import moment, shown
+
+STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
+"""Seconds of the means that are exported; 0: the samples themselves."""
+NUMBERS = tuple(spec for spec in METRICS if spec.unit is not Unit.NAME)
+"""The metrics that are numbers."""
+
+_FURTHEST = 1e11
+"""Seconds since the epoch: some thousand years."""
+
+
+class Means(NamedTuple):
+    """The means of one device over a minute or an hour."""
+
+    at: int
+    """Begin, in seconds since the epoch."""
+    device: Device
+    metrics: dict[str, Summary]
+
+
+class Stretch:
+    """A stretch of a recording. Times are in seconds since the epoch, and both ends are part of it."""
+
+    def __init__(self, recording: Recording, begin: float, end: float, step: int = 0) -> None:
+        """``step``: one of the values of :data:`STEPS`."""
+        self.recording, self.begin, self.end, self.step = recording, begin, end, step
+        last = recording.at(end)
+        if last is None:
+            raise GpuwatchError(f"{file_name(recording.path)}: no sample can be read", hint="see gpuwatch record check")
+        self.last: Snapshot = last.snapshot
+        """The last sample."""
+        self._lasting = (last.at, {_key(one) for one in last.findings if one.until is None})
+        """The time of the last sample, and the findings that had not ended then."""
+        self._devices: dict[str, Device] = {device.uuid: device for device in self.last.devices}
+
+    @property
+    def host(self) -> str | None:
+        """Name of the machine."""
+        named = [run.hostname for run in self.recording.runs if run.hostname]
+        return self.last.host.hostname or (named[-1] if named else None)
+
+    def samples(self) -> Iterator[Kept]:
+        """The samples, oldest first."""
+        return self.recording.snapshots(self.begin, self.end)
+
+    def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
+        """Times of some samples, and for each metric of each device as many values, None where there was none.
+
+        Times grow; what a damaged file has otherwise is left out.
+        """
+        last = float("-inf")
+        for times, columns in self.recording.numbers(self.begin, self.end, frozenset(spec.id for spec in NUMBERS)):
+            if times[0] > last and all(one < two for one, two in pairwise(times)):
+                last = times[-1]
+                yield times, columns
+                continue
+            places = list[int]()
+            for place, at in enumerate(times):
+                if at > last:
+                    places.append(place)
+                    last = at
+            if places:
+                kept: dict[Key, Sequence[float | None]] = {
+                    key: [column[place] for place in places] for key, column in columns.items()
+                }
+                yield [times[place] for place in places], kept
+
+    def means(self) -> Iterator[Means]:
+        """The means in steps of :attr:`step` seconds, oldest first, of each device in turn."""
+        for begin, by_device in self._summaries():
+            for uuid, metrics in by_device.items():
+                yield Means(begin, self.device(uuid, begin), metrics)
+
+    def _summaries(self) -> Iterator[tuple[int, dict[str, dict[str, Summary]]]]:
+        """The means of each step by UUID and metric."""
+        names = frozenset(spec.id for spec in NUMBERS)
+        block = BLOCKS[self.step]
+        at = begin_of(self.begin, block)
+        while at <= self.end:
+            last = min(at + block - 1, self.end)
+            points: Points = self.recording.summaries(self.step, max(at, begin_of(self.begin, self.step)), last, names)
+            for begin, found in points.items():
+                by_device: dict[str, dict[str, Summary]] = {}
+                for (uuid, name), summary in found.items():
+                    by_device.setdefault(uuid, {})[name] = summary
+                yield begin, by_device
+            at += block
+
+    def device(self, uuid: str, at: float) -> Device:
+        """The device with this UUID; ``at``: a time at which it was there."""
+        known = self._devices.get(uuid)
+        if known is None:
+            kept = self.recording.at(at + self.step)
+            there = kept.snapshot.device(uuid) if kept is not None else None
+            known = there or Device(index=-1, uuid=uuid, name="", pci_bus_id="", readings={}, missing={})
+            self._devices[uuid] = known
+        return known
+
+    def events(self) -> list[MachineEvent]:
+        """The events, by time."""
+        found = [one for one in self.recording.events() if self.begin <= one.at <= self.end]
+        return sorted(found, key=lambda one: one.at)
+
+    def findings(self) -> list[RecordedFinding]:
+        """The findings that held at some time of it, by onset."""
+        at, lasting = self._lasting
+        # A file has the end of a finding, and otherwise when it changed last.
+        return [
+            one._replace(until=max(one.until, at)) if _key(one.finding) in lasting else one
+            for one in self.recording.findings(self.begin, self.end)
+            if _is_time(one.since) and _is_time(one.until)
+        ]
+
+    def lives(self) -> list[ProcessLife]:
+        """The processes that were seen on a GPU in it, by the time at which they were first seen."""
+        found = self.recording.processes(self.begin, self.end)
+        return [one for one in found if _is_time(one.first) and _is_time(one.last)]
+
+
+def _is_time(at: object) -> bool:
+    """Whether it can be a time; a damaged file may have anything."""
+    return isinstance(at, (int, float)) and -_FURTHEST < at < _FURTHEST
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    return (finding.id, finding.device_uuid, finding.pid, finding.since)
+
+
+def stretch_of(recording: Recording, since: str | None, until: str | None, step: int = 0) -> Stretch:
+    """The stretch between two times as people write them, of a recording that has samples; all without them.
+
+    :class:`UsageError` if nothing was recorded then.
+    """
+    assert recording.begin is not None
+    assert recording.end is not None
+    # Means are kept for longer than samples.
+    first = recording.begin
+    if step:
+        first = min(first, recording.summaries_begin(step))
+    # The recording begins and ends with an event.
+    events = [one.at for one in recording.events()]
+    begin = min([first, *events[:1]]) if since is None else moment(since, recording.end)
+    end = max([recording.end, *events[-1:]]) if until is None else moment(until, recording.end)
+    if begin > end:
+        raise UsageError(f"the start {shown(begin)} is after the end {shown(end)}")
+    if begin > recording.end or end < first:
+        raise UsageError(
+            f"nothing was recorded from {shown(begin)} to {shown(end)}",
+            hint=f"{file_name(recording.path)} has {shown(first)} to {shown(recording.end)}",
+        )
+    return Stretch(recording, begin, end, step)

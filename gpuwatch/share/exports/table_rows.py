@@ -1,0 +1,231 @@
+"""Tables of a recording: their columns and rows, for CSV and Parquet.
+
+A cell is None where a value is missing. Sizes end in ``_bytes``, times in ``_seconds``, percentages in ``_percent``, as
+in the documents; moments are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from operator import attrgetter
+from typing import NamedTuple
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.metrics import METRICS, Unit
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import PROCESS_READINGS
+from gpuwatch.share.exports.stretch import NUMBERS, Stretch
+
+Row = list[object]
+
+
+class Kind(Enum):
+    """Type of a column."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    WHOLE = "whole"
+    FLAG = "flag"
+    MOMENT = "moment"
+
+
+class Column(NamedTuple):
+    """A column; ``unit`` is in its name too, except for what has none."""
+
+    name: str
+    kind: Kind
+    unit: str = ""
+
+
+class Table(NamedTuple):
+    """A table: its columns, and its rows in the order of time."""
+
+    columns: tuple[Column, ...]
+    rows: Callable[[Stretch], Iterator[Row]]
+
+
+_PROCESS_UNITS = {
+    "gpu_memory_bytes": "B",
+    "host_memory_bytes": "B",
+    **dict.fromkeys(("sm_percent", "memory_percent", "encoder_percent", "decoder_percent", "cpu_percent"), "%"),
+}
+_AT = Column("time", Kind.MOMENT)
+_HOST = Column("host", Kind.TEXT)
+_GPU = (Column("gpu", Kind.WHOLE), Column("uuid", Kind.TEXT))
+_DEVICE = (_AT, _HOST, *_GPU, Column("name", Kind.TEXT), Column("state", Kind.TEXT), Column("simulated", Kind.FLAG))
+_WHO = (
+    *(Column("pid", Kind.WHOLE), Column("create_time", Kind.MOMENT), Column("user", Kind.TEXT)),
+    *(Column("command", Kind.TEXT), Column("type", Kind.TEXT), Column("framework", Kind.TEXT)),
+    *(Column("container", Kind.TEXT), Column("mig_instance", Kind.TEXT)),
+)
+
+
+_HOST_NUMBERS = {
+    "cpu_percent": "%",
+    "cpu_count": "",
+    "memory_used_bytes": "B",
+    "memory_total_bytes": "B",
+    "swap_used_bytes": "B",
+    "swap_total_bytes": "B",
+    "uptime_seconds": "s",
+}
+_LOADS = ("load_1min", "load_5min", "load_15min")
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else printable(value)
+
+
+def _device_columns(step: int) -> tuple[Column, ...]:
+    if not step:
+        return (
+            *_DEVICE,
+            *(Column(one.id, Kind.TEXT if one.unit is Unit.NAME else Kind.NUMBER, one.unit.value) for one in METRICS),
+        )
+    parts = (("_min", ""), ("_mean", ""), ("_max", ""), ("_samples", "n"))
+    return (
+        *_DEVICE,
+        *(
+            Column(f"{one.id}{part}", Kind.WHOLE if unit else Kind.NUMBER, "" if unit else one.unit.value)
+            for one in NUMBERS
+            for part, unit in parts
+        ),
+    )
+
+
+def _devices(stretch: Stretch) -> Iterator[Row]:
+    ids = [(spec.id, spec.unit is Unit.NAME) for spec in METRICS]
+    host = stretch.host
+    for at, snapshot, _ in stretch.samples():
+        for device in snapshot.devices:
+            readings = device.readings
+            row: Row = [at, host, device.index, device.uuid, device.name, device.state, device.simulated]
+            for name, is_name in ids:
+                value = readings.get(name)
+                # A metric has one type, whatever a damaged file says.
+                row.append(value if value is None or (type(value) is str) is is_name else None)
+            yield row
+
+
+def _device_means(stretch: Stretch) -> Iterator[Row]:
+    ids = [spec.id for spec in NUMBERS]
+    host = stretch.host
+    for at, device, metrics in stretch.means():
+        row: Row = [float(at), host, device.index if device.index >= 0 else None, device.uuid, device.name or None]
+        row += [None, device.simulated]  # the state is not kept
+        for name in ids:
+            row += metrics.get(name) or (None, None, None, None)
+        yield row
+
+
+def _processes(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
+    for at, snapshot, _ in stretch.samples():
+        for row in snapshot.processes:
+            yield [
+                *(at, host, row.device_index, row.device_uuid, row.pid, row.create_time, _text(row.user)),
+                *(_text(row.command or row.name), row.type, row.framework, row.container, row.mig_instance),
+                *(_number(row.readings.get(name)) for name in PROCESS_READINGS),
+            ]
+
+
+def _number(value: Value | None) -> Value | None:
+    """The value if it is a number, as a damaged file may not have it."""
+    return None if type(value) is str else value
+
+
+def _host(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
+    measured = attrgetter(*_HOST_NUMBERS)
+    for at, snapshot, _ in stretch.samples():
+        yield [at, host, *measured(snapshot.host), *(snapshot.host.load or (None, None, None))]
+
+
+def _lives(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
+    measured = attrgetter(*_LIFE_NUMBERS)
+    for one in stretch.lives():
+        yield [
+            *(one.first, one.last, host, one.device_index, one.device_uuid, one.pid, one.create_time, _text(one.user)),
+            *(_text(one.command or one.name), one.type, one.framework, one.container, one.mig_instance),
+            *measured(one),
+            one.sm_percent_seconds / one.sm_seconds if one.sm_seconds else None,
+        ]
+
+
+_LIFE_NUMBERS = {"held_seconds": "s", "memory_peak_bytes": "B", "sm_seconds": "s", "sm_percent_max": "%"}
+
+
+def _events(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
+    for one in stretch.events():
+        index = None if one.device_uuid is None else stretch.device(one.device_uuid, one.at).index
+        yield [
+            *(one.at, host, index if index is not None and index >= 0 else None, one.device_uuid, one.kind),
+            *(one.severity, one.certainty, _text(one.text), one.pid, one.cause or None, one.occurrence or None),
+        ]
+
+
+def _findings(stretch: Stretch) -> Iterator[Row]:
+    host = stretch.host
+    for since, until, one in stretch.findings():
+        index = None if one.device_uuid is None else stretch.device(one.device_uuid, since).index
+        yield [
+            *(since, until, host, index if index is not None and index >= 0 else None, one.device_uuid, one.id),
+            *(one.severity, one.certainty, _text(one.title), _text(" / ".join(one.evidence))),
+            *(_text(one.action), one.pid),
+        ]
+
+
+def _texts(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, Kind.TEXT) for name in names)
+
+
+NAMES = ("devices", "processes", "lives", "host", "events", "findings")
+"""``lives`` has one row for each process on each GPU, ``processes`` one for each sample of it too."""
+
+
+def table(name: str, step: int) -> Table:
+    """The table of this name; ``step``: seconds of the means, 0 for samples. KeyError for another name."""
+    return {
+        "devices": Table(_device_columns(step), _device_means if step else _devices),
+        "processes": Table(
+            (
+                *(_AT, _HOST, *_GPU, *_WHO),
+                *(Column(one, Kind.NUMBER, _PROCESS_UNITS.get(one, "")) for one in PROCESS_READINGS),
+            ),
+            _processes,
+        ),
+        "lives": Table(
+            (
+                *(Column("first", Kind.MOMENT), Column("last", Kind.MOMENT), _HOST, *_GPU, *_WHO),
+                *(Column(one, Kind.NUMBER, unit) for one, unit in _LIFE_NUMBERS.items()),
+                Column("sm_percent_mean", Kind.NUMBER, "%"),
+            ),
+            _lives,
+        ),
+        "host": Table(
+            (
+                *(_AT, _HOST),
+                *(Column(one, Kind.NUMBER, unit) for one, unit in _HOST_NUMBERS.items()),
+                *(Column(one, Kind.NUMBER) for one in _LOADS),
+            ),
+            _host,
+        ),
+        "events": Table(
+            (
+                *(_AT, _HOST, *_GPU, *_texts("kind", "severity", "certainty", "text")),
+                *(Column("pid", Kind.WHOLE), Column("cause", Kind.TEXT), Column("occurrence", Kind.WHOLE)),
+            ),
+            _events,
+        ),
+        "findings": Table(
+            (
+                *(Column("since", Kind.MOMENT), Column("until", Kind.MOMENT), _HOST, *_GPU),
+                *_texts("cause", "severity", "certainty", "title", "evidence", "action"),
+                Column("pid", Kind.WHOLE),
+            ),
+            _findings,
+        ),
+    }[name]

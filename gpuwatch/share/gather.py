@@ -1,0 +1,144 @@
+"""Gathers the content of a diagnostic report; parts that are missing are listed with the reason."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from gpuwatch import __version__
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt, Gap
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.run import Run
+from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic, newest, of_this_machine
+from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.sources.job_environment import surroundings
+from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi
+from gpuwatch.session.doctor import examined
+from gpuwatch.session.single_snapshot import findings, take
+from gpuwatch.share.reports.compare import compare
+
+DEADLINE = 10.0
+"""Seconds the driver has to answer; the doctor has its own deadlines."""
+PROGRAMS = 5
+"""Number of the user's latest programs in a report."""
+OLDEST = datetime.timedelta(days=30)
+"""Older runs are left out: drivers, packages and programs change."""
+WATCHED = "run"
+"""The group of runs of the user's own programs."""
+
+
+def gather(
+    python: str | None, framework: str | None, progress: Callable[[str], None], *, with_doctor: bool = True
+) -> Diagnostic:
+    """Reads the machine, runs the doctor, reads saved runs.
+
+    ``progress`` is called with each step, and with the empty string at the end.
+    """
+    taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
+    missing: list[Gap] = []
+    progress("reading the GPUs")
+    snapshot, answered = take(DEADLINE)
+    if answered:
+        snapshot = msgspec.structs.replace(snapshot, findings=findings(snapshot))
+    else:
+        missing.append(Gap(part="the machine now", why=snapshot.problems[0].detail))
+    doctor = _doctor(python, framework, missing, progress) if with_doctor else None
+    if not with_doctor:
+        missing.append(Gap(part="doctor", why="left out with --no-doctor"))
+    progress("reading saved runs")
+    host = snapshot.host.hostname
+    simulated = snapshot.simulated or (doctor is not None and doctor.simulated)
+    programs, probes = _runs(taken_at, host, simulated=simulated, missing=missing)
+    around, excerpts = surroundings(os.environ), _excerpts(missing, progress, simulated=simulated)
+    progress("")
+    looks = Looks(
+        taken_at=taken_at,
+        took_seconds=time.monotonic() - started,
+        version=__version__,
+        snapshot=snapshot if answered else None,
+        silent="" if answered else snapshot.problems[0].detail,
+        doctor=doctor,
+        programs=programs,
+        probes=compare(probes) if probes else None,
+        surroundings=around,
+        excerpts=excerpts,
+        missing=tuple(missing),
+        simulated=simulated,
+    )
+    return diagnostic(looks)
+
+
+def _doctor(
+    python: str | None, framework: str | None, missing: list[Gap], progress: Callable[[str], None]
+) -> Doctor | None:
+    try:
+        return examined(python, framework, progress)
+    except GpuwatchError as error:
+        if python is not None:  # the user named the interpreter
+            raise
+        missing.append(Gap(part="doctor", why=f"{error.message}{f' ({error.hint})' if error.hint else ''}"))
+    except Exception as error:  # noqa: BLE001 - reported as a gap: the other parts are still worth sending
+        missing.append(Gap(part="doctor", why=f"it failed, a bug in gpuwatch: {type(error).__name__}: {error}"))
+    return None
+
+
+def _excerpts(missing: list[Gap], progress: Callable[[str], None], *, simulated: bool) -> tuple[Excerpt, ...]:
+    """Output that supporters usually ask for; what is unavailable is added to ``missing``."""
+    found = []
+    for name, ask in (("nvidia-smi", nvidia_smi), ("kernel log", kernel_log)):
+        if simulated:
+            missing.append(Gap(part=name, why="left out: the GPUs are simulated"))
+            continue
+        progress(f"reading {name}")
+        lines, why = ask()
+        if lines:
+            found.append(Excerpt(name=name, lines=lines))
+        if why:
+            missing.append(Gap(part=name, why=why))
+    return tuple(found)
+
+
+def _runs(
+    now: datetime.datetime, host: str | None, *, simulated: bool, missing: list[Gap]
+) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """The latest programs and probes of this machine; what is left out is added to ``missing``."""
+    store = RunStore()
+    kept = store.latest()
+    if store.distrust:
+        missing.append(Gap(part="saved runs", why=f"{store.folder} is not read: {store.distrust}"))
+    if store.unreadable:
+        missing.append(Gap(part="saved runs", why=f"{store.unreadable} files in {store.folder} cannot be read"))
+    young = [run for run in kept if now - run.started_at <= OLDEST]
+    here = [run for run in young if of_this_machine(run, host, simulated=simulated)]
+    for count, why in (
+        (len(kept) - len(young), f"more than {OLDEST.days} days old"),
+        (sum(run.simulated != simulated for run in young), "of real GPUs" if simulated else "of simulated GPUs"),
+        (sum(run.simulated == simulated for run in young) - len(here), "of other machines"),
+    ):
+        if count:
+            missing.append(Gap(part="earlier runs", why=f"{count} {why}: left out"))
+    programs, probes = newest(here, PROGRAMS)
+    unread = bool(store.distrust or store.unreadable)
+    watched = sum(run.group == WATCHED for run in kept)
+    for part, found, count, command in (
+        ("programs", programs, watched, "gpuwatch run -- python train.py"),
+        ("probes", probes, len(kept) - watched, "gpuwatch probe --group memory"),
+    ):
+        if not found:
+            missing.append(Gap(part=part, why=_none(count, command, unread=unread)))
+    older = sum(run.group == WATCHED for run in here) - len(programs)
+    if older > 0:
+        missing.append(Gap(part="programs", why=f"{older} older than the {len(programs)} shown: left out"))
+    return programs, probes
+
+
+def _none(count: int, command: str, *, unread: bool) -> str:
+    """Why there are none, and the command that makes one."""
+    if count:
+        return f"none of the {count} saved ones is recent and from this machine; to make one: {command}"
+    return f"{'none could be read' if unread else 'this user has saved none'}; to make one: {command}"

@@ -1,0 +1,127 @@
+"""Types of charts: bars, marks, the timeline of a run, memory by group over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuwatch.core.model.doctor import State
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.core.model.period import Period, PeriodDevice
+from gpuwatch.core.model.run import Run
+
+Kind = Literal[
+    "owner",
+    "others",
+    "unexplained",
+    "reserved",
+    "process",
+    "context",
+    "free",
+    "value",
+    "weights",
+    "kept",
+    "optimizer",
+    "variables",
+    "gradients",
+    "activations",
+    "inputs",
+    "workspace",
+    "unattributed",
+]
+GROUP_KINDS: dict[str, Kind] = {
+    "weights": "weights",
+    "weights and caches": "kept",
+    "caches": "kept",
+    "arrays": "weights",
+    "executables": "kept",
+    "optimizer state": "optimizer",
+    "other variables": "variables",
+    "inputs": "inputs",
+    "created": "inputs",
+    "activations": "activations",
+    "gradients": "gradients",
+    "workspace": "workspace",
+    "unattributed": "unattributed",
+}
+"""Kinds of the groups of a memory profile, in the order in which they are stacked: what lives long at the bottom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a bar, in the unit of its chart."""
+
+    kind: Kind
+    name: str
+    amount: float
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One bar: its parts from the left, and the text after it."""
+
+    label: str
+    parts: tuple[Part, ...]
+    shown: str
+    low: float | None = None
+    high: float | None = None
+    """A whisker from low to high: the range of most measurements."""
+    mark: float | None = None
+    """A tick: a limit, or the granted amount."""
+    total: float | None = None
+    """Scale of this row, if rows differ (GPUs of several sizes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Bars on one axis from 0 to ``top``."""
+
+    title: str
+    rows: tuple[Row, ...]
+    top: float
+    axis: str
+    """The axis in words."""
+    mark: str = ""
+    """What the tick means."""
+    whisker: str = ""
+    more: str = ""
+    """A note on bars that are not shown."""
+    keys: tuple[Part, ...] = ()
+    """The kinds of parts, named once for all bars; empty: below each bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Checks by group, one sign each."""
+
+    title: str
+    groups: tuple[tuple[str, tuple[tuple[State, str], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The memory of a run over time."""
+
+    title: str
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Areas:
+    """The memory of a profile over time, stacked by group, or by the lines that held most at the peak."""
+
+    title: str
+    profile: MemoryProfile
+    by: Literal["group", "line"] = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """Readings of a GPU over a stretch of a recording, with its processes, findings and events on the same clock."""
+
+    period: Period
+    device: PeriodDevice
+
+
+Chart = Bars | Marks | Timeline | Areas | Graphs

@@ -1,0 +1,231 @@
+"""Charts as data: rows of amounts on one axis from 0, which the formats draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.units import memory, per_second, size
+from gpuwatch.core.model.doctor import Check
+from gpuwatch.core.model.run import Run, Throughput
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.experiment.trials.speed import speed, step_time, wide
+from gpuwatch.share.reports.chart_data import Bars, Marks, Part, Row
+from gpuwatch.share.reports.content import clean
+
+_OWNERS = 6
+"""Processes of a GPU with a colour of their own; the others share one."""
+_ROWS = 40
+_NAME = 28
+_STEPS = 8
+"""Amounts that describe a timeline in words."""
+
+
+def on_device(run: Run) -> str:
+    """`` on GPU 0``: the device of a timeline, the one that the run filled most."""
+    entry = next((entry for entry in run.memory.devices if entry.uuid == run.memory.device_uuid), None)
+    return f" on GPU {entry.index}" if entry is not None else ""
+
+
+def in_words(run: Run) -> str:
+    """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty if unknown."""
+    points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
+    whose = "in use by the framework"
+    if not points:
+        points = [(point.t, amount) for point in run.memory.timeline if (amount := point.process_bytes) is not None]
+        whose = "held, by NVML"
+    if len(points) < 2:
+        return ""
+    span = points[-1][0] - points[0][0]
+    shown = [points[round(step * (len(points) - 1) / (_STEPS - 1))][1] for step in range(_STEPS)]
+    steps = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
+    total = run.phases.total_seconds
+    of = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
+    peak = max((*run.memory.allocators.values(), 0)) if whose != "held, by NVML" else run.memory.nvml_peak_bytes or 0
+    between = f", peak {size(peak)}" if peak > max(shown) else ""
+    return f"{steps}, sampled over {span:.0f} s{of}{between}"
+
+
+def memory_by_owner(snapshot: Snapshot) -> Bars | None:
+    """Each GPU's memory by owner. None if no GPU reports its memory."""
+    rows = [row for device in snapshot.devices if (row := _owners(device, snapshot.processes)) is not None]
+    if not rows:
+        return None
+    return Bars(
+        "Memory by owner",
+        tuple(rows[:_ROWS]),
+        max(row.total or 0 for row in rows),
+        "from 0 to the whole device",
+        more=_left_out(len(rows)),
+    )
+
+
+def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
+    total, used = device.number("memory.total_bytes"), device.number("memory.used_bytes")
+    if not total or used is None:
+        return None
+    mine = [
+        (process, process.number("gpu_memory_bytes")) for process in processes if process.device_uuid == device.uuid
+    ]
+    known = sorted(((p, amount) for p, amount in mine if amount), key=lambda entry: -entry[1])
+    parts = [
+        Part(
+            "owner",
+            f"{process.pid} {shorten(clean(process.name or process.command or process.note), _NAME)}",
+            amount,
+            memory(amount),
+        )
+        for process, amount in known[:_OWNERS]
+    ]
+    rest = known[_OWNERS:]
+    if rest:
+        amount = sum(held for _, held in rest)
+        parts.append(Part("others", f"{len(rest)} other processes", amount, memory(amount)))
+    if unexplained := device.number("memory.unexplained_bytes"):
+        parts.append(Part("unexplained", "owned by no listed process", unexplained, size(unexplained)))
+    if reserved := device.number("memory.reserved_bytes"):
+        parts.append(Part("reserved", "reserved by the driver", reserved, size(reserved)))
+    return Row(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", total=total)
+
+
+def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+    """Steps per second of named runs with their range from p10 to p90, fastest first."""
+    timed = [(name, run.throughput) for name, run in runs if run.throughput is not None]
+    if len(timed) < 2:
+        return None
+    timed.sort(key=lambda entry: -entry[1].steps_per_second)
+    rows = tuple(_speed(name, throughput) for name, throughput in timed[:_ROWS])
+    top = max(row.high or row.parts[0].amount for row in rows)
+    return Bars(
+        "Steps per second",
+        rows,
+        top,
+        "from 0",
+        whisker="p10 to p90; ▲ steps vary by more than 10 %",
+        more=_left_out(len(timed)),
+    )
+
+
+def _speed(label: str, t: Throughput) -> Row:
+    low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
+    high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
+    return _measured(label, t, t.steps_per_second, speed(t), low, high, per_second)
+
+
+def _step(label: str, t: Throughput) -> Row:
+    shown = step_time(t.median_step_seconds)
+    return _measured(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds, step_time)
+
+
+def _measured(
+    label: str,
+    t: Throughput,
+    amount: float,
+    shown: str,
+    low: float | None,
+    high: float | None,
+    number: Callable[[float], str],
+) -> Row:
+    shown += " ▲" if wide(t) else ""
+    spread = f", p10 to p90: {number(low)} to {number(high)}" if low is not None and high is not None else ""
+    return Row(label, (Part("value", label, amount, f"{shown}{spread}"),), shown, low=low, high=high)
+
+
+def step_times(run: Run) -> Bars | None:
+    """Time of a step, median and p10 to p90, of every measured process."""
+    rows = []
+    if run.throughput is not None:
+        rows.append(_step("step", run.throughput))
+    for worker in run.workers:
+        name = f"{clean(worker.setting)} {clean(worker.name)}" if worker.setting else clean(worker.name)
+        for how, throughput in (("alone", worker.alone), ("together", worker.throughput)):
+            if throughput is not None:
+                rows.append(_step(f"{name}, {how}", throughput))
+    if not rows:
+        return None
+    top = max(row.high or row.parts[0].amount for row in rows)
+    return Bars("Time of a step", tuple(rows[:_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows)))
+
+
+def moved(run: Run) -> bool:
+    """Whether the memory of this run changed: an empty chart says less than none."""
+    points = run.memory.timeline
+    if len(points) < 2:
+        return False
+    used = {point.device_used_bytes for point in points if point.device_used_bytes is not None}
+    return len(used) > 1 or any(point.process_bytes or point.allocator_bytes for point in points)
+
+
+def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+    """Peak memory of each named run by NVML, and what the framework was granted."""
+    rows = []
+    top = 0.0
+    for name, run in runs:
+        held = run.memory.nvml_peak_bytes
+        if held is None:
+            continue
+        granted = _granted(run)
+        top = max(top, float(held), float(granted or 0), float(run.memory.device_total_bytes or 0))
+        shown = f"{size(held)}, granted {size(granted)}" if granted is not None else size(held)
+        part = Part("value", name, held, size(held))
+        rows.append(Row(name, (part,), shown, mark=float(granted) if granted is not None else None))
+    if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
+        return None
+    return Bars(
+        "GPU memory held on the busiest device",
+        tuple(rows[:_ROWS]),
+        top,
+        f"from 0 to {size(top)}",
+        mark="granted by the framework",
+        more=_left_out(len(rows)),
+    )
+
+
+def allocator_peaks(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+    """The most that the framework's allocator had handed out in each named run, with its limit.
+
+    What NVML reports of a framework that takes all memory at its start is the same for every run.
+    """
+    rows = []
+    top = 0.0
+    for name, run in runs:
+        peak, limit = run.memory.allocator_peak_bytes, run.memory.allocator_limit_bytes or _granted(run)
+        if peak is None:
+            continue
+        top = max(top, float(peak), float(limit or 0))
+        shown = f"{size(peak)} of {size(limit)}" if limit is not None else size(peak)
+        part = Part("value", name, peak, size(peak))
+        rows.append(Row(name, (part,), shown, mark=float(limit) if limit is not None else None))
+    if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
+        return None
+    return Bars(
+        "Peak in use by the framework's allocator",
+        tuple(rows[:_ROWS]),
+        top,
+        f"from 0 to {size(top)}",
+        mark="limit of the allocator",
+        more=_left_out(len(rows)),
+    )
+
+
+def _granted(run: Run) -> int | None:
+    """The most granted on one GPU, its logical devices together."""
+    by_gpu: dict[str, int] = {}
+    for entry in run.device_map:
+        if entry.granted_bytes is not None:
+            gpu = entry.uuid or entry.pci_bus_id or entry.framework_device
+            by_gpu[gpu] = by_gpu.get(gpu, 0) + entry.granted_bytes
+    return max(by_gpu.values(), default=None)
+
+
+def checks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:
+    """The doctor's checks, one sign each."""
+    return Marks(
+        "Checks",
+        tuple((name, tuple((check.state, clean(check.title or check.id)) for check in of)) for name, of in groups),
+    )
+
+
+def _left_out(count: int) -> str:
+    return f"{count - _ROWS} more are not shown." if count > _ROWS else ""

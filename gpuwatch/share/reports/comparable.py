@@ -1,0 +1,96 @@
+"""Which runs can be compared with each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.core.model.run import Run
+from gpuwatch.explain.logs.clean import device as device_name
+from gpuwatch.share.reports.content import clean
+
+_WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")
+"""Parameters that decide how much work a step is."""
+_GPU = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
+
+
+def is_program(run: Run) -> bool:
+    """Whether it is the user's own program: of its work no more is known than the command."""
+    return run.workload == "program"
+
+
+def workload(run: Run, *, with_type: bool = True) -> str:
+    """``matmul 512 float32, eagerly``: what one step computes, and how it was executed if known."""
+    step = amount(run, with_type=with_type)
+    execution = clean(run.throughput.execution) if run.throughput is not None and run.throughput.execution else ""
+    return f"{step}, {execution}" if execution else step
+
+
+def amount(run: Run, *, with_type: bool = True) -> str:
+    """``matmul 512 float32``: what one step computes; of the user's program its command, ``python train.py``."""
+    if is_program(run):
+        return clean(run.title)
+    parts = [clean(run.workload)]
+    for name in _WORK:
+        value = run.workload_parameters.get(name)
+        if value is not None and value is not False:
+            parts.append(clean(value) if name == "size" else f"{name} {clean(value)}")
+    return " ".join([*parts, *(_types(run) if with_type else [])])
+
+
+def _types(run: Run) -> list[str]:
+    counts: dict[str, int] = {}
+    for placement in run.placements:
+        if placement.dtype and "float" in placement.dtype:
+            counts[placement.dtype] = counts.get(placement.dtype, 0) + placement.count
+    return [clean(max(counts, key=lambda name: counts[name]))] if counts else []
+
+
+def workloads(run: Run, other: Run) -> tuple[str, str]:
+    """The workloads of both, with types if both are known (a run that failed early placed nothing)."""
+    typed = bool(_types(run)) and bool(_types(other))
+    return workload(run, with_type=typed), workload(other, with_type=typed)
+
+
+def kind(run: Run) -> str:
+    """``GPU``, ``CPU`` or ``simulated GPU, driver tier``: what the speed was measured on."""
+    measured = run.throughput.device if run.throughput is not None else None
+    name = device_name(measured) if measured else ("GPU:0" if run.device_map else "CPU:0")
+    if not name.startswith("GPU"):
+        return "CPU"
+    return f"simulated GPU, {clean(run.simulation)} tier" if run.simulated else "GPU"
+
+
+def _device(run: Run) -> tuple[str, str]:
+    """What must be equal to compare speeds: a simulated GPU computes on its host, each tier in its own way."""
+    return kind(run), (clean(run.host) if run.simulated else "")
+
+
+def same_work(run: Run, other: Run) -> bool:
+    """Whether the speeds of two runs can be compared: another command may do another amount of work in a step."""
+    return workload(run) == workload(other) and _device(run) == _device(other)
+
+
+def framework(run: Run) -> str:
+    """``tensorflow 2.21.0``."""
+    return "–" if run.framework is None else f"{clean(run.framework.name)} {clean(run.framework.version)}"
+
+
+def gpus(run: Run) -> str:
+    """The models of the machine's GPUs, ``2 × NVIDIA H200``."""
+    names = [match[1] if (match := _GPU.match(text)) else text for text in run.gpus]
+    counts = {name: names.count(name) for name in names}
+    return ", ".join(clean(name) if count == 1 else f"{count} × {clean(name)}" for name, count in counts.items()) or "–"
+
+
+def comparable(runs: Sequence[Run]) -> tuple[int, ...]:
+    """The largest set of runs that did the same work on the same kind of device, by index."""
+    groups: dict[tuple[str, tuple[str, str]], list[int]] = {}
+    for index, run in enumerate(runs):
+        if run.throughput is not None and run.verdict in ("ok", "fallback"):
+            groups.setdefault((workload(run), _device(run)), []).append(index)
+    if not groups:
+        return ()
+    # Of equally large sets, prefer the one on GPUs.
+    (_, _), members = max(groups.items(), key=lambda item: (len(item[1]), item[0][1][0] != "CPU", -item[1][0]))
+    return tuple(members)

@@ -1,0 +1,151 @@
+"""The content of a report, before any format: lines, tables and findings as plain text.
+
+Text, Markdown and HTML all draw it, so a new section is written once. Every string from outside has gone through
+:func:`printable`; formats still escape for their own syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.share.reports.chart_data import Chart
+
+SIMULATED = "SIMULATED"
+SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds are those of this computer's CPU."
+VALUES = (
+    "The simulated driver computes only matrix products and copies, no other kernels: values such as a loss mean"
+    " nothing."
+)
+SIMULATED_OTHERWISE = (
+    "The GPUs are simulated and ignore a setting of this program: mappings and memory differ from a real GPU's; speeds"
+    " are those of this computer's CPU."
+)
+TORCH_VALUES = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
+SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
+
+GLYPHS = {
+    "error": "✖",
+    "warning": "▲",
+    "info": "•",
+    "ok": "●",
+    "fallback": "▲",
+    "oom": "✖",
+    "timeout": "✖",
+    "skipped": "○",
+    "interrupted": "○",
+    "unknown": "○",
+}
+"""Signs by state, so that colour is never the only sign."""
+STATES = {"error": "error", "warning": "warning", "info": "ok"}
+"""The state of a document by the severity of its main finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under headings; columns are named by index."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[int] = frozenset()
+    """Columns of numbers, aligned right."""
+    note: str = ""
+    keep: frozenset[int] = frozenset()
+    """Columns that a narrow terminal must not narrow."""
+    one_line: bool = False
+    """Whether rows stay on one line (long lists): the last column is cut, none is folded."""
+    optional: tuple[int, ...] = ()
+    """Columns that a narrow terminal leaves out, in this order; other formats have them all."""
+    lines: int = 0
+    """Most lines of a row on a terminal; 0: as many as it needs."""
+    below: int | None = None
+    """A column of sentences, which a narrow terminal puts under its row."""
+    shorter: tuple[tuple[int, Callable[[str], str]], ...] = ()
+    """Columns with a short form of their cells, for narrow terminals."""
+    charts: tuple[Chart, ...] = ()
+    """Drawn above the rows, by formats that can draw."""
+    sortable: bool = False
+    """Whether rows are equals that readers may want in another order, by formats that can sort."""
+    total: bool = False
+    """Whether the last row is the sum of the others, and stays last."""
+    folded: bool = False
+    """Whether formats that can fold it show it only on demand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One document, ready to be drawn."""
+
+    title: str
+    subtitle: str
+    state: str
+    """``ok``, ``warning``, ``error``, ``unknown``: chooses colour and glyph."""
+    verdict: str
+    reason: str
+    simulated: str
+    """What readers must know about simulated GPUs; empty if they are real."""
+    facts: tuple[tuple[str, str], ...]
+    """A summary: asked, granted, seen, happened, speed."""
+    tables: tuple[Table, ...]
+    certainty: str = ""
+    """``fact`` or ``likely`` if the verdict is a finding."""
+    action: str = ""
+    """What to do, if that comes before everything else."""
+    code: tuple[str, ...] = ()
+    """Lines to paste, below the action."""
+    evidence: tuple[str, ...] = ()
+    """The evidence for the verdict."""
+    findings: tuple[Finding, ...] = ()
+    log_tail: tuple[str, ...] = ()
+    footer: str = ""
+    raw: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Verbatim lines by their source."""
+    parts: tuple[Content, ...] = ()
+    """Documents inside this one (the runs of a comparison)."""
+
+
+def sentence_case(head: str) -> str:
+    """``Seen by NVML`` for the terminal's ``SEEN BY NVML``."""
+    if not head.isupper() or len(head) < 4:
+        return head
+    words = [word if word in _NAMES else word.lower() for word in head.replace("GPUS", "GPUs").split(" ")]
+    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
+
+
+_NAMES = frozenset({"NVML", "GPU", "GPUs", "PID", "UUID", "SM", "CUDA"})
+
+
+def clean(value: object) -> str:
+    """Any value as one harmless line; a dash for none."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{clean(key)} {clean(item)}" for key, item in value.items()) or "–"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(clean(item) for item in value) or "–"
+    text = printable(str(value)).strip()
+    return text or "–"
+
+
+def variable_value(value: str | None) -> str:
+    """The value of an environment variable: ``""`` if it is empty, a dash if it is unknown."""
+    return '""' if value is not None and not value.strip() else clean(value)
+
+
+def clean_finding(finding: Finding) -> Finding:
+    """The finding with every text as one harmless line."""
+    return msgspec.structs.replace(
+        finding,
+        title=clean(finding.title),
+        evidence=tuple(map(clean, finding.evidence)),
+        action=printable(finding.action),
+    )

@@ -1,0 +1,118 @@
+"""The content of a diagnostic report, in the order in which a helper asks.
+
+Verdict and action; then which device is which GPU, whether driver, build and cards fit, which variables have
+an effect, which libraries are loaded from where, who uses the GPUs, what ran out of memory or fell back, how
+fast it was, and raw log lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gpuwatch.core.formatting.secrets import MASK
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.share.reports import diagnostic_machine as machine
+from gpuwatch.share.reports import diagnostic_runs as runs
+from gpuwatch.share.reports.content import SIMULATED_MACHINE, STATES, VALUES, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.diagnostic_story import became, story
+from gpuwatch.share.reports.doctor_content import libraries_table, packages_table
+
+_WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then make this report again."
+_NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
+_EVIDENCE = 6
+
+
+def diagnostic_content(document: Diagnostic) -> Content:
+    """The whole report."""
+    main = document.findings[0] if document.findings and document.findings[0].id == document.primary else None
+    doctor, snapshot, probes = document.doctor, document.snapshot, document.probes
+    tables = (
+        machine.device_map(document),
+        machine.checks(document, doctor) if doctor is not None else None,
+        machine.passed(document, doctor) if doctor is not None else None,
+        machine.variables(document),
+        libraries_table(doctor) if doctor is not None and doctor.libraries else None,
+        packages_table(doctor) if doctor is not None else None,
+        machine.people(snapshot) if snapshot is not None else None,
+        runs.programs(document.programs, document.taken_at, main),
+        runs.ooms(document),
+        runs.fallbacks(document),
+        runs.comparison(probes, timeline=not document.programs) if probes is not None else None,
+        Table("Not gathered", ("Part", "Why"), tuple((clean(g.part), clean(g.why)) for g in document.missing)),
+    )
+    return Content(
+        title="GPU diagnostic report",
+        subtitle=" · ".join(_subtitle(document)),
+        state="unknown" if document.primary is None else STATES[main.severity] if main is not None else "ok",
+        verdict=document.primary or "unknown",
+        reason=_reason(document, main),
+        certainty=main.certainty if main is not None and main.id != "healthy" else "",
+        simulated=_simulated(document),
+        facts=tuple(story(document, main)),
+        tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
+        action=_action(document, main),
+        evidence=tuple(clean(line) for line in main.evidence[:_EVIDENCE]) if main is not None else (),
+        findings=tuple(clean_finding(found) for found in document.findings if found is not main),
+        raw=tuple(runs.raw(document)),
+        footer=_footer(document),
+        parts=tuple(runs.part(run, main, document.programs) for run in document.programs),
+    )
+
+
+def _simulated(document: Diagnostic) -> str:
+    if not document.simulated:
+        return ""
+    empty = any(run.simulation == "driver" and run.device_map for run in document.programs)
+    return SIMULATED_MACHINE + (f" {VALUES}" if empty else "")
+
+
+def _subtitle(document: Diagnostic) -> Iterator[str]:
+    if document.host:
+        yield clean(document.host)
+    yield document.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
+    yield f"gpuwatch {clean(document.gpuwatch_version)}"
+    if document.redacted:
+        yield "users, hosts and paths replaced"
+
+
+def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
+    if document.primary is None:
+        return "Neither the GPUs nor the environment could be examined."
+    if main is None or main.id == "healthy":
+        usable = _usable(document.doctor)
+        # The note on a program that failed by itself.
+        unknown = (found for found in document.findings if (found.severity, found.id) == ("info", "unknown"))
+        own = next((found for found in unknown if "".join(found.sources[:1]).startswith("run of ")), None)
+        return (
+            f"{CAUSES['healthy']}.{f' {usable}.' if usable else ''}{f' {clean(own.title)}.' if own is not None else ''}"
+        )
+    harm = became(document, main)
+    return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
+
+
+def _action(document: Diagnostic, main: SourcedFinding | None) -> str:
+    if main is not None and main.action:
+        return printable(main.action)
+    return _WATCH if document.primary == "healthy" and not document.programs else ""
+
+
+def _usable(doctor: Doctor | None) -> str:
+    if doctor is None or doctor.framework is None:
+        return ""
+    count = sum("GPU" in entry.framework_device for entry in doctor.device_map)
+    name = _NAMES.get(doctor.framework.name, clean(doctor.framework.name))
+    return f"{name} can use {count} GPU{'' if count == 1 else 's'}" if count else ""
+
+
+def _footer(document: Diagnostic) -> str:
+    masked = MASK in msgspec.json.encode(document).decode()
+    masking = f"secrets are shown as {MASK}" if masked else "no secrets were found"
+    names = "users, hosts and paths are replaced" if document.redacted else "users, hosts and paths are not replaced"
+    more = "" if document.redacted else " (gpuwatch report --redact does that)"
+    version = clean(document.gpuwatch_version)
+    return f"gpuwatch {version}, gathered in {document.took_seconds:.1f} s; {masking}; {names}{more}."

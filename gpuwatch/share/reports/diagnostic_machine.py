@@ -1,0 +1,278 @@
+"""The machine in a diagnostic report: device map, the doctor's checks, variables, and who uses the GPUs."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.units import UNKNOWN, duration, memory, percent, size
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
+from gpuwatch.core.model.run import DeviceMapping, Run
+from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.share.reports import charts
+from gpuwatch.share.reports.content import Table, clean, variable_value
+from gpuwatch.share.reports.diagnostic_story import name_of, nvml_silent, short_command, utc
+from gpuwatch.share.reports.doctor_content import GROUPS, check_row
+from gpuwatch.share.reports.tables import cut, short_device
+
+_EFFECTS = {
+    "effect": "● has effect",
+    "warning": "▲ has effect",
+    "misspelt": "✖ misspelt",
+    "too-late": "✖ set too late",
+    "unknown": "○ not known",
+}
+_FIRST = frozenset(
+    {
+        "driver.versions",
+        "driver.cuda-version",
+        "framework.build",
+        "framework.cuda-version",
+        "framework.capability",
+        "framework.libraries",
+        "framework.devices",
+        "framework.op",
+    }
+)
+"""Checks that come first among those that passed."""
+_HERE = "this shell"
+_SHELL = "Environment variables are those of the shell that made this report"
+
+
+_OF_DOCTOR = ("Framework", "CUDA", "Doctor got")
+
+
+def device_map(document: Diagnostic) -> Table:
+    """Framework device, CUDA ordinal, NVML index, address, UUID, memory limits and use."""
+    snapshot, doctor = document.snapshot, document.doctor
+    entries: list[DeviceMapping] = list(doctor.device_map) if doctor is not None else []
+    if doctor is None and snapshot is not None:
+        entries = [
+            DeviceMapping(
+                framework_device="",
+                physical_index=device.index,
+                uuid=device.uuid,
+                pci_bus_id=device.pci_bus_id,
+                name=device.name,
+                compute_capability=device.compute_capability,
+            )
+            for device in snapshot.devices
+        ]
+    program = _latest(document)
+    rows = tuple(
+        (
+            short_device(entry.framework_device) if entry.framework_device else "no device",
+            clean(entry.cuda_ordinal),
+            clean(entry.physical_index),
+            _name(entry, snapshot),
+            clean(entry.compute_capability),
+            clean(entry.pci_bus_id),
+            size(entry.granted_bytes),
+            *((_granted(program, entry),) if program is not None else ()),
+            _now(entry, snapshot),
+            clean(entry.uuid),
+        )
+        for entry in entries
+    )
+    if doctor is None or doctor.framework is None:
+        rows = tuple((UNKNOWN, *row[1:]) for row in rows)  # no framework was asked
+    who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
+    if not entries:
+        return Table("Which device is which GPU", (), (), note=_unmapped(document))
+    granted = program is not None or any(entry.granted_bytes for entry in entries)
+    note = (
+        f"Got: the limit of the framework's allocator in {' and '.join(who)}: what the program set, or what was free at"
+        " its start minus a CUDA context and a reserve."
+        if granted
+        else ""
+    )
+    if snapshot is not None:
+        note = f"{note} In use: at {utc(snapshot.taken_at)}{_reserve(snapshot)}.".strip()
+    heads = (
+        *("Framework", "CUDA", "NVML", "Name", "Capability", "PCI bus id", "Doctor got"),
+        *(("Program got",) if program is not None else ()),
+        *("In use", "UUID"),
+    )
+    # Without the doctor nothing is known of these.
+    shown = [place for place, head in enumerate(heads) if doctor is not None or head not in _OF_DOCTOR]
+    places = {heads[place]: number for number, place in enumerate(shown)}
+
+    def of(*names: str) -> frozenset[int]:
+        return frozenset(places[name] for name in names if name in places)
+
+    return Table(
+        "Which device is which GPU",
+        tuple(heads[place] for place in shown),
+        tuple(tuple(row[place] for place in shown) for row in rows),
+        of("CUDA", "NVML", "Doctor got", "Program got"),
+        note=note,
+        keep=of("Framework", "PCI bus id", "In use"),
+        optional=(places["Capability"],),
+        below=len(shown) - 1,
+    )
+
+
+def _unmapped(document: Diagnostic) -> str:
+    """Why there is no device map."""
+    snapshot = document.snapshot
+    if snapshot is not None and snapshot.driver is None:
+        return f"Not known: {nvml_silent(snapshot)}, and the framework has no GPU."
+    return "The framework has no GPU." if document.doctor is not None and document.doctor.framework else ""
+
+
+def _reserve(snapshot: Snapshot) -> str:
+    """What the driver reserves: the difference between total and used plus free."""
+    kept = [device.number("memory.reserved_bytes") for device in snapshot.devices]
+    amounts = dict.fromkeys(size(amount) for amount in kept if amount)
+    return f"; the driver reserves another {' or '.join(amounts)} of each" if amounts else ""
+
+
+def _latest(document: Diagnostic) -> Run | None:
+    """The latest program, if it was granted GPU memory."""
+    run = document.programs[0] if document.programs else None
+    return run if run is not None and any(entry.granted_bytes for entry in run.device_map) else None
+
+
+def _granted(run: Run, entry: DeviceMapping) -> str:
+    found = [own.granted_bytes for own in run.device_map if own.uuid and own.uuid == entry.uuid and own.granted_bytes]
+    return " + ".join(map(size, found)) or UNKNOWN
+
+
+def _name(entry: DeviceMapping, snapshot: Snapshot | None) -> str:
+    """NVML's name: plugins give every device the same."""
+    device = snapshot.device(entry.uuid) if snapshot is not None else None
+    return clean(device.name if device is not None and device.name else entry.name)
+
+
+def _now(entry: DeviceMapping, snapshot: Snapshot | None) -> str:
+    device = snapshot.device(entry.uuid) if snapshot is not None else None
+    if device is None:
+        return UNKNOWN
+    if device.state != "ok":
+        return clean(device.state) + (f": {clean(device.state_detail)}" if device.state_detail else "")
+    return f"{size(device.number('memory.used_bytes'))} of {size(device.number('memory.total_bytes'))}"
+
+
+def checks(document: Diagnostic, doctor: Doctor) -> Table:
+    """Checks of driver, cards and build, failures first."""
+    groups = list(dict.fromkeys(check.group for check in doctor.checks))
+    marks = charts.checks((GROUPS.get(name, name), [c for c in doctor.checks if c.group == name]) for name in groups)
+    bad = sorted((c for c in doctor.checks if _bad(c)), key=lambda check: STATE_ORDER[check.state])
+    none = "" if bad else "No check failed or warned. "
+    return Table(
+        "Checks: driver, build and cards",
+        ("State", "Check", "Found → what to do"),
+        tuple(_check(document, check) for check in bad),
+        note=f"{none}{_SHELL}, with its Python.",
+        keep=frozenset({0, 1}),
+        charts=(marks,),
+    )
+
+
+def passed(document: Diagnostic, doctor: Doctor) -> Table:
+    """The checks without a finding, those of driver and build first."""
+    rest = [check for check in doctor.checks if not _bad(check)]
+    rest.sort(key=lambda check: (check.state == "skip", check.id not in _FIRST))
+    rows = tuple(_check(document, check) for check in rest)
+    title = "Passed and skipped checks" if any(check.state == "skip" for check in rest) else "Passed checks"
+    return Table(title, ("State", "Check", "Found"), rows, keep=frozenset({0, 1}), folded=True)
+
+
+def _bad(check: Check) -> bool:
+    return check.state in ("fail", "warn")
+
+
+def _check(document: Diagnostic, check: Check) -> tuple[str, ...]:
+    state, name, what = check_row(check)
+    if check.group == "environment":
+        what = f"in {_HERE}: {what}{_otherwise(document, check)}"
+    return state, name, what
+
+
+def _otherwise(document: Diagnostic, check: Check) -> str:
+    """What the latest program had in its environment, which this check does not see."""
+    notes = [
+        f"{clean(short_command(entry.program))} had {clean(entry.name)}={variable_value(entry.value)}"
+        for entry in document.variables
+        if entry.program is not None
+        and (entry.name == check.title or (check.id == "environment.misspelt" and entry.effect == "misspelt"))
+    ]
+    return f"; {'; '.join(notes)}" if notes else ""
+
+
+def variables(document: Diagnostic) -> Table | None:
+    """Which variables are set, where, and what they do; problems first."""
+    if document.doctor is None and not document.variables:
+        return None
+    order = list(_EFFECTS)
+    shown = sorted(document.variables, key=lambda entry: -order.index(entry.effect) if entry.effect != "unknown" else 1)
+    rows = tuple(
+        (
+            _EFFECTS[entry.effect],
+            clean(entry.name),
+            variable_value(entry.value),
+            clean(short_command(entry.program)) if entry.program is not None else _HERE,
+            clean(entry.note) if entry.note else "",
+        )
+        for entry in shown
+    )
+    if not rows:
+        rows = (("○ none", "", "", _HERE, "no variable that affects GPUs is set"),)
+    return Table(
+        "Environment variables",
+        ("State", "Variable", "Value", "Set in", "What it does"),
+        rows,
+        note=f"This shell: the one that made this report. {_programs(document)}".strip(),
+        keep=frozenset({0, 1, 3}),
+        below=4,
+    )
+
+
+def _programs(document: Diagnostic) -> str:
+    if not document.programs:
+        return ""
+    run = document.programs[0]
+    own = ", without what gpuwatch sets for simulated GPUs" if run.simulated else ""
+    return f"For {name_of(run)}, only differences from this shell are listed{own}."
+
+
+def people(snapshot: Snapshot) -> Table | None:
+    """Who uses the GPUs, largest first."""
+    if not snapshot.devices:
+        silent = f"Not known: {nvml_silent(snapshot)}." if snapshot.driver is None else ""
+        return Table("Who uses the GPUs", (), (), note=silent)
+    shown = sorted(
+        (p for p in snapshot.processes if p.device_uuid is not None),
+        key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
+    )
+    rows = [_person(process, snapshot.taken_at.timestamp()) for process in shown]
+    heads = ("GPU", "PID", "User", "Framework", "GPU mem", "SM", "Time", "Sees", "Command")
+    chart = charts.memory_by_owner(snapshot)
+    return Table(
+        "Who uses the GPUs",
+        heads,
+        cut(rows, len(heads)),
+        frozenset({0, 1, 4, 5, 6}),
+        below=8,
+        note="" if rows else "No process uses a GPU.",
+        charts=(chart,) if chart is not None else (),
+    )
+
+
+def _person(process: Process, at: float) -> tuple[str, ...]:
+    return (
+        clean(process.device_index),
+        str(process.pid),
+        (clean(process.user) if process.user else "not known") + (f" ({clean(process.note)})" if process.note else ""),
+        clean(process.framework),
+        memory(process.number("gpu_memory_bytes")),
+        percent(process.number("sm_percent")),
+        duration(process.run_seconds(at)),
+        _sees(process),
+        clean(process.command or process.name)[:160],
+    )
+
+
+def _sees(process: Process) -> str:
+    """CUDA_VISIBLE_DEVICES; a dash if the environment is not readable."""
+    if process.cuda_visible_devices is not None:
+        return variable_value(process.cuda_visible_devices)
+    return UNKNOWN if process.note or process.create_time is None else "all"

@@ -1,0 +1,142 @@
+"""Programs and probes in a diagnostic report: how they ended, out-of-memory failures, fallbacks, and logs."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
+from gpuwatch.core.model.run import Oom, Run
+from gpuwatch.share.reports import charts, run_content
+from gpuwatch.share.reports.chart_data import Timeline
+from gpuwatch.share.reports.comparison_content import comparison_table
+from gpuwatch.share.reports.content import Content, Table, clean
+from gpuwatch.share.reports.diagnostic_story import age, ended, name_of, over_at, utc
+from gpuwatch.share.reports.raw_lines import readable
+from gpuwatch.share.reports.tables import cut, device_map, fallback_table, oom_table
+
+_RAW = 60
+_LOGS = 8
+
+
+def programs(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding | None) -> Table:
+    """The user's own programs, newest first."""
+    rows = tuple(
+        (
+            name_of(run),
+            f"{utc(over_at(run))}, {age(run, now)}",
+            ended(run, main),
+            device_map(run),
+            _held(run),
+            run_content.fell_back(run),
+        )
+        for run in runs
+    )
+    timelines = tuple(
+        Timeline(f"Memory of {name_of(run, runs)}{charts.on_device(run)}", run) for run in runs[:2] if charts.moved(run)
+    )
+    heads = ("Program", "Ended", "How", "Device map", "Peak held (NVML)", "Fell back")
+    note = "Device map: the framework's device → NVML's index. Ages are as of this report."
+    return Table("Watched programs", heads, rows, note=note if rows else "", charts=timelines, below=2)
+
+
+def _held(run: Run) -> str:
+    """The peak that it held on each GPU."""
+    found = [entry for entry in run.memory.devices if entry.process_bytes is not None]
+    if len(found) > 1:
+        return ", ".join(f"GPU {entry.index} {size(entry.process_bytes)}" for entry in found)
+    return size(run.memory.nvml_peak_bytes)
+
+
+def ooms(document: Diagnostic) -> Table:
+    """Each failure with its numbers; one without numbers is left out if its run has others."""
+    table = _by_run(document, lambda run: oom_table(sorted(_telling(run.ooms), key=lambda oom: oom.expected)[:3]))
+    notes = [table.note]
+    if any(oom.expected for run in _runs(document) for oom in run.ooms):
+        notes.append("Expected: the probe provokes it, and may catch it.")
+    if any(run.workers and run.ooms for run in _runs(document)):
+        notes.append("Limit and in use are those of the process that failed.")
+    return dataclasses.replace(table, note=" ".join(notes) if table.rows else "")
+
+
+def _telling(found: Sequence[Oom]) -> list[Oom]:
+    numbers = [oom for oom in found if oom.requested_bytes is not None or oom.limit_bytes is not None]
+    return numbers or list(found)
+
+
+def fallbacks(document: Diagnostic) -> Table:
+    """Ops that did not run where asked."""
+    return _by_run(document, lambda run: fallback_table(run.fallbacks[:5]))
+
+
+def _by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:
+    """The tables of all runs as one, with a column for the run in front."""
+    runs = _runs(document)
+    parts = [(name_of(run, runs), table_of(run)) for run in runs] or [("", Table("", (), ()))]
+    first = parts[0][1]
+    rows = [(name, *row) for name, part in parts for row in part.rows]
+    return dataclasses.replace(
+        first,
+        heads=("Run", *first.heads),
+        rows=cut(rows, len(first.heads) + 1),
+        right=frozenset(column + 1 for column in first.right),
+        optional=tuple(column + 1 for column in first.optional),
+        below=first.below + 1 if first.below is not None else None,
+    )
+
+
+def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
+    """The probes side by side; with the memory timeline of the latest if no program shows one."""
+    if not probes.runs:
+        return None
+    table = comparison_table(probes, "Probes compared")
+    drawn = [run for run in probes.runs if charts.moved(run)]
+    if not timeline or not drawn:
+        return table
+    latest = max(drawn, key=lambda run: run.started_at)
+    chart = Timeline(f"Memory of the latest probe, {clean(latest.config)}{charts.on_device(latest)}", latest)
+    return dataclasses.replace(table, charts=(*table.charts, chart))
+
+
+def part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content:
+    """A program by itself, without its findings, log and headline, which are above."""
+    whole = run_content.run_content(run)
+    causes = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
+    known = tuple(fact for fact in whole.facts if fact[1] != UNKNOWN)
+    facts = (*known, *((("found", f"{causes} (see above)"),) if causes else ()))
+    at_the_top = main is not None and clean(main.title).rstrip(".") in whole.reason
+    return dataclasses.replace(
+        whole,
+        title=name_of(run, among),
+        subtitle=clean(run.title),
+        reason="see the top" if at_the_top else whole.reason,
+        facts=facts,
+        findings=(),
+        log_tail=(),
+    )
+
+
+def raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The last log lines of the doctor, of programs, and of failed probes."""
+    doctor = document.doctor
+    if doctor is not None and doctor.log_tail:
+        yield "Log of the doctor's run", readable(doctor.log_tail, _RAW, simulated=doctor.simulated)
+    count = 0
+    for run in _runs(document):
+        bad = run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(o.expected for o in run.ooms))
+        if run.log_tail and (run.group == "run" or bad) and count < _LOGS:
+            count += 1
+            yield f"Log of {name_of(run, _runs(document))}", readable(run.log_tail, _RAW, simulated=run.simulated)
+    for excerpt in document.excerpts:
+        title = (
+            "nvidia-smi" if excerpt.name == "nvidia-smi" else f"{clean(excerpt.name).capitalize()}, lines about GPUs"
+        )
+        yield title, tuple(printable(line) for line in excerpt.lines)
+
+
+def _runs(document: Diagnostic) -> tuple[Run, ...]:
+    return (*document.programs, *(document.probes.runs if document.probes is not None else ()))

@@ -1,0 +1,264 @@
+"""The summary of a diagnostic report: a line for each thing that a helper asks first."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+
+from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.units import ago, size
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.share.reports import run_content
+from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.doctor_content import counted
+
+_NAME = 60
+_SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))
+_DOCTOR = "doctor"
+_CLEAR = "gpuwatch sim fault clear"
+_DOCTOR_IS = "doctor (gpuwatch's own check of this machine)"
+_HOW = {
+    "ok": "completed",
+    "fallback": "completed on the CPU",
+    "oom": "ran out of GPU memory",
+    "error": "failed",
+    "timeout": "was stopped at its deadline",
+    "interrupted": "was interrupted",
+    "skipped": "did not run",
+}
+
+
+def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[str, str]]:
+    """What a helper reads first, one line each."""
+    doctor, snapshot = document.doctor, document.snapshot
+    if document.programs:
+        run = document.programs[0]
+        where = ", on GPUs that are not here now" if _elsewhere(run, snapshot) else ""
+        yield "last program", f"{name_of(run)}: {ended(run, main)}; {_when(run, document.taken_at)}{where}"
+    if main is not None and main.id != "healthy":
+        sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
+        shell = _of_environment(main) and main.sources[:1] == (_DOCTOR,)
+        counts = Counter(sources)
+        found = [source if count == 1 else f"{source} ({count} times)" for source, count in counts.items()]
+        yield "found in", ", ".join(found) + (": the environment of this shell" if shell else "")
+        injected = document.simulated and _CLEAR in main.action  # pages describe real machines
+        real = "On a real machine: " if injected else ""
+        yield "meaning", f"{real}{meaning(main.id)} More: gpuwatch cause {main.id}".strip()
+    others = [found for found in document.findings if found is not main and found.severity != "info"]
+    if others:
+        yield "also", _also(others)
+    apart = _apart(document, main)
+    if apart:
+        yield "besides", apart
+    yield "GPUs", _gpus(document)
+    yield "driver", _driver(document)
+    yield "framework", _framework(doctor)
+    if doctor is not None:
+        yield "checks", counted(doctor.checks)
+    machine = _machine(document)
+    if machine:
+        yield "machine", machine
+    if document.surroundings:
+        yield "around it", "; ".join(f"{clean(name)}: {clean(value)}" for name, value in document.surroundings.items())
+    if document.probes is not None and document.probes.runs:
+        own = "; each sets its own environment, not that of this shell" if _of_environment(main) else ""
+        yield "probes", _probes(document.probes, document.taken_at, snapshot) + own
+
+
+def _of_environment(main: SourcedFinding | None) -> bool:
+    return main is not None and main.id.startswith("visibility.")
+
+
+def meaning(cause: str) -> str:
+    """The first paragraph of its page, for readers without gpuwatch."""
+    path = files("gpuwatch") / "docs" / "causes" / f"{cause}.md"
+    if cause not in CAUSES or not path.is_file():
+        return ""
+    text = path.read_text(encoding="utf-8").partition("## What it is")[2].strip()
+    return " ".join(text.split("\n\n", 1)[0].replace("`", "").replace("**", "").split())
+
+
+def _apart(document: Diagnostic, main: SourcedFinding | None) -> str:
+    """Libraries that would still be missing once the first problem is fixed."""
+    doctor = document.doctor
+    if doctor is None or main is None or any(found.id.startswith("cuda.") for found in document.findings):
+        return ""
+    check = next((c for c in doctor.checks if c.id == "framework.libraries" and c.state == "fail"), None)
+    return f"a second problem, {clean(check.title)}: {clean(check.action)}" if check is not None else ""
+
+
+def _machine(document: Diagnostic) -> str:
+    """The system around the GPUs, as far as known."""
+    doctor, snapshot = document.doctor, document.snapshot
+    known = doctor.versions if doctor is not None else {}
+    system = [f"{name}{clean(known[key])}" for key, name in _SYSTEM if known.get(key)]
+    host = snapshot.host if snapshot is not None else None
+    if known.get("processor") or (host is not None and host.cpu_count):
+        count = f"{host.cpu_count} CPUs" if host is not None and host.cpu_count else "CPU"
+        system.append(f"{count} ({clean(known['processor'])})" if known.get("processor") else count)
+    if host is not None and host.memory_total_bytes:
+        system.append(f"{size(host.memory_total_bytes)} memory")
+    checks = doctor.checks if doctor is not None else ()
+    container = next((check.detail for check in checks if check.id == "container.kind" and check.state != "skip"), "")
+    if container:
+        system.append("no container" if container == "none" else f"in a container: {clean(container)}")
+    return ", ".join(system)
+
+
+def _when(run: Run, now: datetime.datetime) -> str:
+    """When it started and ended, in UTC, and how long ago that was."""
+    before = f", {age(run, now)} when this was written"
+    over = utc(over_at(run))
+    return f"started {utc(run.started_at)}, ended {over.partition(' ')[2] if _same_day(run) else over}{before}"
+
+
+def _same_day(run: Run) -> bool:
+    start, end = (moment.astimezone(datetime.UTC).date() for moment in (run.started_at, over_at(run)))
+    return start == end
+
+
+def over_at(run: Run) -> datetime.datetime:
+    """When it ended."""
+    return run.started_at + datetime.timedelta(seconds=run.phases.total_seconds or 0.0)
+
+
+def utc(moment: datetime.datetime) -> str:
+    """``2026-11-20 12:38:19 UTC``."""
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _also(others: Sequence[SourcedFinding]) -> str:
+    counts = Counter((found.id, found.severity) for found in others)
+    parts = [
+        f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts.items()
+    ]
+    return "; ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+
+
+def _elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
+    """Whether it ran on GPUs that are not here now."""
+    here = {device.uuid for device in snapshot.devices} if snapshot is not None else set()
+    then = {text.rpartition(" ")[2] for text in run.gpus}
+    return bool(here and then) and not here & then
+
+
+def nvml_silent(snapshot: Snapshot) -> str:
+    """That NVML does not answer, and why."""
+    problem = next((entry for entry in snapshot.problems if entry.source == "nvml"), None)
+    why = f" ({clean(problem.detail)})" if problem is not None and problem.detail else ""
+    return f"NVML does not answer{why}"
+
+
+def _cuda_starts(document: Diagnostic) -> str:
+    """What libcuda reports if it starts although NVML does not."""
+    checks = document.doctor.checks if document.doctor is not None else ()
+    found = next((check for check in checks if check.id == "driver.start" and check.state == "pass"), None)
+    return clean(found.detail) if found is not None else ""
+
+
+def _gpus(document: Diagnostic) -> str:
+    snapshot = document.snapshot
+    if snapshot is None:
+        return "not examined"
+    if snapshot.driver is None and not snapshot.devices and _cuda_starts(document):
+        return "not listed: NVML does not answer"
+    names: dict[str, int] = {}
+    for device in snapshot.devices:
+        total = device.number("memory.total_bytes")
+        name = clean(device.name) + (f" with {size(total)}" if total is not None else "")
+        names[name] = names.get(name, 0) + 1
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items()) or "none"
+
+
+def _driver(document: Diagnostic) -> str:
+    driver = document.snapshot.driver if document.snapshot is not None else None
+    if driver is None:
+        if document.snapshot is None:
+            return "not examined"
+        starts = _cuda_starts(document)
+        half = f"{nvml_silent(document.snapshot)}; CUDA itself starts, for programs that do not use NVML: {starts}"
+        return half if starts else "not answering"
+    return f"{clean(driver.version)}, CUDA up to {clean(driver.cuda_version)}"
+
+
+def _framework(doctor: Doctor | None) -> str:
+    if doctor is None or doctor.framework is None:
+        return "not imported"
+    it = doctor.framework
+    build = f", built for CUDA {clean(doctor.versions['build_cuda'])}" if doctor.versions.get("build_cuda") else ""
+    if it.gpu_build is False:
+        build = ", built without GPU support"
+    return f"{clean(it.name)} {clean(it.version)}{build}, Python {clean(it.python_version)}, {clean(it.interpreter)}"
+
+
+def ended(run: Run, main: SourcedFinding | None = None) -> str:
+    """How it ended, and why unless the top of the report, ``main``, says it."""
+    how = _how(run)
+    if run.outcome.signal is not None:
+        how += f", killed by signal {run.outcome.signal}"
+    elif run.outcome.exit_code is not None:
+        how += f", exit code {run.outcome.exit_code}"
+    wrong = main is not None and main.id != "healthy" and main.id == run.primary
+    if wrong and any(found.id == run.primary for found in run.findings):
+        return f"{how} ({'with a warning: ' if run.verdict == 'ok' else ''}see the top)"
+    reason = run.verdict_reason.strip().removeprefix("It succeeded").strip(" .;,")
+    return f"{how} ({clean(reason)})" if reason else how
+
+
+def _how(run: Run) -> str:
+    if run.verdict == "fallback" and run.fallbacks:
+        return "completed, with ops that fell back"
+    return _HOW.get(run.verdict, run.verdict)
+
+
+def became(document: Diagnostic, main: SourcedFinding) -> str:
+    """``python train.py ran out of GPU memory``: what the cause did to the latest program; empty if nothing."""
+    run = document.programs[0] if document.programs else None
+    if run is None or run.verdict in ("ok", "skipped", "interrupted") or run.primary != main.id:
+        return ""
+    is_source = f"run of {run.title or run.config}" in main.sources
+    return f"{name_of(run)} {_how(run)}" if is_source else ""
+
+
+def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:
+    counts: dict[str, int] = {}
+    for run in probes.runs:
+        name: str = run.verdict
+        if run.verdict == "oom" and run.ooms and all(oom.expected for oom in run.ooms):
+            name = "out of memory as expected"
+        elif run.verdict == "ok" and run.ooms:
+            name = "ok after an expected out-of-memory"
+        elif run.verdict == "fallback" and run_content.expected_fallback(run):
+            name = "fallback as expected"
+        counts[name] = counts.get(name, 0) + 1
+    newest = max(probes.runs, key=lambda run: run.started_at)
+    counted = ", ".join(f"{count} {name}" for name, count in counts.items())
+    elsewhere = sum(_elsewhere(run, snapshot) for run in probes.runs)
+    note = f"; {elsewhere} of them on GPUs that are not here now" if elsewhere else ""
+    return f"{len(probes.runs)} configurations: {counted}; the last {age(newest, now)}{note}"
+
+
+def age(run: Run, now: datetime.datetime) -> str:
+    """How long ago it ended."""
+    return ago((now - run.started_at).total_seconds() - (run.phases.total_seconds or 0.0))
+
+
+def name_of(run: Run, among: Sequence[Run] = ()) -> str:
+    """A program by its command line, a probe by its configuration; with its start if several have the same name."""
+    name = clean(run.config) if run.group != "run" or not run.title else short_command(run.title)
+    if any(other is not run and name_of(other) == name for other in among):
+        name += f" ({utc(run.started_at).partition(' ')[2]})"
+    return name
+
+
+def short_command(command: str) -> str:
+    """``python train.py`` of ``/opt/venv/bin/python /home/…/train.py``: the part of the run has the whole line."""
+    words = [word if "=" in word or "://" in word else word.rpartition("/")[2] or word for word in command.split()]
+    return shorten(clean(" ".join(words)), _NAME)

@@ -1,0 +1,107 @@
+"""What grew between two snapshots or profiles of a program's memory: a leak is what grows at each step."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.diff import HolderChange, Side, Spread
+from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.share.reports.content import Table, clean
+from gpuwatch.share.reports.diff_sides import Facts
+
+_LEAST_BYTES = 1 << 20
+_LEAST_SHARE = 0.01
+"""Of what both sides hold: smaller changes of a holder are none."""
+_MOST = 200
+_SHOWN = 25
+NAMES = {"alive_bytes": "in use when taken", "peak_bytes": "in use at the peak", "pool_bytes": "taken from the driver"}
+
+
+def of_profiles(document: Explanation, name: str) -> Facts:
+    """One side: the memory of each device, and its holders."""
+    ends = [one.ended_at for one in document.memory_profiles if one.ended_at is not None]
+    at = max(ends, default=None)
+    found = Facts(Side(name=name, kind=document.kind, host=None, begin=at, end=at, samples=1), simulated=False)
+    for profile in document.memory_profiles:
+        device = clean(profile.device)
+        numbers: dict[str, int | None] = {
+            "alive_bytes": profile.ending_bytes,
+            "peak_bytes": profile.peak_bytes if profile.has_history else None,
+            "pool_bytes": sum(one.reserved_bytes for one in profile.segments) or None,
+        }
+        for metric, amount in numbers.items():
+            if amount is not None:
+                found.numbers[device, metric] = Spread(median=amount, low=amount, high=amount, points=1)
+        for holder in profile.ending or profile.holders:
+            name = holder.variable or holder.op
+            # Whether what has no stack is known to be weights depends on what else was recorded.
+            group = "weights and caches" if holder.group == "weights" and not (holder.source or name) else holder.group
+            key = device, group, holder.source, holder.layer, name
+            count, held = found.holders.get(key, (0, 0))
+            found.holders[key] = count + holder.count, held + holder.allocated_bytes
+    return found
+
+
+def holder_changes(first: Facts, second: Facts) -> list[HolderChange]:
+    """The holders that differ, what grew most first."""
+    least = max(_LEAST_SHARE * max(_total(first), _total(second)), min(_LEAST_BYTES, _total(second) / 20))
+    found = []
+    for key in dict.fromkeys((*second.holders, *first.holders)):
+        device, group, source, layer, op = key
+        (count, held), (count_then, held_then) = (side.holders.get(key, (0, 0)) for side in (second, first))
+        if abs(held - held_then) < least:
+            continue
+        found.append(
+            HolderChange(
+                device=device,
+                group=group,
+                source=source,
+                layer=layer,
+                op=op,
+                counts=(count_then, count),
+                held_bytes=(held_then, held),
+            )
+        )
+    found.sort(key=lambda one: one.held_bytes[0] - one.held_bytes[1])
+    return found[:_MOST]
+
+
+def _total(side: Facts) -> int:
+    return sum(held for _, held in side.holders.values())
+
+
+def holder_table(changes: tuple[HolderChange, ...], heads: tuple[str, str]) -> Table:
+    """The changes, with the growth of each."""
+    several = len({change.device for change in changes}) > 1
+    rows = tuple(
+        (
+            ("+" if change.held_bytes[1] >= change.held_bytes[0] else "-")
+            + size(abs(change.held_bytes[1] - change.held_bytes[0])),
+            *(
+                f"{size(held)} ×{count}" if count else "–"
+                for held, count in zip(change.held_bytes, change.counts, strict=True)
+            ),
+            clean(change.group),
+            clean(_who(change, several=several) or None),
+        )
+        for change in changes[:_SHOWN]
+    )
+    return Table("What grew", ("Change", *heads, "Group", "Holder"), rows, frozenset({0, 1, 2}), below=4)
+
+
+def grew_most(changes: tuple[HolderChange, ...]) -> str:
+    """``train.py:9 in step grew most, by 16.0 MiB.``; empty if nothing that is named grew."""
+    for change in changes:
+        grown = change.held_bytes[1] - change.held_bytes[0]
+        if grown > 0:
+            return f"{clean(_who(change, several=False) or change.group)} grew most, by {size(grown)}."
+    return ""
+
+
+def _who(change: HolderChange, *, several: bool) -> str:
+    line = f"{change.source} ({change.op})" if change.source and change.op else change.source or change.op
+    through = f", through {change.layer}" if change.source and change.layer else ""
+    return f"{line}{through}" + (f" on {change.device}" if several else "")
+
+
+def _held(change: HolderChange, side: int) -> str:
+    return f"{size(change.held_bytes[side])} ×{change.counts[side]}" if change.counts[side] else "–"

@@ -1,0 +1,345 @@
+"""What is known of one side of a diff: facts, findings and numbers, from whatever document or recording it is."""
+
+from __future__ import annotations
+
+import datetime
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import quantiles
+
+from msgspec.structs import replace
+
+from gpuwatch.core.formatting.units import reading, size
+from gpuwatch.core.model.diagnostic import MACHINE, Diagnostic
+from gpuwatch.core.model.diff import Side, Spread
+from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
+from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.past.machine_event import gpus
+from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.past.tiers import HOUR, MINUTE
+from gpuwatch.share.reports import comparable, contrast, run_content
+from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.tables import device_map
+
+Comparable = Diagnostic | Doctor | Run | Snapshot
+
+_STRUCTURE = frozenset(
+    (
+        "memory.total_bytes",
+        "bar1.total_bytes",
+        "power.limit_watts",
+        "power.requested_limit_watts",
+        "clocks.sm_max_mhz",
+        "clocks.memory_max_mhz",
+        "clocks.graphics_max_mhz",
+        "clocks.video_max_mhz",
+        "pcie.max_generation",
+        "pcie.width",
+        "pcie.max_width",
+        "nvlink.links",
+        "nvlink.links_active",
+        "ecc.uncorrected_lifetime",
+        "ecc.sram_uncorrected_lifetime",
+        "remapped_rows.correctable",
+        "remapped_rows.uncorrectable",
+        "retired_pages.single_bit",
+        "retired_pages.double_bit",
+        "mig.instances",
+    )
+)
+"""Numbers that say how a GPU is built, set up or worn, beside those that never change."""
+_OF_THE_MOMENT = frozenset({"clocks.event_reasons", "performance.state", "mode.display_active"})
+"""Names that change with the load."""
+_OF_THE_CARD = frozenset({"identity.serial"})
+"""What no two cards share: compared if they are said to be the same machine's."""
+STRUCTURE = tuple(
+    spec
+    for spec in METRICS
+    if spec.id in _STRUCTURE or spec.lane is Lane.ONCE or (spec.unit is Unit.NAME and spec.id not in _OF_THE_MOMENT)
+)
+_MIRRORED = frozenset({"memory.free_bytes"})
+"""What another metric says already."""
+MOVING = tuple(
+    spec
+    for spec in METRICS
+    if spec not in STRUCTURE and spec.unit is not Unit.NAME and not spec.counter and spec.id not in _MIRRORED
+)
+COUNTERS = tuple(spec for spec in METRICS if spec.counter and spec.unit is Unit.COUNT and spec.id not in _STRUCTURE)
+"""Errors and the like."""
+_EVERY_SAMPLE, _EVERY_MINUTE = 3600.0, 3 * 86_400.0
+"""Longest stretches of which samples, and means of minutes, are compared; of longer ones, means of hours."""
+
+
+@dataclass
+class Facts:
+    """One side. Keys of facts are part and name."""
+
+    side: Side
+    simulated: bool
+    facts: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    """What is shown, and what is compared."""
+    unknown: set[tuple[str, str]] = field(default_factory=set)
+    """Facts that could not be read."""
+    findings: dict[str, list[Finding]] = field(default_factory=dict)
+    """By cause."""
+    findings_of_machine: dict[str, list[Finding]] | None = None
+    """Those of the machine itself, of a report that has findings of programs and of the doctor too."""
+    devices: dict[str, int] = field(default_factory=dict)
+    """Index by UUID."""
+    numbers: dict[tuple[str, str], Spread] = field(default_factory=dict)
+    """By GPU (``GPU 0``), or ``Run``, and id of the metric."""
+    run: Run | None = None
+    holders: dict[tuple[str, str, str, str, str], tuple[int, int]] = field(default_factory=dict)
+    """Allocations and bytes by device, group, line, layer and op, of a file of a program's memory."""
+
+    @property
+    def parts(self) -> set[str]:
+        """The parts of which it has facts."""
+        return {part for part, _ in self.facts}
+
+    def where(self, cause: str) -> str:
+        """The GPUs of a cause."""
+        known = {self.devices.get(one.device_uuid or "") for one in self.findings.get(cause, ())}
+        indices = {index for index in known if index is not None}
+        return gpus(indices) if indices else ""
+
+    def take_findings(self, findings: tuple[Finding, ...]) -> None:
+        """Adds errors and warnings."""
+        for one in findings:
+            if one.severity != "info":
+                self.findings.setdefault(one.id, []).append(one)
+        for listed in self.findings.values():
+            listed.sort(key=lambda one: SEVERITY_ORDER[one.severity])
+
+
+def of_document(document: Comparable, name: str, *, cards: bool) -> Facts:
+    """What a saved document says. ``cards``: also what no two cards share, such as serial numbers."""
+    kinds = {Diagnostic: "diagnostic", Doctor: "doctor", Run: "run", Snapshot: "snapshot"}
+    at = document.started_at if isinstance(document, Run) else document.taken_at
+    host = document.host.hostname if isinstance(document, Snapshot) else document.host
+    side = Side(name=name, kind=kinds[type(document)], host=host, begin=at, end=at, samples=1)
+    found = Facts(side, document.simulated)
+    if isinstance(document, Snapshot):
+        _snapshot(found, document, cards)
+    elif isinstance(document, Run):
+        _run(found, document)
+    else:
+        found.facts = {
+            (part, what): (shown, key)
+            for part, what, shown, key in contrast.report_facts(document)
+            if part not in ("Verdict", "GPUs")
+        }
+        if isinstance(document, Diagnostic) and document.snapshot is not None:
+            _snapshot(found, document.snapshot, cards)  # its findings are among those of the report
+    found.take_findings(document.findings)
+    if isinstance(document, Diagnostic):
+        own = Facts(side, document.simulated)
+        own.take_findings(tuple(one for one in document.findings if MACHINE in one.sources))
+        found.findings_of_machine = own.findings
+    return found
+
+
+def of_recording(
+    recording: Recording, begin: float, end: float, name: str, snapshot: Snapshot, step: int, *, cards: bool
+) -> Facts:
+    """What a stretch of a recording says; ``snapshot``: :func:`last_of` it. ``step``: :func:`step_for`."""
+    numbers, samples = _numbers(recording, begin, end, step)
+    side = Side(
+        name=name,
+        kind="recording",
+        host=snapshot.host.hostname,
+        begin=_moment(begin),
+        end=_moment(end),
+        samples=samples,
+    )
+    found = Facts(side, snapshot.simulated)
+    _snapshot(found, snapshot, cards)
+    found.take_findings(snapshot.findings)
+    found.numbers = {(f"GPU {found.devices[uuid]}", metric): spread for (uuid, metric), spread in numbers.items()
+                     if uuid in found.devices}  # fmt: skip
+    return found
+
+
+def last_of(recording: Recording, begin: float, end: float) -> Snapshot | None:
+    """The last sample of a stretch, with all findings of the stretch; None if none can be read."""
+    kept = recording.at(end)
+    if kept is None:
+        return None
+    findings = tuple(one.finding for one in recording.findings(begin, end))
+    return replace(kept.snapshot, findings=findings)
+
+
+def step_for(seconds: float) -> int:
+    """Seconds of the means to compare, for the longer of two stretches; 0: the samples themselves."""
+    return 0 if seconds <= _EVERY_SAMPLE else MINUTE if seconds <= _EVERY_MINUTE else HOUR
+
+
+# A snapshot
+
+
+def _snapshot(found: Facts, snapshot: Snapshot, cards: bool) -> None:
+    found.devices = {device.uuid: device.index for device in snapshot.devices}
+    driver = snapshot.driver
+    machine: dict[str, str | None] = {
+        "driver": driver.version if driver is not None else None,
+        "CUDA version of the driver": driver.cuda_version if driver is not None else None,
+        "NVML": driver.nvml_version if driver is not None else None,
+        "GPUs": str(len(snapshot.devices)),
+        "CPUs": None if snapshot.host.cpu_count is None else str(snapshot.host.cpu_count),
+        "host memory": size(snapshot.host.memory_total_bytes) if snapshot.host.memory_total_bytes else None,
+        "container": snapshot.host.container or "none",
+    }
+    for name, value in machine.items():
+        _fact(found, "Machine", name, value)
+    for device in snapshot.devices:
+        _device(found, device, cards)
+
+
+def _fact(found: Facts, part: str, name: str, value: str | None, key: str | None = None) -> None:
+    if value is None:
+        found.unknown.add((part, name))
+    else:
+        found.facts[part, name] = (clean(value), value if key is None else key)
+
+
+def _device(found: Facts, device: Device, cards: bool) -> None:
+    part = f"GPU {device.index}"
+    _fact(found, part, "name", device.name)
+    _fact(found, part, "compute capability", device.compute_capability)
+    state = f"{device.state}: {device.state_detail}" if device.state_detail else device.state
+    _fact(found, part, "state", state, device.state)
+    if cards:
+        _fact(found, part, "UUID", device.uuid)
+        _fact(found, part, "PCI bus id", device.pci_bus_id)
+    layout = ", ".join(one.profile or "unknown profile" for one in device.mig_instances)
+    _fact(found, part, "MIG layout", layout or "none")
+    for spec in STRUCTURE:
+        if spec.id in _OF_THE_CARD and not cards:
+            continue
+        value = device.get(spec.id)
+        if not isinstance(value, Missing):
+            _fact(found, part, spec.title, reading(spec, value), str(value))
+        elif value.reason == "not_supported":
+            _fact(found, part, spec.title, "not supported", "not supported")
+        else:
+            found.unknown.add((part, spec.title))
+
+
+# A run
+
+
+def _run(found: Facts, run: Run) -> None:
+    found.run = run
+    facts: dict[str, str | None] = {
+        "configuration": run.config,
+        "verdict": run.verdict,
+        "framework": comparable.framework(run),
+        "GPUs": comparable.gpus(run),
+        "command" if comparable.is_program(run) else "workload": comparable.workload(run),
+        "device map": device_map(run),
+        "memory granted": run_content.granted(run),
+        "fell back to the CPU": run_content.fell_back(run),
+    }
+    for name, value in facts.items():
+        _fact(found, "Run", name, value)
+    _fact(found, "Machine", "driver", run.driver_version)
+    for name, setting in run.settings.items():
+        if run_content.requested(setting):
+            _fact(found, "Settings", name, clean(setting.asked))
+    for name, value in run.environment.items():
+        _fact(found, "Environment variables", name, value)
+    timed = run.throughput
+    if timed is not None:
+        found.numbers["Run", "median_step_seconds"] = Spread(
+            median=timed.median_step_seconds,
+            low=timed.p10_step_seconds,
+            high=timed.p90_step_seconds,
+            points=timed.steps,
+        )
+    for name in ("nvml_peak_bytes", "allocator_peak_bytes"):
+        value = getattr(run.memory, name)
+        if value is not None:
+            found.numbers["Run", name] = Spread(median=value, low=value, high=value, points=1)
+
+
+# A recording
+
+
+def _numbers(recording: Recording, begin: float, end: float, step: int) -> tuple[Mapping[tuple[str, str], Spread], int]:
+    """The spread of each moving metric of each device, and the number of samples."""
+    values: dict[tuple[str, str], array[float]] = {}
+    grown: dict[tuple[str, str], tuple[float, float]] = {}
+    """First value of a counter, and its growth: a counter that is reset begins again."""
+    last: dict[tuple[str, str], float] = {}
+    counted = {spec.id for spec in COUNTERS}
+    samples = 0
+    for points, columns in _points(recording, begin, end, step):
+        samples += points
+        for key, column in columns:
+            if key[1] in counted:
+                for value in column:
+                    before = last.get(key, value)
+                    first, growth = grown.get(key, (value, 0.0))
+                    grown[key] = (first, growth + (value - before if value >= before else value))
+                    last[key] = value
+            else:
+                values.setdefault(key, array("d")).extend(column)
+    spreads = {key: spread(numbers) for key, numbers in values.items() if numbers}
+    hours = (end - begin) / 3600
+    if hours:
+        for key, (_, growth) in grown.items():
+            rate = growth / hours
+            spreads[key] = Spread(median=rate, low=rate, high=rate, points=1)
+    return spreads, samples
+
+
+_Columns = Iterator[tuple[tuple[str, str], list[float]]]
+
+
+def _points(recording: Recording, begin: float, end: float, step: int) -> Iterator[tuple[int, _Columns]]:
+    names = frozenset(spec.id for spec in (*MOVING, *COUNTERS))
+    if not step:
+        for times, columns in recording.numbers(begin, end, names):
+            yield (
+                len(times),
+                ((key, [value for value in column if value is not None]) for key, column in columns.items()),
+            )
+        return
+    counters = {spec.id for spec in COUNTERS}
+    at = begin
+    while at <= end:
+        upto = min(at + 24 * step, end)
+        for found in recording.summaries(step, at, upto, names).values():
+            counts: dict[str, int] = {}
+            for (uuid, _), summary in found.items():
+                counts[uuid] = max(counts.get(uuid, 0), summary.samples)
+            yield (
+                max(counts.values(), default=0),
+                ((key, [one.most if key[1] in counters else one.mean]) for key, one in found.items()),
+            )
+        at = upto + 1e-3 if upto < end else end + 1
+
+
+def spread(values: array[float] | list[float]) -> Spread:
+    """Median and quartiles of at least one value."""
+    if len(values) < 2:
+        return Spread(median=values[0], low=values[0], high=values[0], points=1)
+    low, median, high = quantiles(values, n=4, method="inclusive")
+    return Spread(median=median, low=low, high=high, points=len(values))
+
+
+def spec_of(metric: str) -> MetricSpec | None:
+    """The metric of a number of a recording; None for a number of a run."""
+    return _BY_ID.get(metric)
+
+
+_BY_ID = {spec.id: spec for spec in (*MOVING, *COUNTERS)}
+
+
+def _moment(at: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC)

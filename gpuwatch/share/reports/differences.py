@@ -1,0 +1,203 @@
+"""Differences between two runs, in sentences: other settings, other results, and what explains them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.model.comparison import Difference
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
+from gpuwatch.core.model.run import Run, Setting
+from gpuwatch.experiment.trials.speed import speed, unproven
+from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
+from gpuwatch.explain.logs.clean import source_message
+from gpuwatch.share.reports import comparable, run_content
+from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.tables import device_map
+
+_LOG_CHARS = 110
+# Lines about devices and memory; not about loading, which depends on what was loaded before.
+_TELLING = re.compile(r"device|memory|cuInit|kernel|driver|cudnn|allocat", re.IGNORECASE)
+_PREPARATION = re.compile(r"NUMA|DLL info|factory|dynamic library|dlopen|CPU instructions|oneDNN", re.IGNORECASE)
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
+_PATHS = re.compile(r"(?<!\S)/\S+")
+
+
+def differences(runs: Sequence[Run]) -> tuple[Difference, ...]:
+    """Each run against another.
+
+    Runs of one configuration are compared with each other (two versions, two machines), other runs with
+    ``default`` if that was run, else with the run before.
+    """
+    return tuple(_difference(runs, one, other) for one, other in _pairs(runs))
+
+
+def _pairs(runs: Sequence[Run]) -> Iterator[tuple[int, int]]:
+    seen: dict[str, int] = {}
+    repeated = {run.config for run in runs if sum(other.config == run.config for other in runs) > 1}
+    default = next((index for index, run in enumerate(runs) if run.config == "default"), None)
+    for index, run in enumerate(runs):
+        if run.verdict == "skipped":
+            continue
+        if run.config in repeated:
+            if run.config in seen:
+                yield index, seen[run.config]
+            else:
+                seen[run.config] = index
+            continue
+        before = default if default is not None and "default" not in repeated else index - 1
+        if before >= 0 and before != index and runs[before].verdict != "skipped":
+            yield index, before
+
+
+def _difference(runs: Sequence[Run], index: int, before: int) -> Difference:
+    run, other = runs[index], runs[before]
+    changed = tuple(_changed(run, other))
+    effects = tuple(_effects(run, other))
+    causes = _explaining(run, other)
+    name = clean(run.config)
+    if run.config == other.config:
+        name += f" ({', '.join(_who(run, other)) or 'again'})"
+        head = f"{name} against ({', '.join(_who(other, run)) or 'the first time'})"
+    else:
+        head = f"{name} against {clean(other.config)}"
+    sentences = [f"{head}: {'; '.join(changed) or 'the same settings'}."]
+    text = "; ".join(effects)
+    sentences.append(f"{text[:1].upper()}{text[1:]}." if effects else "Nothing else differs.")
+    sentences += [f"{where} {found.id}: {clean(found.title)}." for where, found in causes]
+    return Difference(
+        run=index,
+        against=before,
+        changed=changed,
+        effects=effects,
+        causes=tuple(dict.fromkeys(found.id for _, found in causes)),
+        text=" ".join(sentences),
+    )
+
+
+def _who(run: Run, other: Run) -> list[str]:
+    facts = (
+        (comparable.framework(run), comparable.framework(other)),
+        (clean(run.host), clean(other.host)),
+        (comparable.gpus(run), comparable.gpus(other)),
+        (_driver(run), _driver(other)),
+    )
+    # Only what is known of both can differ.
+    return [one for one, another in facts if one != another and UNKNOWN not in (one, another)]
+
+
+def _driver(run: Run) -> str:
+    return f"driver {clean(run.driver_version)}" if run.driver_version else UNKNOWN
+
+
+def _changed(run: Run, other: Run) -> Iterator[str]:
+    if who := _who(run, other):
+        against = _who(other, run)
+        yield " and ".join(f"{one} instead of {two}" for one, two in zip(who, against, strict=True))
+    mine, theirs = _requests(run), _requests(other)
+    for name in mine:
+        if name not in theirs:
+            yield f"asks for {_setting(name, mine[name].asked)}"
+        elif mine[name].asked != theirs[name].asked:
+            yield f"asks for {_setting(name, mine[name].asked)} instead of {clean(theirs[name].asked)}"
+    for name in theirs:
+        if name not in mine:
+            yield f"does not ask for {_setting(name, theirs[name].asked)}"
+    mine_computes, theirs_computes = comparable.workloads(run, other)
+    if mine_computes != theirs_computes:
+        does = "runs" if comparable.is_program(run) and comparable.is_program(other) else "computes"
+        yield f"{does} {mine_computes} instead of {theirs_computes}"
+
+
+def _requests(run: Run) -> dict[str, Setting]:
+    """The requested settings, without what a probe only noted."""
+    return {name: setting for name, setting in run.settings.items() if run_content.requested(setting)}
+
+
+def _setting(name: str, value: object) -> str:
+    return run_content.setting_text(clean(name), value)
+
+
+def _effects(run: Run, other: Run) -> Iterator[str]:
+    if run.verdict != other.verdict:
+        reason = f" ({clean(run.verdict_reason).rstrip('.')})" if run.verdict_reason else ""
+        yield f"verdict {run.verdict} instead of {other.verdict}{reason}"
+    if device_map(run) != device_map(other):
+        yield f"device map {device_map(run)} instead of {device_map(other)}"
+    granted, before = run_content.granted(run), run_content.granted(other)
+    if granted != before:
+        how = _how(run) if run.predicted and granted != "–" else ""
+        yield f"granted {granted} instead of {before}{how}"
+    elif run.config == other.config and granted != "–":
+        yield f"granted the same, {granted}"
+    seen, earlier = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
+    if seen is not None and earlier is not None and abs(seen - earlier) > SAME_MEMORY * max(seen, earlier):
+        yield f"NVML saw {size(seen)} instead of {size(earlier)}"
+    if run_content.fell_back(run) != run_content.fell_back(other) and run.fallbacks:
+        yield f"ops fell back {run_content.fell_back(run)}"
+    yield from _speeds(run, other)
+    if run.config == other.config:
+        yield from _log_wording(run, other)
+
+
+def _how(run: Run) -> str:
+    ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or ())
+    return f" ({'; '.join(ways)})"
+
+
+def _speeds(run: Run, other: Run) -> Iterator[str]:
+    one, two = run.throughput, other.throughput
+    if one is None or two is None or two.median_step_seconds <= 0 or one.median_step_seconds <= 0:
+        return
+    if not comparable.same_work(run, other):
+        here, there = comparable.kind(run), comparable.kind(other)
+        if comparable.workload(run) != comparable.workload(other):
+            ways = [clean(entry.execution) for entry in (one, two)]
+            alike = comparable.amount(run) == comparable.amount(other)
+            other_work = "another command" if comparable.is_program(run) else "another amount of work"
+            why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
+        else:
+            why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
+        yield f"speeds not comparable ({why})"
+        return
+    ratio = two.median_step_seconds / one.median_step_seconds
+    shown = f"{speed(one)} against {speed(two)} steps/s"
+    noise = unproven(one, two, simulated=run.simulated or other.simulated)
+    if noise:
+        yield f"{noise} ({shown})"
+    elif ratio >= 1:
+        yield f"it is {ratio:.2f} times as fast ({shown})"
+    else:
+        yield f"it takes {1 / ratio:.2f} times as long ({shown})"
+
+
+def _log_wording(run: Run, other: Run) -> Iterator[str]:
+    """Messages that only one of the two logs has, ignoring numbers and paths."""
+    mine, theirs = _messages(run), _messages(other)
+    sides = (("its log has", "the other", mine, theirs), ("the other's log has", "its own", theirs, mine))
+    for whose, lacking, here, there in sides:
+        only = [text for shape, text in here.items() if shape not in there]
+        if only:
+            lines = "a message" if len(only) == 1 else f"{len(only)} messages"
+            yield f"{whose} {lines} that {lacking} lacks, such as “{only[0][:_LOG_CHARS]}”"
+
+
+def _messages(run: Run) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in run.log_tail:
+        message = source_message(line)
+        if message is not None and _TELLING.search(message[1]) and not _PREPARATION.search(message[1]):
+            shape = _NUMBERS.sub("#", _PATHS.sub("/", message[1]))
+            found.setdefault(shape, clean(message[1]))
+    return found
+
+
+def _explaining(run: Run, other: Run) -> list[tuple[str, Finding]]:
+    """The most severe finding that only this run has; else one that only the other has."""
+    for where, one, another in (("Explained by", run, other), (f"{clean(other.config)} has", other, run)):
+        elsewhere = {found.id for found in another.findings}
+        own = [found for found in one.findings if found.id not in elsewhere and found.id != "healthy"]
+        if own:
+            return [(where, min(own, key=lambda found: SEVERITY_ORDER[found.severity]))]
+    return []

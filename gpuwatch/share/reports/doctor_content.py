@@ -1,0 +1,136 @@
+"""The content of a doctor's report: verdict and action, the checks by group, libraries, device map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
+from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.share.reports.content import SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.tables import device_map_table
+
+MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
+"""Sign and word, so that colour is never the only sign."""
+GROUPS = {
+    "driver": "Driver",
+    "devices": "Devices",
+    "container": "Container",
+    "environment": "Environment variables",
+    "framework": "Framework",
+}
+_NAME_THEMSELVES = ("os", "libc", "processor")
+
+
+def doctor_content(document: Doctor) -> Content:
+    """Everything that the doctor found."""
+    main = next((found for found in document.findings if found.id == document.primary), None)
+    ordered = sorted(document.findings, key=lambda found: found is not main)
+    groups = list(dict.fromkeys(check.group for check in document.checks))
+    tables = [_checks(group, [c for c in document.checks if c.group == group]) for group in groups]
+    tables += [
+        libraries_table(document),
+        device_map_table(document.device_map),
+        packages_table(document),
+        _variables(document),
+    ]
+    return Content(
+        title="gpuwatch doctor",
+        subtitle=" · ".join(_subtitle(document)),
+        state=STATES[main.severity] if main is not None else "ok",
+        verdict=clean(document.primary or "healthy"),
+        reason=_reason(document, main),
+        simulated=SIMULATED_MACHINE if document.simulated else "",
+        facts=tuple(_facts(document, main)),
+        tables=tuple(table for table in tables if table.rows),
+        findings=tuple(clean_finding(found) for found in ordered),
+        log_tail=tuple(clean(line) for line in document.log_tail),
+        footer="gpuwatch doctor",
+    )
+
+
+def _subtitle(document: Doctor) -> list[str]:
+    parts = [clean(document.host)] if document.host else []
+    if document.framework is not None:
+        parts.append(f"{clean(document.framework.name)} {clean(document.framework.version)}")
+        parts.append(clean(document.framework.interpreter))
+    parts.append(document.taken_at.astimezone().strftime("%Y-%m-%d %H:%M:%S"))
+    return parts
+
+
+def _reason(document: Doctor, main: Finding | None) -> str:
+    if main is None or main.id == "healthy":
+        gpus = sum("GPU" in entry.framework_device for entry in document.device_map)
+        tail = f" {gpus} GPU{'' if gpus == 1 else 's'} can be used." if gpus else ""
+        return CAUSES["healthy"] + "." + tail
+    certain = "" if main.certainty == "fact" else " (likely)"
+    return clean(main.title) + f"{certain}."
+
+
+def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    if main is not None and main.action:
+        facts.append(("do", clean(main.action)))
+    facts.append(("checks", f"{counted(document.checks)}, in {document.took_seconds:.1f} s"))
+    failed = [check.title or check.id for check in document.checks if check.state == "fail"]
+    if failed:
+        facts.append(("failed", ", ".join(map(clean, failed))))
+    known = [
+        clean(value) if name in _NAME_THEMSELVES else f"{name.replace('_', ' ')} {clean(value)}"
+        for name, value in document.versions.items()
+        if value
+    ]
+    facts.append(("versions", ", ".join(known) or "none known"))
+    return facts
+
+
+def counted(checks: Sequence[Check]) -> str:
+    """``1 fail, 0 warn, 2 skip, 17 pass``."""
+    return ", ".join(f"{sum(check.state == state for check in checks)} {state}" for state in STATE_ORDER)
+
+
+def check_row(check: Check) -> tuple[str, str, str]:
+    """State, name, and what was found with what to do."""
+    found = clean(check.detail) + (f" → {clean(check.action)}" if check.action else "")
+    return MARKS[check.state], clean(check.title or check.id), found
+
+
+def _checks(group: str, checks: Sequence[Check]) -> Table:
+    rows = tuple(map(check_row, checks))
+    return Table(
+        GROUPS.get(group, group), ("State", "Check", "Found → what to do"), rows, keep=frozenset({0, 1}), below=2
+    )
+
+
+def libraries_table(document: Doctor) -> Table:
+    """Each library: where it was found, and whether the framework opened it."""
+    rows = tuple(
+        (
+            clean(library.name),
+            library.state,
+            clean(library.version),
+            clean(library.origin),
+            clean(library.opened),
+            clean(library.path or library.detail)
+            + (f" (in front of {clean(library.shadows)})" if library.shadows else ""),
+        )
+        for library in document.libraries
+    )
+    return Table(
+        "Libraries",
+        ("Wanted", "State", "Version", "From", "Opened", "File"),
+        rows,
+        keep=frozenset({0, 1, 2, 3, 4}),
+        below=5,
+        note="Opened: whether the framework itself opened it in the doctor's run.",
+    )
+
+
+def packages_table(document: Doctor) -> Table:
+    """The packages in the framework's environment."""
+    rows = tuple((clean(entry.name), clean(entry.version)) for entry in document.distributions)
+    return Table("Installed distributions", ("Name", "Version"), rows, folded=True)
+
+
+def _variables(document: Doctor) -> Table:
+    rows = tuple((clean(name), clean(value)) for name, value in document.environment.items())
+    return Table("Variables that are set", ("Name", "Value"), rows)

@@ -1,0 +1,120 @@
+"""The content of an explanation: cause and action first, then everything that the log says."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.share.reports.content import STATES, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.ledger import profiles_table
+from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
+from gpuwatch.share.reports.snapshot_content import device_tables
+from gpuwatch.share.reports.tables import cut, device_map_table, error_table, fallback_table, oom_table, placement_table
+
+_SIGNS = {"pass": "●", "warn": "▲", "fail": "✖", "skip": "○"}
+
+
+def explanation_content(document: Explanation) -> Content:
+    """Everything that was found in a log."""
+    main = next((found for found in document.findings if found.id == document.primary), None)
+    known = not _tells_nothing(document)
+    findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
+    if not known:
+        findings = []
+    frameworks = " and ".join(clean(name) for name in document.frameworks)
+    lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
+    what = lines if document.kind == "log" else document.kind
+    source = clean(document.source or "log")
+    name = source.rpartition("/")[2] or source
+    tables = (
+        *memory_profile_tables(document.memory_profiles),
+        profiles_table(document.memory_profiles),
+        _tests(document),
+        *(device_tables(document.machine) if document.machine is not None else ()),
+        device_map_table(document.device_map),
+        oom_table(document.ooms, with_expected=False),
+        fallback_table(document.fallbacks),
+        Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
+        placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
+        error_table(document.errors, with_expected=False),
+        Table("Not recognised", ("Line",), cut([(clean(line),) for line in document.unrecognised], 1)),
+    )
+    return Content(
+        title=name,
+        subtitle=" · ".join(part for part in (what, frameworks, source if source != name else "") if part),
+        state="unknown" if not known else STATES[main.severity] if main is not None else "ok",
+        verdict=clean(document.primary or ("healthy" if document.kind == "log" else "read")) if known else "unknown",
+        reason=_reason(document, main),
+        simulated="",
+        facts=tuple(_facts(document, main)),
+        tables=tuple(table for table in tables if table.rows),
+        findings=tuple(clean_finding(found) for found in findings),
+        footer="gpuwatch explain",
+    )
+
+
+def _tests(document: Explanation) -> Table:
+    rows = [
+        (f"{_SIGNS[test.status]} {test.status}", clean(test.name), clean(test.gpus or None), clean(test.category))
+        for test in document.gpu_tests
+    ]
+    return Table(
+        "Tests of the GPUs", ("Result", "Test", "GPU", "Category"), cut(rows, 4), keep=frozenset({0}), sortable=True
+    )
+
+
+def _reason(document: Explanation, main: Finding | None) -> str:
+    if document.memory_profiles and main is None:
+        return clean(f"{held_most(document.memory_profiles[0])}.")
+    if _tells_nothing(document):
+        return "gpuwatch recognises nothing in it: is it the log of a TensorFlow or PyTorch program?"
+    return clean(main.title if main is not None else CAUSES.get(document.primary or "healthy", "")) + "."
+
+
+def _tells_nothing(document: Explanation) -> bool:
+    """Whether nothing in the log was recognised, not even a healthy program."""
+    if document.findings:
+        return document.primary == "unknown" and all(found.severity == "info" for found in document.findings)
+    if document.kind != "log":
+        return False
+    known = (
+        document.machine
+        or document.frameworks
+        or document.device_map
+        or document.errors
+        or document.placements
+        or document.ooms
+    )
+    return not known and document.primary in (None, "healthy", "unknown")
+
+
+def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]:
+    """A summary; the finding itself follows with its evidence."""
+    facts: list[tuple[str, str]] = []
+    if main is not None and main.action:
+        facts.append(("do", clean(main.action)))
+    if main is not None:
+        facts += held_most_fact(document.memory_profiles)
+    if document.machine is not None and document.machine.driver is not None:
+        driver = document.machine.driver
+        facts.append(("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}"))
+    if document.device_map:
+        mapped = [
+            f"{clean(entry.framework_device).removeprefix('/device:')} {clean(entry.name)}"
+            + (f" {size(entry.granted_bytes)}" if entry.granted_bytes is not None else "")
+            for entry in document.device_map[:8]
+        ]
+        facts.append(("GPUs", ", ".join(mapped)))
+    if document.ooms:
+        more = f" and {len(document.ooms) - 2} more" if len(document.ooms) > 2 else ""
+        refused = [
+            f"{size(oom.requested_bytes)} refused" + (f" on {clean(oom.device)}" if oom.device else "")
+            for oom in document.ooms[:2]
+        ]
+        facts.append(("OOM", "; ".join(refused) + more))
+    total = sum(placement.count for placement in document.placements)
+    if total:
+        on_gpu = sum(placement.count for placement in document.placements if "GPU" in placement.actual)
+        facts.append(("ops", f"{total:,} placed, {100 * on_gpu / total:.0f} % of them on a GPU"))
+    return facts

@@ -1,0 +1,1 @@
+"""One file a format; the tuple of formats is in :mod:`gpuwatch.share.reports.format_registry`."""

@@ -1,0 +1,173 @@
+"""The memory timeline of a run as inline SVG, with its phases, on a fixed axis from 0 to the device's total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from markupsafe import Markup
+
+from gpuwatch.core.formatting.units import seconds, size
+from gpuwatch.core.model.run import MemoryPoint, Run
+from gpuwatch.share.reports.charts import moved
+from gpuwatch.share.reports.ledger import several
+
+_WIDTH, _HEIGHT = 860, 230
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 30, 30
+_MOST_POINTS = 600
+_COLUMNS = 72
+"""Columns of a chart whose values are shown on hover and by the arrow keys."""
+_PHASES = (
+    ("import", "import"),
+    ("device_init", "device initialisation"),
+    ("first_step", "first step"),
+    ("steps", "steps"),
+)
+_LETTER = 6.0
+"""Width of a letter of a phase's name, in units of the drawing."""
+
+_SERIES: tuple[tuple[str, str, Callable[[MemoryPoint], int | None]], ...] = (
+    ("device", "Device, all owners (NVML)", lambda point: point.device_used_bytes),
+    ("process", "This process (NVML)", lambda point: point.process_bytes),
+    ("allocator", "In use (allocator)", lambda point: point.allocator_bytes),
+)
+_OF_SEVERAL = "Largest process (NVML)"
+"""The memory of several processes is never summed."""
+
+
+def memory_chart(run: Run) -> Markup | None:
+    """The chart; None if the memory did not change. Only numbers go into the SVG."""
+    points = run.memory.timeline
+    if not moved(run):
+        return None
+    known = [value for point in points for _, _, pick in _SERIES if (value := pick(point)) is not None]
+    top = run.memory.device_total_bytes or max(known, default=0)
+    if not top:
+        return None
+    # From the start of the program, even if the first samples came later.
+    start, end = min(0.0, points[0].t), points[-1].t
+    span = max(end - start, 1e-9)
+
+    def x(t: float) -> float:
+        return _LEFT + (t - start) / span * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(amount: float) -> float:
+        share = min(max(amount / top, 0.0), 1.0)
+        return _TOP + (1 - share) * (_HEIGHT - _TOP - _BOTTOM)
+
+    strip, when = _phases(run, start, end, x)
+    parts, legend = [*_axes(top, start, end, y), *strip], []
+    limit = run.memory.allocator_limit_bytes
+    if limit is not None:
+        at = y(limit)
+        parts.append(f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+    for name, title, pick in _SERIES:
+        path = _path(points, pick, x, y)
+        if path:
+            parts.append(f'<path class="line {name}" d="{path}"/>')
+            name_shown = _OF_SEVERAL if name == "process" and several(run) else title
+            legend.append(f'<span class="key {name}"><i></i>{name_shown}</span>')
+    if not legend:
+        return None
+    parts += _columns(points, several(run), x)
+    if limit is not None:
+        # In the legend, where no line runs through it.
+        legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')
+    axis = "device total" if run.memory.device_total_bytes else "largest value seen (total unknown)"
+    label = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
+    return Markup(
+        f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
+        f'{"".join(parts)}</svg><p class="values" hidden></p><figcaption>{"".join(legend)}'
+        f'<span class="axis-note">Axis: 0 to the {axis}, {size(top)}</span>{when}</figcaption></figure>'
+    )
+
+
+def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> tuple[list[str], str]:
+    """A strip of the phases above the chart, and the same in words; nothing for phases whose end was not seen."""
+    parts: list[str] = []
+    words: list[str] = []
+    before = start
+    for number, (name, title) in enumerate(_PHASES):
+        until = run.phases.ended_at.get(name)
+        if until is None or not start <= until <= end or until < before:
+            continue
+        took = getattr(run.phases, f"{name}_seconds", None)
+        if took is not None and took > until:
+            continue  # the template of many runs did it, before this one
+        begin = before if took is None else min(max(until - took, before), until)
+        # The framework's own preparations lie between the phases.
+        shown = f"{title}: {begin:.2f} to {until:.2f} s" + (f", took {seconds(took)}" if took is not None else "")
+        left, width = x(begin), x(until) - x(begin)
+        parts.append(
+            f'<line class="phase-end" x1="{x(until):.1f}" x2="{x(until):.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>'
+        )
+        parts.append(
+            f'<rect class="phase p{number}" x="{left:.1f}" y="6" width="{max(width, 2):.1f}" height="15">'
+            f"<title>{shown}</title></rect>"
+        )
+        if width > len(title) * _LETTER:
+            parts.append(
+                f'<text class="tick phase-name" x="{left + width / 2:.1f}" y="17" text-anchor="middle">{title}</text>'
+            )
+        words.append(shown)
+        before = until
+    return parts, f'<span class="phases">Phases: {"; ".join(words)}</span>' if words else ""
+
+
+def _columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float], float]) -> list[str]:
+    """Invisible columns with the values of the fullest moment in each: titles for pointers, read by the script."""
+    step = max(1, -(-len(points) // _COLUMNS))
+    buckets = [points[begin : begin + step] for begin in range(0, len(points), step)]
+    parts = []
+    for number, bucket in enumerate(buckets):
+        point = max(bucket, key=lambda point: tuple(-1 if (v := pick(point)) is None else v for _, _, pick in _SERIES))
+        left = x(bucket[0].t)
+        right = x(buckets[number + 1][0].t) if number + 1 < len(buckets) else x(bucket[-1].t)
+        names = ("device", "largest process" if largest else "process", "in use by the framework")
+        known = [
+            f"{name} {size(value)}"
+            for name, (_, _, pick) in zip(names, _SERIES, strict=True)
+            if (value := pick(point)) is not None
+        ]
+        parts.append(
+            f'<rect class="at" x="{left:.1f}" y="{_TOP}" width="{max(right - left, 1):.1f}"'
+            f' height="{_HEIGHT - _TOP - _BOTTOM}">'
+            f"<title>{point.t:.1f} s: {', '.join(known) or 'not read'}</title></rect>"
+        )
+    return parts
+
+
+def _axes(top: float, start: float, end: float, y: Callable[[float], float]) -> list[str]:
+    parts = []
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        at = y(top * share)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(
+            f'<text class="tick" x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{size(top * share)}</text>'
+        )
+    for share in (0, 0.5, 1):
+        at = _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+        anchor = ("start", "middle", "end")[int(share * 2)]
+        t = start + share * (end - start)
+        parts.append(f'<text class="tick" x="{at:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{t:.1f} s</text>')
+    return parts
+
+
+def _path(
+    points: tuple[MemoryPoint, ...],
+    pick: Callable[[MemoryPoint], int | None],
+    x: Callable[[float], float],
+    y: Callable[[float], float],
+) -> str:
+    """A path with gaps where nothing was read. Long series are thinned to the maximum of each bucket."""
+    step = max(1, -(-len(points) // _MOST_POINTS))
+    parts: list[str] = []
+    pen_down = False
+    for begin in range(0, len(points), step):
+        bucket = [(point.t, value) for point in points[begin : begin + step] if (value := pick(point)) is not None]
+        if not bucket:
+            pen_down = False
+            continue
+        t, value = max(bucket, key=lambda item: item[1])
+        parts.append(f"{'L' if pen_down else 'M'}{x(t):.1f} {y(value):.1f}")
+        pen_down = True
+    return " ".join(parts) if len(parts) > 1 else ""

@@ -1,0 +1,222 @@
+"""Tables for a terminal: columns if they fit, else fewer, else a few lines for each row.
+
+First ids and command lines are shortened, then a column of sentences goes under its rows, then optional columns
+are left out (and named under the table); at last there are no columns. No form divides a word.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from rich.cells import cell_len, set_cell_size
+
+from gpuwatch.share.reports.content import Table
+from gpuwatch.share.reports.formats.folding import fold, least, paragraph, words
+
+_GAP = "  "
+_INDENT = "  "
+_LEAST_SENTENCE = 24
+"""Cells below which a sentence goes under its row."""
+_LEAST_CUT = 24
+"""Least cells of the last column of a long list, the only one that is cut."""
+_SENTENCE = 60
+"""Cells of a column in a file, beyond which its text is folded."""
+_PATH = 100
+"""The same for paths and other text without spaces, and for a whole line."""
+_BETWEEN = "   "
+"""Separator of the values of a row without columns."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Form:
+    """A way to show a table: its columns, what goes under each row, the headings left out."""
+
+    table: Table
+    under: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    cards: bool = False
+
+
+def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
+    """The heading, rows and note of a table with rows, without its title.
+
+    ``elastic`` is for files: nothing is shortened or left out, so a line may be longer than ``width``.
+    """
+    if elastic:
+        table = dataclasses.replace(table, optional=(), shorter=(), lines=0, one_line=False)
+    form = _form(table, width - len(_INDENT), None if elastic else shorten)
+    shown = form.table
+    if form.cards:
+        for row in shown.rows:
+            yield from _card(shown, row, width)
+    else:
+        widths = _widths(shown, width - len(_INDENT))
+        yield from _row(shown, shown.heads, widths, head=True)
+        if any(form.under) and table.below is not None:
+            yield from paragraph(table.heads[table.below], width, "    ", "    ")
+        for number, row in enumerate(shown.rows):
+            yield from _row(shown, row, widths)
+            if form.under and form.under[number]:
+                yield from paragraph(form.under[number], width, "    ", "    ")
+    note = table.note
+    if form.left_out:
+        note += f" Hidden for lack of width: {', '.join(form.left_out)}; use a wider terminal or -o FILE."
+    if note:
+        yield from paragraph(note.strip(), width, _INDENT, _INDENT)
+
+
+def natural_width(table: Table) -> int:
+    """Columns at which nothing but long sentences is folded: what a file gives to a table."""
+    widths, whole = [], []
+    for column, head in enumerate(table.heads):
+        cells = [row[column] for row in table.rows]
+        whole.append(max(map(cell_len, (head, *cells))))
+        solid = column in table.right or column in table.keep
+        unbroken = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+        folded = max(_SENTENCE, _least(table, column), min(unbroken, _PATH))
+        widths.append(whole[-1] if solid else min(whole[-1], folded))
+    around = len(_INDENT) + len(_GAP) * (len(widths) - 1)
+    return around + max(sum(widths), min(sum(whole), _PATH - around))
+
+
+def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _Form:
+    """The fullest form that fits."""
+    if _total(table) <= room and (table.below is None or _sentence_fits(table, room)):
+        return _Form(table)
+    if shorten is not None:
+        table = _shorter(table, shorten)
+    for kept in (table, dataclasses.replace(table, keep=frozenset())):
+        form = _fewer(kept, room)
+        if form is not None:
+            return form
+    return _Form(table, cards=True)
+
+
+def _fewer(table: Table, room: int) -> _Form | None:
+    """With the sentences under their rows, or without optional columns; None if that is still too wide."""
+    for count in range(len(table.optional) + 1):
+        gone = table.optional[:count]
+        left_out = tuple(table.heads[i] for i in sorted(gone))
+        kept = _without(table, *gone)
+        if _total(kept) <= room and (kept.below is None or _sentence_fits(kept, room)):
+            return _Form(kept, (), left_out)
+        if kept.below is not None:
+            rest = _without(kept, kept.below)
+            if _total(rest) <= room:
+                return _Form(rest, tuple(row[kept.below] for row in kept.rows), left_out)
+    return None
+
+
+def _sentence_fits(table: Table, room: int) -> bool:
+    """Whether the column of sentences is wide enough to stay a column."""
+    assert table.below is not None
+    cells = [row[table.below] for row in (table.heads, *table.rows)]
+    # Paths are divided at slashes; other words stay whole.
+    solid = max((cell_len(word) for cell in cells for word in words(cell) if "/" not in word), default=0)
+    wanted = max(min(max(map(cell_len, cells)), _LEAST_SENTENCE), min(solid, room))
+    return _widths(table, room)[table.below] >= wanted
+
+
+def _shorter(table: Table, shorten: Callable[[str], str]) -> Table:
+    """With ids and the columns of ``table.shorter`` in their short forms."""
+    brief = dict(table.shorter)
+    return dataclasses.replace(
+        table,
+        rows=tuple(
+            tuple(shorten(brief[i](cell) if i in brief else cell) for i, cell in enumerate(row)) for row in table.rows
+        ),
+    )
+
+
+def _without(table: Table, *gone: int) -> Table:
+    kept = [i for i in range(len(table.heads)) if i not in gone]
+    return dataclasses.replace(
+        table,
+        heads=tuple(table.heads[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
+        right=frozenset(kept.index(i) for i in table.right if i in kept),
+        keep=frozenset(kept.index(i) for i in table.keep if i in kept),
+        below=kept.index(table.below) if table.below in kept else None,
+        optional=(),
+        shorter=(),
+    )
+
+
+def _total(table: Table) -> int:
+    """Least width in which no word is divided."""
+    return sum(_least(table, i) for i in range(len(table.heads))) + len(_GAP) * (len(table.heads) - 1)
+
+
+def _least(table: Table, column: int) -> int:
+    """Least width of a column: numbers whole, text and headings down to their words."""
+    head = least(table.heads[column])
+    cells = [row[column] for row in table.rows]
+    whole = max(map(cell_len, cells), default=0)
+    if table.one_line and column == len(table.heads) - 1:
+        return max(head, min(whole, _LEAST_CUT))
+    if table.one_line or column in table.right or column in table.keep:
+        return max(head, whole)
+    # One more cell for an ellipsis.
+    return max(head, *(least(cell) + bool(table.lines and cell) for cell in cells))
+
+
+def _widths(table: Table, room: int) -> list[int]:
+    """Column widths: the widest gives way first, none below its least width."""
+    columns = range(len(table.heads))
+    widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in columns]
+    floors = [_least(table, i) for i in columns]
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > room:
+        roomy = [i for i in columns if widths[i] > floors[i]]
+        if not roomy:
+            break
+        widths[max(roomy, key=lambda i: widths[i])] -= 1
+    # A folded heading narrows its column.
+    for i in (i for i in columns if i in table.right):
+        lines = (*fold(table.heads[i], widths[i]), *(row[i] for row in table.rows))
+        widths[i] = max(map(cell_len, lines))
+    return widths
+
+
+def _row(table: Table, row: tuple[str, ...], widths: list[int], *, head: bool = False) -> Iterator[str]:
+    cells = [
+        [text] if table.one_line and not head else _folded(text, size, 0 if head else table.lines)
+        for text, size in zip(row, widths, strict=True)
+    ]
+    for line in range(max(len(cell) for cell in cells)):
+        parts = [
+            _cell(cell[line] if line < len(cell) else "", widths[i], right=i in table.right)
+            for i, cell in enumerate(cells)
+        ]
+        yield _INDENT + _GAP.join(parts)
+
+
+def _folded(text: str, width: int, most: int) -> list[str]:
+    if cell_len(text) <= width:
+        return [text]
+    lines = fold(text, width)
+    if most and len(lines) > most:
+        lines = [*lines[: most - 1], lines[most - 1][: max(width - 1, 0)] + "…"]
+    return lines
+
+
+def _cell(text: str, width: int, *, right: bool) -> str:
+    if cell_len(text) > width:
+        return set_cell_size(text, max(width - 1, 0)) + "…"
+    padding = " " * (width - cell_len(text))
+    return padding + text if right else text + padding
+
+
+def _card(table: Table, row: tuple[str, ...], width: int) -> Iterator[str]:
+    """A row without columns: its first value, then the others after their headings."""
+    first = f"{table.heads[0]} {row[0]}" if 0 in table.right else row[0]
+    yield from paragraph(first, width, _INDENT, "    ")
+    lines: list[str] = []
+    for head, value in list(zip(table.heads, row, strict=True))[1:]:
+        part = f"{head}: {value}" if head else value
+        if value and lines and cell_len(lines[-1]) + len(_BETWEEN) + cell_len(part) <= width - 4:
+            lines[-1] += _BETWEEN + part
+        elif value:
+            lines.append(part)
+    for line in lines:
+        yield from paragraph(line, width, "    ", "      ") if cell_len(line) > width - 4 else [f"    {line}"]

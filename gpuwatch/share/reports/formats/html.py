@@ -1,0 +1,113 @@
+"""HTML: one file that opens offline, in light and dark, on screen and on paper."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from gpuwatch.core.model.codec import Document, embedded
+from gpuwatch.core.model.comparison import Comparison
+from gpuwatch.core.model.diagnostic import Diagnostic
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.trials import Experiment
+from gpuwatch.share.reports.commands import command, parts
+from gpuwatch.share.reports.content import GLYPHS, sentence_case
+from gpuwatch.share.reports.document import content_of
+from gpuwatch.share.reports.formats.areas import memory_areas
+from gpuwatch.share.reports.formats.chart import memory_chart
+from gpuwatch.share.reports.formats.graphs import period_graphs
+
+_BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
+_HERE = Path(__file__).parent
+_UNIT = re.compile(r"(?<=\d) (?=[KMGT]iB\b|%|m?s\b|W\b|°C)")
+_SHORT = 24
+"""Characters of a cell whose amounts are kept on one line; sentences break anywhere."""
+_SIGNS = {"●": " good", "▲": " warning", "✖": " error", "○": " none"}
+
+
+def render(document: Document) -> str:
+    """The document as one HTML file; everything from outside is escaped by the template engine."""
+    inside: tuple[Run, ...] = ()
+    if isinstance(document, Comparison):
+        inside = document.runs
+    elif isinstance(document, Diagnostic):
+        inside = document.programs
+    elif isinstance(document, Experiment):
+        inside = tuple(trial.run for trial in document.trials if trial.run is not None)
+    content = content_of(document)
+    charts = [memory_chart(run) for run in inside]
+    script = _part("report.js")
+    return _template().render(
+        content=content,
+        chart=memory_chart(document) if isinstance(document, Run) else None,
+        part_charts=charts + [None] * (len(content.parts) - len(charts)),  # machines come after runs
+        glyphs=GLYPHS,
+        css=Markup(_part("report.css")),
+        document=Markup(embedded(document)),
+        script=Markup(script),
+        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _part(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _breakable(text: str) -> Markup:
+    """Lets browsers break long names at separators, and commands nowhere; everything is escaped."""
+    pieces = parts(_whole(text) if len(text) <= _SHORT else text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if code and " " in piece else _split(piece) for piece, code in pieces
+    )
+
+
+def _split(text: str) -> Markup:
+    return Markup("<wbr>").join(_BREAKS.split(text))
+
+
+def _code(text: str) -> Markup:
+    """Commands and settings as code, other text breakable at separators; everything is escaped."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if code else _split(piece) for piece, code in parts(text)
+    )
+
+
+def _sign(text: str) -> str:
+    """The CSS class of cells that begin with a sign of state."""
+    return _SIGNS.get(text[:1], "") if text[1:2] in (" ", "\u00a0") else ""
+
+
+def _along(amount: float, top: float) -> float:
+    """Where an amount lies on a bar of 1000 units."""
+    return min(max(amount / top, 0.0), 1.0) * 1000
+
+
+def _whole(text: str) -> str:
+    """Text with no line break between a number and its unit."""
+    return _UNIT.sub("\u00a0", text)
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(breakable=_breakable, along=_along, anchor=_anchor, sign=_sign)
+    environment.filters.update(timeline=memory_chart, areas=memory_areas, graphs=period_graphs)
+    environment.filters.update(whole=_whole, code=_code, command=command, sentence=sentence_case)
+    return environment.get_template("report.html.jinja")

@@ -1,0 +1,10 @@
+"""JSON: the document itself, as its published schema says."""
+
+from __future__ import annotations
+
+from gpuwatch.core.model.codec import Document, to_json
+
+
+def render(document: Document) -> str:
+    """The document, indented."""
+    return to_json(document)

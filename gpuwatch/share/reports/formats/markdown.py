@@ -1,0 +1,212 @@
+"""Markdown for issue trackers: tables, and logs folded away."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuwatch.core.model.codec import Document
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.share.reports import memory_layers
+from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
+from gpuwatch.share.reports.charts import in_words
+from gpuwatch.share.reports.commands import parts
+from gpuwatch.share.reports.content import GLYPHS, SIMULATED, Content, Table, sentence_case
+from gpuwatch.share.reports.document import content_of
+from gpuwatch.share.reports.period_graphs import in_characters
+
+# Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
+_FOLDED = ("Environment", "Placements", "Machine and process")
+_GRAPH = 60
+"""Characters of a graph."""
+_LONG = 25
+"""Rows of a table that is folded away."""
+MOST = 65_000
+"""GitHub refuses comments of 65,536 characters; a few are left for text around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How much of a document is written: the first of :data:`_ROOMS` that fits."""
+
+    parts: bool = True
+    raw: int = 200
+    rows: int = 1000
+    left_out: str = ""
+
+
+_ROOMS = (
+    _Room(),
+    _Room(parts=False, left_out="the runs one by one"),
+    _Room(parts=False, raw=30, rows=60, left_out="the runs one by one, lines and rows beyond the first"),
+    _Room(parts=False, raw=12, rows=25, left_out="the runs one by one, lines and rows beyond the first"),
+    _Room(parts=False, raw=0, rows=10, left_out="the runs one by one, the logs, rows beyond the first ten"),
+)
+
+
+def render(document: Document) -> str:
+    """The document as Markdown, short enough for an issue tracker; it names what was left out."""
+    content = content_of(document)
+    drawn = ""
+    for room in _ROOMS:
+        drawn = "\n".join(_document(content, 1, room)) + "\n"
+        if len(drawn) <= MOST:
+            return drawn
+    # Still too long: cut between paragraphs, closing every block.
+    cut = drawn[: MOST - 200].rpartition("\n\n")[0]
+    open_blocks = cut.count("<details>") - cut.count("</details>")
+    return cut + "\n\n" + "</details>\n\n" * open_blocks + "_The rest does not fit into an issue._\n"
+
+
+def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
+    yield f"{'#' * level} {_text(content.title)}"
+    yield ""
+    if content.simulated:
+        yield f"> **{SIMULATED}.** {content.simulated}"
+        yield ""
+    if content.subtitle:
+        yield _text(content.subtitle)
+        yield ""
+    reason = f" ({content.certainty})" if content.certainty else ""
+    reason += f": {_text(content.reason)}" if content.reason else ""
+    yield f"**{GLYPHS.get(content.state) or GLYPHS.get(content.verdict, '●')} {_text(content.verdict)}**{reason}"
+    yield ""
+    if content.action:
+        yield f"**{_text(content.action)}**" if content.code else f"**Do:** {_text(content.action)}"
+        yield ""
+    if content.code:
+        yield from _fence(content.code)
+    if content.evidence:
+        yield "**Evidence:**"
+        yield ""
+        yield from (f"- {_code(line)}" for line in content.evidence)
+        yield ""
+    if content.action and content.facts:
+        # The situation first, then other findings.
+        yield from _facts(content)
+        yield from _findings(content.findings, level + 1)
+    else:
+        yield from _findings(content.findings, level + 1)
+        if content.facts:
+            yield from _facts(content)
+    for table in content.tables:
+        yield from _table(table, level + 1, room.rows)
+    if content.log_tail:
+        yield from _details("End of the log", _fence(content.log_tail))
+    for name, lines in content.raw if room.raw else ():
+        kept = lines[-room.raw :]
+        yield from _details(f"{name}, {len(kept)} lines", _fence(kept))
+    for part in content.parts if room.parts else ():
+        yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 2, room)))
+    if level == 1:
+        if room.left_out:
+            yield f"<sub>Left out to fit into an issue: {room.left_out}. HTML and JSON have everything.</sub>"
+            yield ""
+        yield f"<sub>{_text(content.footer)}</sub>"
+
+
+def _facts(content: Content) -> Iterator[str]:
+    if content.evidence:
+        # A paragraph between two lists keeps them apart.
+        yield "**In short:**"
+        yield ""
+    yield from (f"- **{_text(name)}:** {_text(value)}" for name, value in content.facts)
+    yield ""
+
+
+def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
+    telling = [found for found in findings if found.id != "healthy"]
+    if not telling:
+        return
+    yield f"{'#' * level} Findings"
+    yield ""
+    for found in telling:
+        likely = "" if found.certainty == "fact" else " (likely)"
+        glyph = "" if found.severity == "info" else f"{GLYPHS[found.severity]} "  # a list has its own bullets
+        yield f"- {glyph}**{found.severity}**{likely} `{found.id}` {_text(found.title)}"
+        if found.action:
+            yield f"  - **Do:** {_text(found.action)}"
+        for line in found.evidence[:6]:
+            yield f"  - {_code(line)}"
+    yield ""
+
+
+def _table(table: Table, level: int, most: int) -> Iterator[str]:
+    body = [line for chart in table.charts if isinstance(chart, Timeline) for line in _timeline(chart)]
+    body += [line for chart in table.charts if isinstance(chart, Graphs) for line in _graphs(chart)]
+    body += [
+        line
+        for chart in table.charts
+        if isinstance(chart, Areas)
+        for line in _fence(tuple(memory_layers.in_characters(chart, _GRAPH)))
+    ]
+    body += list(_rows(table.heads, table.rows, table.right, most)) if table.rows else []
+    if table.note:
+        body += [_text(table.note), ""]
+    if table.folded or table.title in _FOLDED or len(table.rows) > _LONG:
+        yield from _details(table.title, body)
+        return
+    yield f"{'#' * level} {_text(table.title)}"
+    yield ""
+    yield from body
+
+
+def _rows(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], right: frozenset[int], most: int) -> Iterator[str]:
+    yield f"| {' | '.join(_text(sentence_case(head)) for head in heads)} |"
+    yield f"|{'|'.join('---:' if index in right else '---' for index in range(len(heads)))}|"
+    for row in rows[:most]:
+        cells = " | ".join(_text(cell, bar="\\|") for cell in row)
+        yield f"| {cells} |"
+    yield ""
+    if len(rows) > most:
+        yield f"… and {len(rows) - most} more."
+        yield ""
+
+
+def _details(title: str, body: list[str]) -> Iterator[str]:
+    yield f"<details><summary>{html.escape(title, quote=False)}</summary>"
+    yield ""
+    yield from body
+    yield "</details>"
+    yield ""
+
+
+def _fence(lines: tuple[str, ...]) -> list[str]:
+    """A code block that no line inside can close."""
+    longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence, *lines, fence, ""]
+
+
+def _timeline(chart: Timeline) -> Iterator[str]:
+    words = in_words(chart.run)
+    if words:
+        yield f"{_text(chart.title)}: {_text(words)}."
+        yield ""
+
+
+def _graphs(chart: Graphs) -> Iterator[str]:
+    yield from _fence(tuple(in_characters(chart.device, _GRAPH)))
+    yield ""
+
+
+def _text(text: str, bar: str = "|") -> str:
+    """Prose with its commands as code, unchanged; ``bar`` replaces bars, which end a table's cell even in code."""
+    return "".join(_code(piece).replace("|", bar) if code else _prose(piece) for piece, code in parts(text))
+
+
+def _prose(text: str) -> str:
+    escaped = html.escape(text, quote=False)
+    escaped = _SPECIAL.sub(r"\\\1", escaped)
+    # Issue trackers would notify people and link issues.
+    return escaped.replace("@", "&#64;").replace("://", ":&#8203;//")
+
+
+def _code(text: str) -> str:
+    """A code span that the text cannot leave."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    tick = "`" * (longest + 1)
+    return f"{tick} {text} {tick}" if longest else f"`{text}`"

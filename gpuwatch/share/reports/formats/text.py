@@ -1,0 +1,192 @@
+"""Plain text for terminals and mails: aligned, without colour, at most ``width`` columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Callable, Iterator
+
+from rich.cells import cell_len
+
+from gpuwatch.core.model.codec import Document
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.share.reports import memory_layers
+from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
+from gpuwatch.share.reports.charts import in_words
+from gpuwatch.share.reports.content import GLYPHS, SIMULATED, Content, Table
+from gpuwatch.share.reports.document import content_of
+from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
+from gpuwatch.share.reports.formats.grid import natural_width, table_lines
+from gpuwatch.share.reports.period_graphs import in_characters
+from gpuwatch.share.reports.trials_content import EVERY_RUN
+
+WIDTH = 100
+"""Columns if the terminal does not report its own."""
+IN_FILES = 80
+"""Columns of prose that mails, editors and issue trackers show without folding; tables take what they need."""
+_NARROWEST = 40
+_AROUND_GRAPH, _LEAST_GRAPH, _MOST_GRAPH = 60, 20, 60
+"""Columns beside a graph in characters, and of itself."""
+_LABEL = 14
+_EVIDENCE = 4
+"""Most lines of one piece of evidence: the end of a log line is often the telling part."""
+# Tables that the summary at the top already covers.
+_DETAILS = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
+
+
+def render(document: Document, width: int = IN_FILES, *, details: bool = True) -> str:
+    """The document as text, no line longer than ``width`` (at least 40).
+
+    ``details`` is for files: nothing is left out, and tables are as wide as they need. Without it, for terminals, a
+    run is its summary, failures and findings.
+    """
+    width = max(width, _NARROWEST)
+    content = content_of(document)
+    shorten = _ids(content)
+    lines = list(_head(content, width))
+    if isinstance(document, Snapshot) and document.devices:
+        findings = _findings(content.findings, width)
+        # The table comes first; versions and host are under it.
+        for table in content.tables:
+            lines += ["", *_table(table, width, shorten, elastic=details)]
+        lines += ["", *_facts(content, width), *findings]
+    else:
+        left_out = frozenset() if details else _DETAILS if isinstance(document, Run) else frozenset({EVERY_RUN})
+        lines += list(_body(content, width, shorten, left_out, details=details))
+    if details:
+        lines += list(_rest(content, width, shorten))
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _body(
+    content: Content, width: int, shorten: Callable[[str], str], left_out: frozenset[str], *, details: bool
+) -> Iterator[str]:
+    """Action, summary, findings, tables: the cause comes before long parts."""
+    yield from _action(content, width)
+    if content.facts:
+        yield ""
+        yield from _facts(content, width)
+    yield from _findings(content.findings, width)
+    for table in content.tables:
+        if table.title not in left_out and (details or not table.folded):
+            yield ""
+            yield from _table(table, width, shorten, elastic=details)
+
+
+def _rest(content: Content, width: int, shorten: Callable[[str], str]) -> Iterator[str]:
+    """What only files have: logs, documents inside this one, and the footer."""
+    if content.log_tail:
+        yield from ("", "End of the log")
+        for line in content.log_tail[-20:]:
+            yield from _raw(line, width)
+    for name, raw in content.raw:
+        yield from ("", name)
+        for line in raw:
+            yield from _raw(line, width)
+    for part in content.parts:
+        yield from ("", "=" * width, *paragraph(f"Details of {part.title}", width), "")
+        yield from _head(part, width)
+        yield from _body(part, width, shorten, frozenset(), details=True)
+    if content.raw or content.parts:
+        yield from ("", "=" * width, *paragraph(content.footer, width))
+
+
+def tables(content: Content, width: int = WIDTH) -> str:
+    """Only the tables of a content."""
+    width = max(width, _NARROWEST)
+    shorten = _ids(content)
+    lines = [line for table in content.tables for line in ("", *_table(table, width, shorten))]
+    return "\n".join(line.rstrip() for line in [*_head(content, width), *lines]) + "\n"
+
+
+def _head(content: Content, width: int) -> Iterator[str]:
+    if content.simulated:
+        yield from paragraph(f"[{SIMULATED}] {content.simulated}", width, rest="  ")
+    *above, title = paragraph(content.title, width, rest="  ")
+    yield from above
+    together = f"{title}   {content.subtitle}" if content.subtitle else title
+    if cell_len(together) <= width:
+        yield together
+    else:
+        yield title
+        yield from paragraph(content.subtitle, width, "  ", "  ")
+    glyph = GLYPHS.get(content.state) or GLYPHS.get(content.verdict, "●")
+    certainty = f" ({content.certainty})" if content.certainty else ""
+    verdict = f"{glyph} {content.verdict}{certainty}" + (f": {content.reason}" if content.reason else "")
+    yield from paragraph(verdict, width, rest="  ")
+
+
+def _action(content: Content, width: int) -> Iterator[str]:
+    if content.action:
+        yield from paragraph(content.action, width, "→ ", "  ")
+    yield from (f"    {line}" for line in content.code)
+    for line in content.evidence:
+        yield from paragraph(line, width, "    ", "      ", most=_EVIDENCE)
+
+
+def _raw(line: str, width: int) -> list[str]:
+    """A verbatim line, folded if it is too long; lines of drawn tables (nvidia-smi) stay whole."""
+    if line[:1] in ("|", "+") and len(line) <= WIDTH:
+        return [f"  {line}"]
+    return textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False) or [""]
+
+
+def _facts(content: Content, width: int) -> Iterator[str]:
+    for name, value in content.facts:
+        first, *more = fold(value, width - _LABEL - 2)
+        yield f"  {name:<{_LABEL}}{first or '–'}"
+        for line in more:
+            yield f"  {'':<{_LABEL}}{line}"
+
+
+def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
+    yield table.title
+    for chart in table.charts:
+        if isinstance(chart, Graphs):
+            room = max(width - _AROUND_GRAPH, _LEAST_GRAPH)
+            yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MOST_GRAPH)))
+        if isinstance(chart, Timeline) and (left_out := in_words(chart.run)):
+            yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
+    if table.rows and elastic:
+        # A file has the width that its table needs; prose keeps one that is easy to read.
+        wide = max(width, natural_width(table))
+        yield from table_lines(dataclasses.replace(table, note=""), wide, shorten, elastic=True)
+        if table.note:
+            yield from paragraph(table.note, width, "  ", "  ")
+    elif table.rows:
+        yield from table_lines(table, width, shorten)
+    elif table.note:
+        yield from paragraph(table.note, width, "  ", "  ")
+    yield from _over_time(table, width)
+
+
+def _over_time(table: Table, width: int) -> Iterator[str]:
+    for chart in table.charts:
+        if isinstance(chart, Areas) and (lines := list(memory_layers.in_characters(chart, width - 4))):
+            yield ""
+            yield from paragraph(
+                f"{chart.title}, in the order of allocations; each line has its own scale:", width, "  ", "  "
+            )
+            yield from (f"    {line}" for line in lines)
+
+
+def _ids(content: Content) -> Callable[[str], str]:
+    return short_ids(cell for table in content.tables for row in table.rows for cell in row)
+
+
+def _findings(findings: tuple[Finding, ...], width: int) -> list[str]:
+    telling = [found for found in findings if found.id != "healthy"]
+    if not telling:
+        return []
+    lines = ["", "Findings"]
+    for found in telling:
+        likely = "" if found.certainty == "fact" else ", likely"
+        title = f"{GLYPHS[found.severity]} {found.severity}{likely}  {found.id}  {found.title}"
+        lines += paragraph(title, width, "  ", "    ")
+        for line in found.evidence[:6]:
+            lines += paragraph(line, width, "      ", "        ", most=_EVIDENCE)
+        if found.action:
+            lines += paragraph(found.action, width, "    → ", "      ")
+    return lines

@@ -1,0 +1,323 @@
+"""The memory of a run by owner, the expected grants, and the processes that shared a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.model.memory_profile import MemoryProfile
+from gpuwatch.core.model.run import DeviceMemory, Run, Worker
+from gpuwatch.experiment.trials.speed import speed, unproven
+from gpuwatch.explain.logs.clean import device as device_name
+from gpuwatch.share.reports.chart_data import Bars, Kind, Part
+from gpuwatch.share.reports.chart_data import Row as Bar
+from gpuwatch.share.reports.content import Table, clean
+
+_WITHIN = "↳ "
+_NOTE = (
+    "↳ marks a part of the line above with one mark less. Each size is from its own source; none is a sum over sources."
+)
+BY_OWNER = "Memory by owner"
+_PROFILES = 8
+_UNKNOWN = "not known from this file"
+_UNKNOWN_HERE = "not known"
+_TOOLS = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
+_POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at its start unless it is told otherwise"}
+_ALONE = "the time per step that it takes alone"
+_HEADS = ("Owner", "What", "Size", "Source")
+
+Row = tuple[int, str, str, int | None, str]
+
+
+def memory_table(run: Run) -> Table:
+    """Device, processes, allocators: each number with its owner and source."""
+    memory = run.memory
+    if used_no_gpu(run):
+        return Table("Memory", _HEADS, ())
+    if memory.devices:
+        rows = [row for entry in memory.devices for row in _device(run, entry)]
+    else:
+        rows = [
+            (0, "Device", "total", memory.device_total_bytes, "NVML"),
+            (1, "All owners", "before the start", memory.nvml_before_bytes, "NVML"),
+            (1, "All owners", "at the peak", memory.nvml_device_peak_bytes, "NVML"),
+            (2, "This process", "peak", memory.nvml_peak_bytes, "NVML"),
+            *_allocators(run, None),
+        ]
+    known = tuple(_shown(*row) for row in rows if row[3] is not None or row[4].startswith(_UNKNOWN_HERE))
+    bars = memory_bars(run)
+    drawn = (bars,) if bars is not None else ()
+    title = BY_OWNER if run.memory_profiles else "Memory"
+    return Table(title, _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "", charts=drawn)
+
+
+def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
+    """The same of files that have an allocator's part alone: what they do not tell is said."""
+    rows = [row for profile in profiles[:_PROFILES] for row in _of_profile(profile)]
+    note = f"{_NOTE} gpuwatch run --memory, on the machine, tells what the file does not."
+    return Table(BY_OWNER, _HEADS, tuple(_shown(*row) for row in rows), frozenset({2}), note=note)
+
+
+def _shown(depth: int, owner: str, what: str, amount: int | None, source: str) -> tuple[str, str, str, str]:
+    return f"{_WITHIN * depth}{owner}", what, size(amount) if amount is not None else "not known", source
+
+
+def _of_profile(profile: MemoryProfile) -> Iterator[Row]:
+    tool = _TOOLS[profile.tool]
+    yield 0, clean(profile.device), "used, as nvidia-smi shows it", None, _UNKNOWN
+    if profile.device_free_bytes is not None:
+        yield 1, "Free", "when a request was refused", profile.device_free_bytes, tool
+    yield 1, "Other processes", "at the peak", None, _UNKNOWN
+    yield 1, "Unexplained", "owned by no listed process", None, _UNKNOWN
+    yield 1, "This process", "at the peak", None, _UNKNOWN
+    yield 2, "CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL", None, _UNKNOWN
+    yield from _pool(profile, 2)
+
+
+def _pool(profile: MemoryProfile, depth: int) -> Iterator[Row]:
+    """An allocator's pool and what of it was in use."""
+    tool, owner = _TOOLS[profile.tool], f"Allocator {clean(profile.allocator)}"
+    when = "at the peak" if profile.has_history else "alive"
+    pool, limit = profile.pool_bytes, profile.limit_bytes
+    why = _POOL_UNKNOWN.get(profile.tool, _UNKNOWN)
+    source = tool if pool is not None else f"{why}, at most {size(limit)}" if limit is not None else why
+    yield depth, owner, "taken from the driver", pool, source
+    yield depth + 1, "Tensors", f"allocated, {when}", profile.peak_bytes, tool
+    if pool is not None and pool >= profile.peak_bytes:
+        yield depth + 1, "Free in the allocator", "kept for later requests", pool - profile.peak_bytes, tool
+
+
+def used_no_gpu(run: Run) -> bool:
+    """Whether the GPUs were sampled while it ran, and neither NVML nor the program named one that it used."""
+    memory = run.memory
+    named = run.device_map or any(worker.nvml_bytes or worker.granted_bytes for worker in run.workers)
+    sampled = memory.nvml_device_peak_bytes is not None
+    return sampled and not named and memory.nvml_peak_bytes is None and not memory.devices and not memory.allocators
+
+
+def several(run: Run) -> bool:
+    """Whether only child processes used the GPUs: no number belongs to one main process."""
+    return bool(run.workers) and all(entry.process_bytes is None for entry in run.memory.devices)
+
+
+def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
+    yield 0, f"GPU {entry.index}", "total", entry.total_bytes, "NVML"
+    yield 1, "Driver", "reserved, not counted as used", entry.driver_reserved_bytes, "NVML"
+    yield 1, "Free", "at the peak", free(entry), "NVML"
+    yield 1, "All owners", "used before the start", entry.before_bytes, "NVML"
+    yield 1, "All owners", "used at the peak", entry.used_bytes, "NVML"
+    yield 2, "Other processes", "at the peak", entry.others_bytes or None, "NVML"
+    yield 2, "Unexplained", "owned by no listed process", entry.unexplained_bytes or None, "NVML"
+    if several(run):
+        # What each held at most; the limits of their allocators are in a table above.
+        for worker in run.workers:
+            held = next((holder.peak_bytes for holder in entry.holders if holder.pid == worker.pid), None)
+            setting = f", {clean(worker.setting)}" if worker.setting else ""
+            yield 2, f"Process {clean(worker.name)} ({worker.pid}){setting}", "at most", held, "NVML"
+        return
+    yield 2, "This process", "at the peak", entry.process_bytes, "NVML"
+    yield 3, "CUDA context", "as simulated", entry.context_bytes, "simulation"
+    recorded = [one for one in run.memory_profiles if _is_on(run, one, entry)]
+    if recorded and entry.context_bytes is None:
+        yield _context(entry, recorded)
+    for profile in recorded:
+        yield from _pool(profile, 3)
+    if not recorded:
+        yield from _allocators(run, entry.uuid)
+
+
+def _context(entry: DeviceMemory, recorded: Sequence[MemoryProfile]) -> Row:
+    """What the process holds beside the pools of its allocators."""
+    owner, what = "CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL"
+    pools = [one.pool_bytes for one in recorded]
+    taken = sum(pool for pool in pools if pool is not None)
+    if entry.process_bytes is None:
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: NVML does not tell what the process holds"
+    if None in pools:
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the framework does not tell what its allocator took"
+    if taken > entry.process_bytes:
+        return 3, owner, what, None, f"{_UNKNOWN_HERE}: the allocator's peak was at another moment"
+    return 3, owner, what, entry.process_bytes - taken, "NVML less the allocator"
+
+
+def _is_on(run: Run, profile: MemoryProfile, entry: DeviceMemory) -> bool:
+    name = device_name(profile.device)
+    return any(
+        mapping.uuid == entry.uuid and device_name(clean(mapping.framework_device)) == name
+        for mapping in run.device_map
+    )
+
+
+def free(entry: DeviceMemory) -> int | None:
+    """What was neither used nor reserved in the sample with most use; None if NVML did not report all three."""
+    if entry.total_bytes is None or entry.used_bytes is None or entry.driver_reserved_bytes is None:
+        return None
+    rest = entry.total_bytes - entry.used_bytes - entry.driver_reserved_bytes
+    return rest if rest >= 0 else None
+
+
+def memory_bars(run: Run) -> Bars | None:
+    """The same as bars on one axis, one for each line that has parts; None if no device was sampled.
+
+    A bar adds only numbers of one source and one sample. What NVML counts for a process and what its allocator
+    counts are bars of their own: the allocator may hold more or less than the process had at the device's peak.
+    """
+    rows = [row for entry in run.memory.devices for row in _bars_of(run, entry)]
+    top = max((entry.total_bytes or 0 for entry in run.memory.devices), default=0)
+    if not rows or not top:
+        return None
+    limits = any(row.mark is not None for row in rows)
+    return Bars(
+        "Memory by owner at the peak",
+        tuple(rows),
+        float(top),
+        f"from 0 to {size(top)}",
+        mark="limit of the allocator" if limits else "",
+    )
+
+
+def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[Bar]:
+    if entry.total_bytes is None or entry.used_bytes is None:
+        return
+    known: list[tuple[Kind, str, int | None]] = [
+        ("reserved", "reserved by the driver", entry.driver_reserved_bytes),
+        ("others", "other processes", entry.others_bytes),
+        ("unexplained", "owned by no listed process", entry.unexplained_bytes),
+        ("process", "this process", None if several(run) else entry.process_bytes),
+    ]
+    amounts = [(kind, name, amount) for kind, name, amount in known if amount]
+    rest = entry.used_bytes - sum(amount for kind, _, amount in amounts if kind != "reserved")
+    if rest > 0:
+        amounts.append(
+            ("process", "processes of this run", rest) if several(run) else ("owner", "used, owner unknown", rest)
+        )
+    left = free(entry)
+    if left:
+        amounts.append(("free", "free", left))
+    if rest >= 0:  # else a process freed memory between two calls of NVML, and the parts exceed the whole
+        parts = tuple(Part(kind, name, amount, size(amount)) for kind, name, amount in amounts)
+        yield Bar(f"GPU {entry.index}", parts, f"{size(entry.used_bytes)} of {size(entry.total_bytes)}")
+    held, context = entry.process_bytes, entry.context_bytes
+    if held and context and context <= held and not several(run):
+        parts = (Part("context", "CUDA context", context, size(context)),)
+        if held > context:
+            parts = (*parts, Part("process", "allocators and the rest", held - context, size(held - context)))
+        yield Bar("↳ this process", parts, size(held))
+    peaks = {device_name(name): amount for name, amount in run.memory.allocators.items()}
+    for mapping in run.device_map:
+        name = device_name(clean(mapping.framework_device))
+        peak = peaks.get(name)
+        if mapping.uuid == entry.uuid and peak and not several(run):
+            limit = mapping.granted_bytes
+            shown = size(peak) if limit is None else f"{size(peak)} of {size(limit)}"
+            part = Part("value", f"in use by the framework, allocator of {name}", peak, size(peak))
+            yield Bar(f"↳ ↳ allocator of {name}", (part,), shown, mark=float(limit) if limit is not None else None)
+
+
+def _allocators(run: Run, uuid: str | None) -> Iterator[Row]:
+    """The allocators of the logical devices on one GPU; of all if ``uuid`` is None."""
+    if uuid is None:
+        yield 3, "Allocator", "limit", run.memory.allocator_limit_bytes, "framework"
+        yield 3, "Allocator", "peak in use", run.memory.allocator_peak_bytes, "framework"
+        return
+    peaks = {device_name(name): amount for name, amount in run.memory.allocators.items()}
+    for mapping in run.device_map:
+        if mapping.uuid == uuid:
+            name = device_name(clean(mapping.framework_device))
+            yield 3, f"Allocator of {name}", "limit", mapping.granted_bytes, "framework"
+            yield 4, f"Allocator of {name}", "peak in use", peaks.get(name), "framework"
+
+
+def expected(run: Run, framework_device: str) -> str:
+    """What this device was expected to be granted; a dash if nothing was predicted."""
+    for entry in run.predicted or ():
+        if device_name(entry.framework_device) == device_name(framework_device):
+            within = f" ± {size(entry.tolerance_bytes)}" if entry.tolerance_bytes else ""
+            return size(entry.granted_bytes) + (within if entry.granted_bytes is not None else "")
+    return UNKNOWN
+
+
+def expectation(run: Run) -> str:
+    """How the expected amounts were computed."""
+    ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or () if entry.how)
+    return f"Expected: {'; '.join(ways)}." if ways else ""
+
+
+def workers_table(run: Run) -> Table:
+    """The processes of a run: what each got, how it ended, and how fast it was alone and beside the others."""
+    rows = [_worker(worker, simulated=run.simulated) for worker in run.workers]
+    heads = (
+        "Setting",
+        "Process",
+        "Verdict",
+        "Granted",
+        "Seen by NVML",
+        "Alone",
+        "Together",
+        "Slower by",
+        "What happened",
+    )
+    return Table(
+        "Processes",
+        heads,
+        tuple(rows),
+        frozenset({3, 4, 5, 6, 7}),
+        note=_speeds_note(run),
+        keep=frozenset({1, 2}),
+        below=8,
+    )
+
+
+def _speeds_note(run: Run) -> str:
+    """The unit of the speeds, and why some are not compared."""
+    measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
+    reasons = [
+        unproven(one, two, simulated=run.simulated) for one, two in measured if one is not None and two is not None
+    ]
+    unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
+    note = f" A dash in Slower by: {unknown}." if unknown else ""
+    return f"Alone and together in steps/s.{note}" if measured else ""
+
+
+def _worker(worker: Worker, *, simulated: bool) -> tuple[str, ...]:
+    pid = f" ({worker.pid})" if worker.pid is not None else ""
+    return (
+        clean(worker.setting),
+        f"{clean(worker.name)}{pid}",
+        worker.verdict,
+        size(worker.granted_bytes),
+        size(worker.nvml_bytes),
+        speed(worker.alone),
+        speed(worker.throughput),
+        slow_down(worker, simulated=simulated),
+        # How much slower it was has its own column.
+        "" if _ALONE in worker.detail else clean(worker.detail) if worker.detail else "",
+    )
+
+
+def slow_down(worker: Worker, *, simulated: bool) -> str:
+    """``× 1.92``: how much longer a step takes beside the others than alone; a dash if it may be noise."""
+    alone, together = worker.alone, worker.throughput
+    if alone is None or together is None or alone.median_step_seconds <= 0:
+        return UNKNOWN
+    if unproven(alone, together, simulated=simulated):
+        return UNKNOWN
+    return f"× {together.median_step_seconds / alone.median_step_seconds:.2f}"
+
+
+def results_table(run: Run) -> Table:
+    """The results of the configuration."""
+    rows = tuple((_title(name), _result(name, value)) for name, value in run.results.items())
+    return Table("Results", ("What", "Value"), rows)
+
+
+def _title(name: str) -> str:
+    """``largest_batch`` as a heading: ``Largest batch``; the unit is in the value. Devices, ``cuda:0``, stay."""
+    text = clean(name.removesuffix("_bytes")).replace("_", " ")
+    return text if ":" in text else text[:1].upper() + text[1:]
+
+
+def _result(name: str, value: object) -> str:
+    if name.endswith("_bytes") and isinstance(value, (int, float)):
+        return size(value)
+    return clean(value)

@@ -1,0 +1,216 @@
+"""Tables and charts of memory profiles: who held an allocator's memory at its peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.core.formatting.units import UNKNOWN, percent, seconds, size
+from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.explain.traces.held_most import held_most
+from gpuwatch.explain.traces.tensorflow_names import inside
+from gpuwatch.share.reports.chart_data import GROUP_KINDS, Areas, Bars, Part, Row
+from gpuwatch.share.reports.content import Table, clean
+
+PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
+_ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
+_FIRST = 12
+_MEANINGS = {
+    "weights": "parameters of the model",
+    "weights and caches": "alive since before the recording began: parameters, buffers, caches",
+    "arrays": "arrays that the program has alive",
+    "executables": "compiled programs, which the device holds too",
+    "caches": "keys and values kept between steps",
+    "optimizer state": "what the optimizer keeps, such as momentum",
+    "other variables": "variables that are not trained, or not of Keras",
+    "gradients": "results of the backward pass",
+    "activations": "results of the layers' forward ops",
+    "inputs": "data copied to the GPU that has the shape of an input",
+    "created": "tensors that the program makes outside of modules, such as torch.zeros",
+    "workspace": "temporary buffers of kernels and of the optimizer's update",
+    "unattributed": "recorded, but its name does not tell what it was for",
+}
+_NOT_RECORDED = "allocated outside of what was recorded"
+_BEFORE = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
+_LEAST = 0.0005
+"""Share of the peak below which a holder or a group is not listed by itself."""
+_OF_SEVERAL = 4
+"""Profiles of other devices and processes that are shown after the first."""
+
+
+def held_most_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str]]:
+    """The summary's line."""
+    for profile in profiles[:1]:
+        text = held_most(profile)
+        if text:
+            yield "held most", clean(f"{text}.")
+
+
+def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
+    """For each profile what was alive at its peak, by group and by holder."""
+    for number, profile in enumerate(profiles[: 1 + _OF_SEVERAL]):
+        of = f", {_whose(profile, profiles)}" if number else ""
+        peak, largest, more = (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else (_ALIVE, _LARGEST, _MORE)
+        yield _peak(f"{peak}{of}", profile)
+        large = [one for one in profile.holders if one.allocated_bytes >= _LEAST * profile.peak_bytes]
+        if large:
+            yield _holders(f"{largest}{of}", profile, large[:_FIRST], folded=number > 0)
+        if large[_FIRST:]:
+            yield _holders(f"{more}{of}", profile, large[_FIRST:], folded=True)
+        if profile.segments:
+            yield _segments(f"Segments at the snapshot{of}", profile)
+
+
+def _whose(profile: MemoryProfile, profiles: Sequence[MemoryProfile]) -> str:
+    several = len({one.pid for one in profiles}) > 1
+    of = f" of process {profile.pid}" if several and profile.pid is not None else ""
+    return f"{clean(profile.device)}{of}"
+
+
+def _segments(title: str, profile: MemoryProfile) -> Table:
+    rows = [
+        (
+            f"{one.kind}, private pool {one.pool}" if one.pool else clean(one.kind),
+            str(one.stream),
+            str(one.count),
+            size(one.reserved_bytes),
+            size(one.allocated_bytes),
+            size(one.reserved_bytes - one.allocated_bytes),
+            size(one.largest_free_bytes) if one.largest_free_bytes else "–",
+        )
+        for one in profile.segments
+    ]
+    return Table(
+        title,
+        ("Segments", "Stream", "Count", "From the driver", "In use", "Free", "Largest free block"),
+        tuple(rows[:_FIRST]),
+        frozenset(range(1, 7)),
+        folded=profile.has_history,
+    )
+
+
+def _peak(title: str, profile: MemoryProfile) -> Table:
+    large = {name: held for name, held in profile.groups.items() if held >= _LEAST * profile.peak_bytes}
+    rows = [(clean(name), size(held), _share(held, profile), _MEANINGS.get(name, "")) for name, held in large.items()]
+    small = {name: held for name, held in profile.groups.items() if name not in large}
+    if small:
+        held = sum(small.values())
+        rows.append(("others", size(held), _share(held, profile), ", ".join(map(clean, small))))
+    missing = profile.peak_bytes - profile.live_bytes
+    if missing > _LEAST * profile.peak_bytes:
+        name, what = ("before", _BEFORE) if profile.before_bytes else ("not recorded", _NOT_RECORDED)
+        rows.append((name, size(missing), _share(missing, profile), what))
+    return Table(
+        title,
+        ("Group", "Held", "Share", "What"),
+        tuple(rows),
+        frozenset({1, 2}),
+        note=" ".join(_sentences(profile)),
+        keep=frozenset({0}),
+        below=None,
+        charts=tuple(_charts(profile)),
+    )
+
+
+def _sentences(profile: MemoryProfile) -> Iterator[str]:
+    limit = f" of {size(profile.limit_bytes)} that it may take" if profile.limit_bytes else ""
+    in_use = f"{size(profile.peak_bytes)} in use of the allocator {clean(profile.allocator)}{limit}"
+    if profile.has_history:
+        when = f", {seconds(profile.peak_seconds)} after the recording began" if profile.timed else ""
+        yield f"Peak: {in_use}{when}."
+    else:
+        yield f"The snapshot has no history, so no peak is known. When it was taken: {in_use}."
+    whole = profile.program_peak_bytes
+    if whole is not None and whole > 1.02 * profile.peak_bytes:
+        yield f"The program's own peak was {size(whole)}, outside of what was recorded."
+    if profile.failed_bytes is not None:
+        line = f", of {clean(profile.failed_source)}" if profile.failed_source else ""
+        yield (
+            f"A request for {size(profile.failed_bytes)}{line}, was refused."
+            if line
+            else (f"A request for {size(profile.failed_bytes)} was refused.")
+        )
+    named, shaped = (_share(held, profile) for held in (profile.named_bytes, profile.shaped_bytes))
+    if profile.tool != "tensorflow" and profile.holders:
+        yield f"{named} of it belong to a line of the program."
+    elif profile.tool == "tensorflow":
+        yield f"{named} of it belong to a named op, {shaped} also have a shape."
+    rounding = profile.live_bytes - profile.requested_bytes
+    if profile.live_bytes and rounding > 0:
+        lost = 100 * rounding / profile.live_bytes
+        yield f"The program asked for {size(profile.requested_bytes)}: {percent(lost)} is rounding of the allocator."
+    if profile.fragmentation is not None:
+        share = percent(100 * profile.fragmentation)
+        yield f"Fragmentation: {share} of the free memory lay outside of its largest block."
+    if profile.has_history:
+        windows = "1 window" if profile.windows == 1 else f"{profile.windows} windows"
+        span = f", {seconds(profile.recorded_seconds)}" if profile.timed else ""
+        yield f"Recorded: {windows}{span}, {profile.events:,} allocations and frees."
+    yield from (f"{note[:1].upper()}{note[1:]}." for note in map(clean, profile.notes))
+
+
+def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
+    if len(profile.moments) > 1:
+        yield Areas(f"Memory in use by group, {clean(profile.device)}", profile)
+    if len(profile.moments) > 1 and profile.lines:
+        yield Areas(f"Memory in use by line, {clean(profile.device)}", profile, "line")
+    if profile.groups and profile.peak_bytes:
+        parts = [
+            Part(GROUP_KINDS.get(name, "unattributed"), name, held, size(held))
+            for name, held in profile.groups.items()
+            if held >= _LEAST * profile.peak_bytes
+        ]
+        missing = profile.peak_bytes - profile.live_bytes
+        if missing > _LEAST * profile.peak_bytes:
+            name = "before the recording" if profile.before_bytes else "not recorded"
+            parts.append(Part("free", name, missing, size(missing)))
+        row = Row(clean(profile.device), tuple(parts), size(profile.peak_bytes))
+        yield Bars("At the peak, by group", (row,), float(profile.peak_bytes), "from 0 to the peak")
+
+
+def _holders(
+    title: str,
+    profile: MemoryProfile,
+    holders: Sequence[MemoryHolderOp],
+    *,
+    folded: bool = False,
+) -> Table:
+    torch = profile.tool != "tensorflow"
+    what = ("Op", "Line") if torch else ("Shape", "Op or variable")
+    rows = tuple(_holder(holder, profile, torch=torch) for holder in holders)
+    worked_out = any(holder.shape_from in ("variable", "input") for holder in holders)
+    return Table(
+        title,
+        ("Held", "Share", "Each" if torch else "Asked", "Count", "Group", *what),
+        rows,
+        frozenset({0, 1, 2, 3}),
+        note="* shape worked out of the size of a variable or input." if worked_out else "",
+        keep=frozenset({4}),
+        below=4 + len(what),
+        optional=(2, 3),
+        sortable=True,
+        folded=folded,
+    )
+
+
+def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> tuple[str, ...]:
+    shape = f"{clean(holder.dtype)} {clean(holder.shape)}" if holder.shape else UNKNOWN
+    name = inside(holder.op)
+    if holder.variable:
+        # An initializer is named after its variable.
+        name = f"{holder.variable}, from {name}" if name and holder.variable not in name else holder.variable
+    if holder.source and name:
+        name += f" ({holder.source})"
+    worked_out = "*" if holder.shape_from in ("variable", "input") else ""
+    line = f"{holder.source}, through {holder.layer}" if torch and holder.layer else holder.source
+    return (
+        size(holder.allocated_bytes),
+        _share(holder.allocated_bytes, profile),
+        size(holder.requested_bytes // max(holder.count, 1) if torch else holder.requested_bytes),
+        str(holder.count),
+        clean(holder.group),
+        *((clean(holder.op or None), clean(line or None)) if torch else (shape + worked_out, clean(name or None))),
+    )
+
+
+def _share(held: int, profile: MemoryProfile) -> str:
+    return percent(100 * held / profile.peak_bytes) if profile.peak_bytes else UNKNOWN

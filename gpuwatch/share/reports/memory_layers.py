@@ -1,0 +1,72 @@
+"""The memory of a profile over time in layers, by group or by line, and the same in characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.memory_profile import MemoryMoment, MemoryProfile
+from gpuwatch.share.reports.chart_data import GROUP_KINDS, Areas
+from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.period_graphs import course
+
+_MOST = 21
+"""Columns after a graph in characters."""
+_WIDEST = 72
+_SMALL = 0.005
+"""Share of the peak that a layer has at some moment, or it is not drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer, from the bottom."""
+
+    name: str
+    kind: str
+    """How it is drawn: a class of the style sheet."""
+    held: Callable[[MemoryMoment], int]
+    """Its bytes at a moment."""
+
+
+def layers(chart: Areas) -> list[Layer]:
+    """Those that can be seen, what lives long at the bottom; lines as they are in the profile."""
+    profile = chart.profile
+    top = max((moment.in_use_bytes for moment in profile.moments), default=0)
+    found = list(_lines(profile) if chart.by == "line" else _groups())
+    most = ((layer, max((layer.held(moment) for moment in profile.moments), default=0)) for layer in found)
+    return [layer for layer, held in most if held > _SMALL * top]
+
+
+def _groups() -> Iterator[Layer]:
+    for name, kind in GROUP_KINDS.items():
+        yield Layer(name, kind, _of_group(name))
+
+
+def _lines(profile: MemoryProfile) -> Iterator[Layer]:
+    yield Layer("others", "workspace", lambda moment: max(moment.in_use_bytes - sum(moment.lines), 0))
+    for place, name in reversed(list(enumerate(profile.lines))):
+        yield Layer(clean(name), f"c{place}", _of_line(place))
+
+
+def _of_group(name: str) -> Callable[[MemoryMoment], int]:
+    return lambda moment: moment.groups.get(name, 0)
+
+
+def _of_line(place: int) -> Callable[[MemoryMoment], int]:
+    return lambda moment: moment.lines[place] if place < len(moment.lines) else 0
+
+
+def in_characters(chart: Areas, width: int) -> Iterator[str]:
+    """A line for each layer, the largest first, each of its own scale; nothing for a profile without moments."""
+    moments = chart.profile.moments
+    if len(moments) < 2:
+        return
+    rows: list[tuple[str, list[int]]] = [("in use", [moment.in_use_bytes for moment in moments])]
+    drawn = [(layer.name, [layer.held(moment) for moment in moments]) for layer in layers(chart)]
+    rows += sorted(drawn, key=lambda row: (row[0] == "others", -max(row[1])))
+    wide = min(max(len(name) for name, _ in rows), max((width - _MOST) // 2, _MOST))
+    for name, amounts in rows:
+        line = course([one or None for one in amounts], 0.0, max(amounts), min(width - wide - _MOST, _WIDEST), of=max)
+        yield f"{shorten(name, wide):<{wide}}  {line}  {size(max(amounts))} at most"

@@ -1,0 +1,203 @@
+"""The content of a report on a stretch of a recording: what was wrong, what changed before, graphs, who used what."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.units import UNKNOWN, lasted
+from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
+from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodFinding
+from gpuwatch.share.reports.chart_data import Graphs
+from gpuwatch.share.reports.content import GLYPHS, SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.period_graphs import NAMES, shown
+from gpuwatch.share.reports.usage_content import groups_table, hours_in
+
+_ROWS = 200
+"""Events in the table; the last ones."""
+_LONG = 12
+"""Rows from which a table is folded away."""
+
+
+def period_content(period: Period) -> Content:
+    """The whole report."""
+    main = _main(period)
+    tables = (
+        _changes(period, main),
+        *(_graphs(period, device) for device in period.devices),
+        _readings(period),
+        groups_table(period.usage) if period.usage.groups else None,
+        _findings(period),
+        _runs(period),
+        _events(period),
+        _gaps(period),
+    )
+    bad = main is not None and main.finding.severity != "info"
+    return Content(
+        title="GPU report of a recording",
+        subtitle=" · ".join(_subtitle(period)),
+        state=STATES[main.finding.severity] if main is not None else "ok",
+        verdict=main.finding.id if main is not None else "healthy",
+        reason=_reason(period, main),
+        certainty=main.finding.certainty if main is not None else "",
+        simulated=SIMULATED_MACHINE if period.simulated else "",
+        facts=tuple(_facts(period)),
+        tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
+        action=clean(main.finding.action) if main is not None and bad and main.finding.action else "",
+        evidence=tuple(map(clean, main.finding.evidence[:6])) if main is not None else (),
+        findings=tuple(clean_finding(one.finding) for one in _others(period, main)),
+        footer=_footer(period),
+    )
+
+
+def _main(period: Period) -> PeriodFinding | None:
+    """The finding that the report is named after: of the primary cause, the first."""
+    found = [one for one in period.findings if one.finding.id == period.primary]
+    return min(found, key=lambda one: (SEVERITY_ORDER[one.finding.severity], one.begin), default=None)
+
+
+def _others(period: Period, main: PeriodFinding | None) -> list[PeriodFinding]:
+    """The other causes, each once: the table has all findings."""
+    kept: dict[str, PeriodFinding] = {}
+    for one in period.findings:
+        if main is None or one.finding.id != main.finding.id:
+            kept.setdefault(one.finding.id, one)
+    return sorted(kept.values(), key=lambda one: (SEVERITY_ORDER[one.finding.severity], one.begin))
+
+
+def _subtitle(period: Period) -> Iterator[str]:
+    if period.host:
+        yield clean(period.host)
+    yield f"{_at(period.begin)} to {_at(period.end)}"
+    yield clean(period.source)
+    if period.redacted:
+        yield "users, hosts and paths replaced"
+
+
+def _reason(period: Period, main: PeriodFinding | None) -> str:
+    if main is None:
+        return f"{CAUSES['healthy']} in this time."
+    since = f"since {_time(period, main.begin)}, for {lasted((main.end - main.begin).total_seconds())}"
+    return f"{clean(main.finding.title).rstrip('.')} ({since})."
+
+
+def _facts(period: Period) -> Iterator[tuple[str, str]]:
+    usage, hours = period.usage, hours_in(period.usage)
+    missing = max(usage.hours - usage.hours_recorded, 0.0) * 3600
+    gaps = f"; {lasted(missing)} not recorded" if missing > 0.001 * usage.hours * 3600 else ""
+    length = lasted((period.end - period.begin).total_seconds())
+    yield "time", f"{length}{gaps}; a point of the graphs is {lasted(period.step_seconds)}"
+    total = usage.total
+    used = f", {hours(total.gpu_hours_used)} used" if total.gpu_hours_used is not None else ""
+    recorded = sum(device.hours_recorded for device in usage.devices)
+    yield "GPU-hours", f"{hours(total.gpu_hours_held)} of {hours(recorded)} held{used}"
+    counts = Counter(one.finding.id for one in period.findings)
+    yield "findings", ", ".join(f"{count} × {clean(name)}" for name, count in counts.most_common()) or "none"
+    yield "events", str(len(period.events))
+    for note in period.notes:
+        yield "note", clean(note)
+
+
+def _changes(period: Period, main: PeriodFinding | None) -> Table | None:
+    if period.trouble is None or period.changes_begin is None:
+        return None
+    rows = tuple((_time(period, one.at), one.kind, clean(one.text)) for one in period.changes)
+    what = clean(main.finding.id) if main is not None else "it"
+    span = lasted((period.trouble - period.changes_begin).total_seconds())
+    note = (
+        f"In the {span} before {what} ({_time(period, period.trouble)}). Whether one of them is its cause is not known."
+    )
+    if not rows:
+        note = f"Nothing that was recorded changed in the {span} before {what} ({_time(period, period.trouble)})."
+    return Table("What changed before", ("When", "What", "Change"), rows, note=note, keep=frozenset({0, 1}), below=2)
+
+
+def _graphs(period: Period, device: PeriodDevice) -> Table:
+    none = "" if device.series else "None of its readings was recorded in this time."
+    charts = (Graphs(period, device),) if device.series else ()
+    return Table(f"GPU {device.index} · {clean(device.name)}", (), (), note=none, charts=charts)
+
+
+def _readings(period: Period) -> Table:
+    """Mean and range of each graph in numbers, for formats that cannot draw."""
+    rows = []
+    for device in period.devices:
+        cells = [str(device.index)]
+        for metric in GRAPHED:
+            series = device.series.get(metric)
+            means = [one for one in series.mean if one is not None] if series is not None else []
+            most = max((one for one in series.most if one is not None), default=None) if series is not None else None
+            cells.append(shown(metric, sum(means) / len(means)) if means else UNKNOWN)
+            cells.append(shown(metric, most))
+        rows.append(tuple(cells))
+    heads = ["GPU"] + [f"{NAMES[metric]} {of}" for metric in GRAPHED for of in ("avg", "max")]
+    return Table(
+        "Readings", tuple(heads), tuple(rows), frozenset(range(len(heads))), optional=(9, 10, 7, 5, 3), sortable=True
+    )
+
+
+def _findings(period: Period) -> Table:
+    rows = tuple(
+        (
+            f"{GLYPHS[one.finding.severity]} {one.finding.severity}",
+            _time(period, one.begin),
+            _time(period, one.end),
+            clean(one.finding.id),
+            clean(one.finding.title),
+        )
+        for one in period.findings
+    )
+    heads = ("Severity", "From", "To", "Cause", "Finding")
+    long = len(rows) > _LONG
+    return Table("Findings in this time", heads, rows, keep=frozenset({0, 1, 2}), below=4, folded=long)
+
+
+def _runs(period: Period) -> Table:
+    rows = tuple(
+        (
+            _time(period, one.begin),
+            _time(period, one.end) if one.end is not None else UNKNOWN,
+            clean(one.name),
+            clean(one.verdict),
+        )
+        for one in period.runs
+    )
+    return Table("Saved runs", ("From", "To", "Run", "Verdict"), rows, keep=frozenset({0, 1}))
+
+
+def _events(period: Period) -> Table:
+    last = period.events[-_ROWS:]
+    rows = tuple(
+        (_time(period, one.at), f"{GLYPHS.get(one.severity, '•')} {clean(one.severity)}", clean(one.text))
+        for one in last
+    )
+    left_out = len(period.events) - len(last)
+    note = f"{left_out} earlier ones are left out; JSON has them all." if left_out else ""
+    return Table(
+        "Events", ("When", "Severity", "Event"), rows, note=note, keep=frozenset({0, 1}), folded=len(rows) > _LONG
+    )
+
+
+def _gaps(period: Period) -> Table:
+    rows = tuple(
+        (_time(period, one.begin), _time(period, one.end), lasted((one.end - one.begin).total_seconds()))
+        for one in period.gaps
+    )
+    return Table("Not recorded", ("From", "To", "Lasted"), rows, frozenset({2}), keep=frozenset({0, 1}))
+
+
+def _at(at: datetime.datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _time(period: Period, at: datetime.datetime) -> str:
+    """Without the day, where all is of one."""
+    days = {one.astimezone().date() for one in (period.begin, period.end, at)}
+    return at.astimezone().strftime("%H:%M:%S") if len(days) == 1 else _at(at)
+
+
+def _footer(period: Period) -> str:
+    names = "users, hosts and paths are replaced" if period.redacted else "users, hosts and paths are not replaced"
+    more = "" if period.redacted else " (gpuwatch report --redact does that)"
+    return f"gpuwatch {clean(period.gpuwatch_version)}; secrets are masked; {names}{more}."

@@ -1,0 +1,92 @@
+"""What the graphs of a stretch of a recording show: names and ends of axes, bands, and the same in characters."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from gpuwatch.core.formatting.units import UNKNOWN, reading
+from gpuwatch.core.model.metrics import BY_ID
+from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodEvent, PeriodFinding, PeriodProcess
+
+NAMES = dict(zip(GRAPHED, ("GPU", "Memory", "Power", "Temp", "SM clock"), strict=True))
+"""The metrics, in the order of their graphs."""
+BOTTOMS = {"temperature.gpu_celsius": 20.0}
+"""Where an axis begins, if not at 0."""
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def shown(metric: str, value: float | None) -> str:
+    """A value with its unit."""
+    return UNKNOWN if value is None else reading(BY_ID[metric], value)
+
+
+def top(device: PeriodDevice, metric: str) -> float:
+    """Where the axis of a graph ends."""
+    known = device.tops.get(metric)
+    series = device.series.get(metric)
+    most = max((one for one in series.most if one is not None), default=0.0) if series is not None else 0.0
+    return max(known or 0.0, most) or 1.0
+
+
+def findings_on(period: Period, device: PeriodDevice) -> list[PeriodFinding]:
+    """The findings about this GPU, and those about all."""
+    return [one for one in period.findings if one.finding.device_uuid in (None, device.uuid)]
+
+
+def events_on(period: Period, device: PeriodDevice) -> list[PeriodEvent]:
+    """The events that are worth a mark: those about this GPU, or about all, except processes, which have bands."""
+    return [
+        one
+        for one in period.events
+        if not one.kind.startswith("process.") and (not one.device_uuids or device.uuid in one.device_uuids)
+    ]
+
+
+def processes_on(period: Period, device: PeriodDevice) -> list[PeriodProcess]:
+    """Its processes, those that held it longest first."""
+    mine = [one for one in period.processes if one.device_uuid == device.uuid]
+    return sorted(mine, key=lambda one: min(one.begin, period.end) - min(one.end, period.end))
+
+
+def in_characters(device: PeriodDevice, width: int) -> Iterator[str]:
+    """A line for each graph: its course, mean and range."""
+    for metric, name in NAMES.items():
+        series = device.series.get(metric)
+        if series is None:
+            continue
+        known = [one for one in series.mean if one is not None]
+        if not known:
+            continue
+        least = min(one for one in series.least if one is not None)
+        most = max(one for one in series.most if one is not None)
+        drawn = course(series.mean, BOTTOMS.get(metric, 0.0), top(device, metric), width)
+        mean = shown(metric, sum(known) / len(known))
+        yield f"{name:<8}  {drawn}  avg {mean}, {shown(metric, least)} to {shown(metric, most)}"
+
+
+def course(
+    values: Sequence[float | None],
+    low: float,
+    high: float,
+    width: int,
+    of: Callable[[list[float]], float] = statistics.fmean,
+) -> str:
+    """One character for each stretch of time, the mean or whatever ``of`` it is; a space where nothing is known."""
+    count = min(width, len(values))
+    drawn = []
+    for place in range(count):
+        part = values[place * len(values) // count : (place + 1) * len(values) // count]
+        known = [one for one in part if one is not None]
+        if not known:
+            drawn.append(" ")
+            continue
+        share = (of(known) - low) / ((high - low) or 1.0)
+        drawn.append(_BLOCKS[min(max(int(share * len(_BLOCKS)), 0), len(_BLOCKS) - 1)])
+    return "".join(drawn)
+
+
+def clock(at: datetime, *, day: bool) -> str:
+    """``14:05:31``, or ``05-11 14:05``, in local time."""
+    return at.astimezone().strftime("%m-%d %H:%M" if day else "%H:%M:%S")

@@ -1,0 +1,400 @@
+"""The content of a run: asked → granted → seen by NVML → what happened → speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
+from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, Setting, Throughput
+from gpuwatch.experiment.trials.speed import SCATTER, speed, step_time, wide
+from gpuwatch.explain.logs.clean import device as device_name
+from gpuwatch.share.reports import charts
+from gpuwatch.share.reports.content import (
+    SIMULATED_NOTE,
+    SIMULATED_OTHERWISE,
+    TORCH_VALUES,
+    VALUES,
+    Content,
+    Table,
+    clean,
+    clean_finding,
+    variable_value,
+)
+from gpuwatch.share.reports.ledger import memory_table, results_table, several, used_no_gpu, workers_table
+from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
+from gpuwatch.share.reports.tables import (
+    copy_table,
+    coverage_text,
+    device_map_table,
+    error_table,
+    fallback_table,
+    mapping_text,
+    oom_table,
+    placement_table,
+    short_device,
+)
+from gpuwatch.share.reports.watched_processes import watched_processes
+from gpuwatch.sim.limits import computes
+
+_TIERS = {
+    "driver": "driver tier: simulated libcuda and NVML under the framework's own CUDA code",
+    "plugin": "plugin tier: simulated GPUs as a plugin of the framework, without CUDA code",
+}
+_STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped", "interrupted": "warning"}
+
+
+def run_content(run: Run) -> Content:
+    """Everything that is known of a run."""
+    tables = (
+        device_map_table(run.device_map, run),
+        watched_processes(run),
+        _settings(run),
+        workers_table(run),
+        results_table(run),
+        fallback_table(run.fallbacks),
+        oom_table(run.ooms),
+        error_table(run.errors),
+        *memory_profile_tables(run.memory_profiles),
+        placement_table(run.placements, run.placement_coverage),
+        copy_table(run.copies),
+        memory_table(run),
+        _speed(run),
+        _phases(run),
+        _machine(run),
+        _environment(run),
+        Table("Not observed", ("What and why",), tuple((clean(text),) for text in run.problems)),
+    )
+    started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
+    title = clean(run.title) if run.title else ""
+    if run.group == "run" and title and len(title) <= _HEADLINE:
+        # The title of a watched program is its command line.
+        headline, about = title, ("gpuwatch run", clean(run.host or ""), started)
+    else:
+        kind = () if run.group == "run" else (f"group {clean(run.group)}", clean(run.workload))
+        headline, about = clean(run.config), (title, *kind)
+    return Content(
+        title=headline,
+        subtitle=" · ".join(part for part in about if part),
+        state=state_of(run),
+        verdict=f"{run.verdict}, as expected" if as_shown(run) else run.verdict,
+        reason=clean(run.verdict_reason) if run.verdict_reason else "",
+        simulated=simulated_note((run,)),
+        facts=tuple(_facts(run)),
+        tables=tuple(table for table in tables if table.rows),
+        findings=tuple(clean_finding(found) for found in run.findings),
+        log_tail=tuple(printable(line) for line in run.log_tail),
+        footer=f"gpuwatch · {started}",
+    )
+
+
+def simulated_note(shown: Iterable[Run]) -> str:
+    """The note on simulated GPUs above runs: only what holds for all of them."""
+    simulated = [run for run in shown if run.simulated]
+    if not simulated:
+        return ""
+    skipped = [run for run in simulated if not computes(run.simulation_limits)]
+    ignored = any(run.simulation_limits for run in simulated if run not in skipped)
+    # On the driver tier a probe computes only its matrix products.
+    hollow = skipped or any(run.simulation == "driver" and run.device_map for run in simulated)
+    refused = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
+    values = f" {TORCH_VALUES if refused else VALUES}" if hollow else ""
+    return (SIMULATED_OTHERWISE if ignored else SIMULATED_NOTE) + values
+
+
+def asked(run: Run) -> str:
+    """The settings that the probe asked for, in one line."""
+    parts = [setting_text(clean(name), entry.asked) for name, entry in run.settings.items() if requested(entry)]
+    return ", ".join(parts) or UNKNOWN
+
+
+_HEADLINE = 80
+"""Characters of a command line that still is a headline."""
+OWN = "gpuwatch run"
+"""Source of a setting that gpuwatch itself made for one of its options."""
+
+
+def requested(setting: Setting) -> bool:
+    """Whether it was asked for; ``by CUDA_VISIBLE_DEVICES`` notes the effect of that variable."""
+    if setting.source == OWN or setting.asked == "auto":
+        return False  # nobody asked: the framework chooses
+    return setting.asked is not None and not (isinstance(setting.asked, str) and setting.asked.startswith("by "))
+
+
+def setting_text(name: str, value: object) -> str:
+    """``memory_limit 1024``, ``CUDA_VISIBLE_DEVICES=0``, ``no memory growth``."""
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    # Variables as in a shell, other settings as in a sentence.
+    unit = " MiB" if name == "memory_limit" and isinstance(value, (int, float)) else ""
+    return f"{name}={clean(value)}" if name.isupper() else f"{name} {clean(value)}{unit}"
+
+
+def granted(run: Run) -> str:
+    """The allocators' limits, as the framework reported them."""
+    amounts = [size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None]
+    alike = {amount: amounts.count(amount) for amount in amounts}
+    return " + ".join(amount if count == 1 else f"{count} × {amount}" for amount, count in alike.items()) or UNKNOWN
+
+
+def on_gpu(run: Run) -> float | None:
+    """Share of the placed ops that ran on a GPU, in percent; None if no placement is known."""
+    # The placements that a probe reports have types; those of its log are preparation.
+    typed = [placement for placement in run.placements if placement.dtype] if run.group != "run" else []
+    placements = typed or run.placements
+    total = sum(placement.count for placement in placements)
+    if not total:
+        return None
+    return 100 * sum(placement.count for placement in placements if is_gpu(placement.actual)) / total
+
+
+def is_gpu(device: str) -> bool:
+    """``/device:GPU:0`` of TensorFlow, ``cuda:0`` of PyTorch."""
+    return "GPU" in device or device.startswith("cuda")
+
+
+def fell_back(run: Run) -> str:
+    """``GPU:7→CPU:0``, or another form of fallback."""
+    fallen = [entry for entry in run.fallbacks if entry.reason != "simulation.limit"]
+    moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in fallen)
+    if not moves and run.verdict == "fallback" and not run.device_map:
+        return "everything ran on the CPU"
+    return ", ".join(moves) or _moved(run) or UNKNOWN
+
+
+def _moved(run: Run) -> str:
+    """The move of a single op that a probe placed on one GPU, apart from the measured work."""
+    device = run.settings.get("device")
+    if device is None or not isinstance(device.asked, str) or "GPU" not in device.asked.upper() or run.errors:
+        return ""
+    asked = device_name(clean(device.asked)).lstrip("/").upper()
+    if not isinstance(device.effective, str):
+        named = {
+            device_name(name).lstrip("/").upper() for p in run.placements for name in (p.requested, p.actual) if name
+        }
+        return "" if asked in named else "not observed"
+    actual = device_name(clean(device.effective)).lstrip("/").upper()
+    return "" if asked == actual else f"{asked}→{actual}"
+
+
+def expected_fallback(run: Run) -> bool:
+    """Whether a probe demonstrates a fallback: its own settings caused it, and nothing failed."""
+    return (
+        run.group != "run"
+        and bool(run.fallbacks)
+        and not any(found.severity == "error" for found in run.findings)
+        and all(entry.reason.startswith(("visibility.", "placement.")) for entry in run.fallbacks)
+    )
+
+
+def as_shown(run: Run) -> bool:
+    """Whether a run that did not end as a healthy program ended as its configuration demonstrates."""
+    if run.verdict == "oom":
+        failed = any(found.severity == "error" for found in run.findings)
+        return bool(run.ooms) and all(oom.expected for oom in run.ooms) and not failed
+    return run.verdict == "fallback" and expected_fallback(run)
+
+
+def state_of(run: Run) -> str:
+    """The state that chooses colour and sign; expected failures are not red."""
+    return "info" if as_shown(run) else _STATES.get(run.verdict, "error")
+
+
+def _facts(run: Run) -> Iterator[tuple[str, str]]:
+    wanted = asked(run)
+    rounds = dict.fromkeys(clean(worker.setting) for worker in run.workers if worker.setting)
+    if wanted == UNKNOWN and rounds:
+        wanted = f"one after another: {', '.join(rounds)}"
+    if run.settings or run.group != "run":
+        yield "asked", wanted  # the user's own program asks in its code
+    mapped = [f"{mapping_text(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
+    # An empty map means "no GPU" only if the framework listed its devices.
+    yield "granted", ", ".join(mapped) or ("no GPU" if run.devices.logical else UNKNOWN)
+    yield "seen by NVML", _seen(run)
+    yield from held_most_fact(run.memory_profiles)
+    yield "happened", "; ".join(_happened(run)) or UNKNOWN
+    if run.phases.total_seconds is not None:
+        yield "took", seconds(run.phases.total_seconds)
+    t = run.throughput
+    if t is None:
+        yield "speed", UNKNOWN
+        return
+    more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
+    scattered = f" ({SCATTER})" if wide(t) else ""
+    yield "speed", f"{speed(t)} steps/s{more}, median step {step_time(t.median_step_seconds)}{scattered}"
+
+
+def _seen(run: Run) -> str:
+    memory = run.memory
+    if len(memory.devices) > 1:
+        return "; ".join(f"GPU {entry.index}: {_seen_on(entry)}" for entry in memory.devices)
+    if memory.nvml_peak_bytes is None and memory.nvml_device_peak_bytes is None:
+        why = next((problem.removeprefix(PEAK) for problem in run.problems if problem.startswith(PEAK)), "")
+        return f"{UNKNOWN} ({clean(why)})" if why else UNKNOWN
+    of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
+    if used_no_gpu(run):
+        where = "the GPU" if len(run.gpus) < 2 else f"any of {len(run.gpus)} GPUs"
+        others = f"; others held {size(memory.nvml_device_peak_bytes)}{of_total} on {_fullest(run)}"
+        return f"none of its processes on {where}{others if memory.nvml_device_peak_bytes else ''}"
+    before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
+    index = next((m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid), None)
+    if index is None:
+        index = next((entry.index for entry in memory.devices if entry.uuid == memory.device_uuid), None)
+    which = f"GPU {index}" if index is not None else _fullest(run)
+    all_held = f"{which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
+    if memory.nvml_peak_bytes is None:
+        return f"{all_held}; NVML did not list the process"
+    return f"{'the largest process' if several(run) else 'process'} {size(memory.nvml_peak_bytes)}, {all_held}"
+
+
+def _fullest(run: Run) -> str:
+    return "the GPU" if len(run.gpus) < 2 else f"the fullest of {len(run.gpus)} GPUs"
+
+
+def _seen_on(entry: DeviceMemory) -> str:
+    """The same for one of several devices, in the sample in which most of it was used."""
+    of_total = f" of {size(entry.total_bytes)}" if entry.total_bytes is not None else ""
+    before = f", {size(entry.before_bytes)} in use before" if entry.before_bytes is not None else ""
+    return f"process {size(entry.process_bytes)}, all {size(entry.used_bytes)}{of_total}{before}"
+
+
+def _happened(run: Run) -> Iterator[str]:
+    first = sorted(run.placements, key=lambda placement: not _kept_off_the_gpu(run, placement))[:4]
+    shown = ((" ".join(clean(part) for part in (p.op, p.dtype) if part), p) for p in first)
+    ran = [
+        f"{what} ×{p.count} on {short_device(p.actual)}{' as requested' * _kept_off_the_gpu(run, p)}"
+        for what, p in shown
+    ]
+    if len(run.placements) > 4:
+        ran.append(f"{len(run.placements) - 4} more")
+    if ran:
+        yield ", ".join(ran)
+    elif _placements_not_asked(run):
+        yield "placement was not recorded (run --placement records it)"
+    if run.placement_coverage is not None and run.placement_coverage.unclear:
+        yield coverage_text(run.placement_coverage)
+    if run.copies:
+        copies = sum(entry.count for entry in run.copies)
+        yield f"{copies} automatic cop{'ies' if copies != 1 else 'y'} between devices"
+    moves = fell_back(run)
+    if run.fallbacks and moves != UNKNOWN:
+        yield f"fell back {moves}"
+    for oom in run.ooms[:2]:
+        yield f"out of memory: {size(oom.requested_bytes)} refused on {clean(oom.device)}"
+    for error in run.errors[:2]:
+        yield f"{clean(error.type)}{' (expected)' if error.expected else ''}"
+    if run.outcome.timed_out:
+        yield "stopped at the deadline"
+    elif run.outcome.signal is not None:
+        yield f"killed by signal {run.outcome.signal}"
+
+
+def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
+    """Whether a program with a GPU requested the CPU for an op that has a GPU kernel."""
+    asked = short_device(placement.requested or "")
+    return run.group == "run" and bool(run.device_map) and asked.startswith("CPU") and placement.gpu_kernel is True
+
+
+def _placements_not_asked(run: Run) -> bool:
+    """Whether nothing recorded where ops ran."""
+    tensorflow = run.framework is not None and run.framework.name == "tensorflow"
+    return run.group == "run" and tensorflow and "placement" not in run.settings
+
+
+def _settings(run: Run) -> Table:
+    sources = any(setting.source for setting in run.settings.values())
+    rows = [
+        (
+            clean(name),
+            clean(setting.asked),
+            *((clean(setting.source) if setting.source else "",) if sources else ()),
+            clean(setting.effective),
+            clean(setting.note) if setting.note else "",
+        )
+        for name, setting in run.settings.items()
+    ]
+    return Table("Settings", ("Setting", "Asked", *(("By",) if sources else ()), "Effective", "Note"), tuple(rows))
+
+
+def _speed(run: Run) -> Table:
+    t = run.throughput
+    if t is None:
+        return Table("Throughput", (), ())
+    rows = (
+        ("Steps per second", speed(t)),
+        ("Step, median", step_time(t.median_step_seconds)),
+        ("Step, p10 to p90", f"{step_time(t.p10_step_seconds)} – {step_time(t.p90_step_seconds)}"),
+        _steps_counted(run, t),
+        ("Examples per second", per_second(t.examples_per_second)),
+        ("Arithmetic", flops(t.flops_per_second)),
+        ("Data", rate(t.bytes_per_second)),
+        ("Compilation (not in the steps)", seconds(t.compile_seconds)),
+        ("Measured on", short_device(t.device) if t.device else UNKNOWN),
+    )
+    chart = charts.step_times(run)
+    drawn = (chart,) if chart is not None else ()
+    # Differs from the mean per epoch that Keras prints, which includes them.
+    note = "The median of the steps, without pauses, tracing and ends of epochs." if run.group == "run" else ""
+    footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if wide(t) else ''}.".strip()
+    # What was counted is a sentence; columns of numbers are not folded.
+    right: frozenset[int] = frozenset() if t.counted else frozenset({1})
+    heads = ("What", "Value")
+    known = tuple(row for row in rows if row[1] != UNKNOWN)
+    return Table("Throughput", heads, known, right, note=footnote, charts=drawn, keep=frozenset({0}))
+
+
+def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
+    """In a program the first steps are among the counted ones; a probe warms up before it counts."""
+    if run.group == "run":
+        of = f" {clean(t.counted)}" if t.counted else ""
+        return "Steps counted", f"{t.steps}{of}, the first {t.warmup_steps} not timed"
+    return "Steps measured", f"{t.steps} after {t.warmup_steps} warm-up steps"
+
+
+def _phases(run: Run) -> Table:
+    phases = run.phases
+    rows = (
+        ("Framework import", phases.import_seconds),
+        ("Device initialisation", phases.device_init_seconds),
+        ("First step", phases.first_step_seconds),
+        ("Total", phases.total_seconds),
+    )
+    total = phases.total_seconds
+    known = [(name, value) for name, value in rows if value is not None]
+    # A template imports the framework once for many runs, before the first starts.
+    apart = [(name, value) for name, value in known if total is not None and value > total]
+    shown = tuple((name, seconds(value)) for name, value in known if (name, value) not in apart)
+    note = "; ".join(f"{name}: {seconds(value)}, before this run, not in its total" for name, value in apart)
+    return Table("Time", ("Phase", "Took"), shown, frozenset({1}), note=f"{note}." if note else "")
+
+
+def _machine(run: Run) -> Table:
+    framework, outcome, share = run.framework, run.outcome, on_gpu(run)
+    start = "fresh interpreter" if run.fresh else "forked from a template"
+    ended = f"by signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
+    rows = (
+        ("Framework", framework and f"{clean(framework.name)} {clean(framework.version)}"),
+        ("GPU build", framework and framework.gpu_build is not None and clean(framework.gpu_build)),
+        (
+            "Interpreter",
+            framework
+            and framework.interpreter
+            and f"{clean(framework.interpreter)} ({clean(framework.python_version)})",
+        ),
+        ("Driver", clean(run.driver_version)),
+        *(("GPU", clean(gpu)) for gpu in run.gpus),
+        ("Logical devices", run.devices.logical and clean(run.devices.logical)),
+        ("Host", run.host and clean(run.host)),
+        ("Process", run.pid and f"pid {run.pid}, {start}"),
+        ("Missing libraries", run.missing_libraries and clean(run.missing_libraries)),
+        ("Simulation", run.simulated and _TIERS.get(run.simulation or "", clean(run.simulation))),
+        ("Ops on a GPU", share is not None and percent(share)),
+        ("Ended", (outcome.signal is not None or outcome.exit_code is not None) and ended),
+    )
+    known = tuple((name, str(value)) for name, value in rows if value)
+    return Table("Machine and process", ("What", "Value"), known)
+
+
+def _environment(run: Run) -> Table:
+    rows = tuple((clean(name), variable_value(value)) for name, value in sorted(run.environment.items()))
+    return Table("Environment", ("Variable", "Value"), rows)

@@ -1,0 +1,277 @@
+"""The content of a snapshot: GPUs, processes, and what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from gpuwatch.core.formatting.brief import short_framework, without_folder
+from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.units import UNKNOWN, duration, energy, memory, percent, reading, size
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.metrics import metric
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
+from gpuwatch.machine.past.machine_event import gpus
+from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
+
+_COMMAND = 120
+_SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}
+_BUSIEST = 10
+"""Processes to list without a GPU."""
+_BRIEF = 9
+"""Characters of a framework's short name, ``tf 2.21``."""
+
+
+def snapshot_content(snapshot: Snapshot) -> Content:
+    """Everything that was read."""
+    if snapshot.devices:
+        tables: tuple[Table, ...] = (*device_tables(snapshot), _reservations(snapshot), _problems(snapshot))
+    else:
+        tables = (_problems(snapshot), _busiest(snapshot))
+    host, driver = snapshot.host, snapshot.driver
+    facts = [
+        ("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "unknown"),
+        (
+            "host",
+            f"{clean(host.hostname)}: CPU {percent(host.cpu_percent)} of {clean(host.cpu_count)} cores, "
+            f"memory {size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}, "
+            f"load {' '.join(f'{part:.2f}' for part in host.load) if host.load else UNKNOWN}",
+        ),
+    ]
+    if snapshot.devices:
+        facts.insert(1, ("power", _power(snapshot.devices)))
+    count = len(snapshot.devices)
+    severities = {found.severity for found in snapshot.findings}
+    worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
+    return Content(
+        title=clean(host.hostname) if host.hostname else "snapshot",
+        subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
+        state="error" if worst else "warning" if snapshot.problems or "warning" in severities else "ok",
+        verdict=f"{count} GPU{'' if count == 1 else 's'}" if snapshot.driver else "GPUs unknown",
+        reason=_silence(snapshot),
+        simulated=SIMULATED_MACHINE if snapshot.simulated else "",
+        facts=tuple(facts),
+        tables=tuple(table for table in tables if table.rows),
+        findings=tuple(clean_finding(_advised(found, snapshot)) for found in snapshot.findings),
+        footer="gpuwatch",
+    )
+
+
+def device_tables(snapshot: Snapshot) -> tuple[Table, ...]:
+    """GPUs, MIG instances and processes."""
+    return (_gpus(snapshot), _mig_instances(snapshot), _processes(snapshot))
+
+
+def _gpus(snapshot: Snapshot) -> Table:
+    rows = [_device_row(device, marked=device.simulated and not snapshot.simulated) for device in snapshot.devices]
+    heads: tuple[str, ...] = ("GPU", "Name", "Util", "Memory", "Power", "Temp", "SM clock", "State", "Why")
+    if not any(device.state_detail for device in snapshot.devices):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    below = 8 if len(heads) > 8 else None
+    return Table(
+        "GPUs", heads, tuple(rows), frozenset({0, 2, 3, 4, 5, 6}), keep=frozenset({1}), optional=(6, 4), below=below
+    )
+
+
+def _reservations(snapshot: Snapshot) -> Table:
+    """Who reserved which GPU, with ``gpuwatch pick --reserve``."""
+    names = {device.uuid: str(device.index) for device in snapshot.devices}
+    for device in snapshot.devices:
+        names |= {one.uuid: f"{device.index} MIG {one.id}" for one in device.mig_instances if one.uuid}
+    rows = tuple(
+        (
+            clean(names.get(found.uuid, found.uuid)),
+            clean(found.user) if found.user else UNKNOWN,
+            str(found.pid) if found.pid is not None else UNKNOWN,
+            shorten(clean(found.command), _COMMAND) if found.command else UNKNOWN,
+        )
+        for found in sorted(snapshot.reservations, key=lambda one: names.get(one.uuid, ""))
+    )
+    return Table("Reserved", ("GPU", "User", "PID", "Command"), rows, frozenset({0, 2}))
+
+
+def _power(devices: Sequence[Device]) -> str:
+    """Power draw and energy of all GPUs together, and the energy of each; says which ones are unknown."""
+    draws = {device.index: device.number("power.draw_watts") for device in devices}
+    used = {device.index: device.number("energy_joules") for device in devices}
+    watts, joules = ([value for value in known.values() if value is not None] for known in (draws, used))
+    now = f"{sum(watts):.0f} W now{_without(draws)}" if watts else f"{UNKNOWN} now"
+    if not joules:
+        return f"{now}; energy counter {UNKNOWN}"
+    each = ", ".join(f"GPU {index} {energy(value)}" for index, value in used.items() if value is not None)
+    of = f" ({each})" if len(devices) > 1 else ""
+    return f"{now}; {energy(sum(joules))} since the driver was loaded{_without(used)}{of}"
+
+
+def _without(known: Mapping[int, float | None]) -> str:
+    """``, without GPUs 2-3``: those of which the number is unknown."""
+    lacking = [index for index, value in known.items() if value is None]
+    return f", without {gpus(lacking)}" if lacking else ""
+
+
+def _silence(snapshot: Snapshot) -> str:
+    """Why the GPUs are unknown; empty if the driver listed them, or that there are none."""
+    if snapshot.driver is not None:
+        return ""
+    if any(one.reason == FAILED_ITSELF for one in snapshot.problems):
+        return "gpuwatch could not ask the driver"
+    return next((_SILENT[one.reason] for one in snapshot.problems if one.reason in _SILENT), "driver not answering")
+
+
+def _device_row(device: Device, *, marked: bool) -> tuple[str, ...]:
+    def show(metric_id: str) -> str:
+        return reading(metric(metric_id), device.get(metric_id))
+
+    return (
+        str(device.index),
+        clean(device.name) + (" (simulated)" if marked else ""),
+        show("utilization.gpu_percent"),
+        _of(show("memory.used_bytes"), show("memory.total_bytes")),
+        _of(show("power.draw_watts"), show("power.limit_watts")),
+        show("temperature.gpu_celsius"),
+        show("clocks.sm_mhz"),
+        device.state,
+        clean(device.state_detail) if device.state_detail else "",
+    )
+
+
+def _mig_instances(snapshot: Snapshot) -> Table:
+    """The MIG instances of GPUs; each is a CUDA device."""
+    rows: list[tuple[str, ...]] = []
+    active = any("activity.sm_percent" in part.readings for d in snapshot.devices for part in d.mig_instances)
+    for device in snapshot.devices:
+        count = device.get("mig.instances")
+        if device.readings.get("mig.mode") == "enabled" and isinstance(count, Missing):
+            unknown = [UNKNOWN] * (6 if active else 5)
+            rows.append((str(device.index), *unknown, clean(count.detail or count.reason)))
+        for part in device.mig_instances:
+            users = [p for p in snapshot.processes if (p.device_uuid, p.mig_instance) == (device.uuid, part.id)]
+            rows.append(
+                (
+                    str(device.index),
+                    part.id,
+                    clean(part.profile),
+                    _of(*(size(part.number(f"memory.{name}_bytes")) for name in ("used", "total"))),
+                    clean(part.multiprocessors),
+                    *([percent(part.number("activity.sm_percent"))] if active else []),
+                    clean(len({p.pid for p in users})),
+                    clean(part.uuid),
+                )
+            )
+    heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", *(["active"] if active else []), "Processes", "UUID")
+    last = len(heads) - 1
+    return Table("MIG instances", heads, tuple(rows), frozenset({0, *range(3, last)}), keep=frozenset({last}))
+
+
+def _of(part: str, whole: str) -> str:
+    """``12.0 / 24.0 GiB``: the unit once if both have the same."""
+    if part == whole == UNKNOWN:
+        return UNKNOWN
+    amount, _, unit = part.rpartition(" ")
+    return f"{amount} / {whole}" if amount and whole.endswith(f" {unit}") else f"{part} / {whole}"
+
+
+def _processes(snapshot: Snapshot) -> Table:
+    """The processes on the GPUs; largest first on each."""
+    processes = sorted(
+        snapshot.processes,
+        key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
+    )
+    heads = ("GPU", "PID", "User", "Type", "Framework", "GPU mem", "SM", "CPU", "Host mem", "Time", "Command")
+    return Table(
+        "Processes",
+        heads,
+        tuple(_process_row(p, snapshot.taken_at.timestamp()) for p in processes),
+        frozenset({0, 1, 5, 6, 7, 8, 9}),
+        one_line=True,
+        optional=(3, 9, 8, 7, 6, 2, 4),
+        shorter=((4, partial(short_framework, width=_BRIEF)), (10, without_folder)),
+    )
+
+
+def _busiest(snapshot: Snapshot) -> Table:
+    """The busiest processes of a host without a GPU."""
+    at = snapshot.taken_at.timestamp()
+    rows = tuple(
+        (
+            str(process.pid),
+            clean(process.user),
+            percent(process.number("cpu_percent")),
+            size(process.number("host_memory_bytes")),
+            duration(process.run_seconds(at)),
+            clean(process.framework),
+            _command(process),
+        )
+        for process in snapshot.processes[:_BUSIEST]
+    )
+    there, listed = snapshot.host_processes, len(snapshot.processes)
+    note = "None of them uses a GPU." if snapshot.driver else "Which of them use a GPU is unknown."
+    if there is not None and there > len(rows):
+        note = f"The {len(rows)} busiest of {there} processes; --json has {min(listed, there)}. {note}"
+    return Table(
+        "Processes of the host",
+        ("PID", "User", "CPU", "Host mem", "Time", "Framework", "Command"),
+        rows,
+        frozenset({0, 2, 3, 4}),
+        note=note,
+        one_line=True,
+        optional=(4, 5, 3),
+        shorter=((5, partial(short_framework, width=_BRIEF)), (6, without_folder)),
+    )
+
+
+def _process_row(process: Process, at: float) -> tuple[str, ...]:
+    note = f" ({clean(process.note)})" if process.note else ""
+    where = clean(process.device_index)
+    return (
+        f"{where}:{clean(process.mig_instance)}" if process.mig_instance else where,
+        str(process.pid),
+        clean(process.user) + note,
+        clean(process.type),
+        clean(process.framework),
+        memory(process.number("gpu_memory_bytes")),
+        percent(process.number("sm_percent")),
+        percent(process.number("cpu_percent")),
+        size(process.number("host_memory_bytes")),
+        duration(process.run_seconds(at)),
+        _command(process),
+    )
+
+
+def _command(process: Process) -> str:
+    command = process.command or process.name
+    return shorten(printable(command), _COMMAND) if command else UNKNOWN
+
+
+def _advised(found: Finding, snapshot: Snapshot) -> Finding:
+    """With the advice of a source that reports the same problem: it knows about simulated GPUs too."""
+    for problem in snapshot.problems:
+        if problem.hint and found.id == problem.reason and _explains(problem, snapshot):
+            return msgspec.structs.replace(found, action=problem.hint)
+    return found
+
+
+def _explains(problem: Problem, snapshot: Snapshot) -> bool:
+    """Whether a finding covers this problem, with its own advice."""
+    return bool(problem.detail) and any(
+        found.id == problem.reason and problem.detail in f"{found.title} {' '.join(found.evidence)}"
+        for found in snapshot.findings
+    )
+
+
+def _problems(snapshot: Snapshot) -> Table:
+    """What could not be read and is not among the findings."""
+    rows = tuple(
+        (
+            clean(problem.source),
+            clean(problem.reason),
+            clean(problem.detail),
+            clean(problem.hint) if problem.hint else "",
+        )
+        for problem in snapshot.problems
+        if not _explains(problem, snapshot)
+    )
+    return Table("Problems", ("Source", "Reason", "What", "What helps"), rows)

@@ -1,0 +1,74 @@
+"""How the GPUs are connected, as a matrix like that of ``nvidia-smi topo -m``."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.model.snapshot import Device, Snapshot, Topology
+from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean
+
+LEGEND = {
+    "NV#": "NVLinks, directly or through a switch, and how many",
+    "INT": "on one board",
+    "PIX": "through one PCIe bridge",
+    "PXB": "through several PCIe bridges, not the host bridge",
+    "PHB": "through the host bridge (the CPU)",
+    "NODE": "between host bridges of one NUMA node",
+    "SYS": "between NUMA nodes",
+}
+
+
+def topology_content(snapshot: Snapshot) -> Content:
+    """The matrix and its legend."""
+    found = snapshot.topology
+    there = [] if found is None else [path_name(found, a, b) for a in snapshot.devices for b in snapshot.devices]
+    used = {name.rstrip("0123456789") + ("#" if name[-1:].isdigit() else "") for name in there}
+    legend = tuple((name, meaning) for name, meaning in LEGEND.items() if name in used)
+    tables = (topology_table(snapshot), Table("Legend", ("", "Meaning"), legend))
+    return Content(
+        title=clean(snapshot.host.hostname) if snapshot.host.hostname else "snapshot",
+        subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
+        state="ok" if found is not None else "unknown",
+        verdict=f"{len(snapshot.devices)} GPU{'' if len(snapshot.devices) == 1 else 's'}",
+        reason="" if found is not None else "how they are connected was not read",
+        simulated=SIMULATED_MACHINE if snapshot.simulated else "",
+        facts=(),
+        tables=tuple(table for table in tables if table.rows),
+        footer="gpuwatch",
+    )
+
+
+def topology_table(snapshot: Snapshot) -> Table:
+    """A row and a column for each GPU, then its CPUs and NUMA nodes; no rows if nothing is known."""
+    found, devices = snapshot.topology, snapshot.devices
+    heads = ("", *(f"GPU{device.index}" for device in devices), "CPUs", "NUMA")
+    if found is None:
+        return Table("Topology", heads, ())
+    places = {place.uuid: place for place in found.places}
+    rows = []
+    for device in devices:
+        place = places.get(device.uuid)
+        rows.append(
+            (
+                f"GPU{device.index}",
+                *(path_name(found, device, other) for other in devices),
+                clean(place.cpus) if place else UNKNOWN,
+                clean(place.numa_nodes) if place else UNKNOWN,
+            )
+        )
+    reasons = sorted(
+        {lack.detail for place in found.places for lack in place.missing.values()}
+        | {found.missing.detail for found in found.connections if found.missing is not None}
+    )
+    return Table("Topology", heads, tuple(rows), note="; ".join(clean(reason) for reason in reasons))
+
+
+def described(name: str) -> str:
+    """``PIX, through one PCIe bridge``; ``NV4, over NVLink``."""
+    return f"{name}, {'over NVLink' if name.startswith('NV') else LEGEND[name]}"
+
+
+def path_name(found: Topology, a: Device, b: Device) -> str:
+    """``NV4``, ``PIX``, ``X`` for a GPU and itself, a dash if unknown."""
+    if a.uuid == b.uuid:
+        return "X"
+    return found.path(a.uuid, b.uuid) or UNKNOWN

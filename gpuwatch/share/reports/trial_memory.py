@@ -1,0 +1,129 @@
+"""Who held GPU memory under each setting (``gpuwatch try --memory``), side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.core.model.trials import Trial
+from gpuwatch.experiment.trials.trial_summary import recorded_profiles
+from gpuwatch.explain.traces.held_most import who
+from gpuwatch.explain.traces.tensorflow_names import inside
+from gpuwatch.share.reports.chart_data import GROUP_KINDS, Bars, Part, Row
+from gpuwatch.share.reports.content import Table, clean
+
+_LEAST = 0.0005
+"""Share of the largest peak below which a group has no column."""
+_HOLDERS = 15
+_SETTINGS = 6
+"""Settings whose holders are shown side by side."""
+_MISSING = "not recorded"
+
+
+def recorded_tables(trials: Sequence[Trial]) -> Iterator[Table]:
+    """The groups of each setting's peak, and the largest holders; nothing if no run was recorded."""
+    tried = {trial.name: trial for trial in trials if trial.recorded and trial.run is not None}
+    if not tried:
+        return
+    profiles = recorded_profiles(trials)
+    yield _groups(tried, profiles)
+    if len(profiles) > 1:
+        yield _holders(dict(list(profiles.items())[:_SETTINGS]))
+
+
+def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Table:
+    top = max((one.peak_bytes for one in profiles.values()), default=0)
+    held = {name: _parts(one) for name, one in profiles.items()}
+    columns = [
+        group
+        for group in (*GROUP_KINDS, _MISSING)
+        if any(parts.get(group, 0) >= max(_LEAST * top, 1) for parts in held.values())
+    ]
+    rows = [
+        _row(name, profiles[name], columns)
+        if name in profiles
+        else (clean(name), *(UNKNOWN for _ in ("peak", *columns)), _why_not(trial))
+        for name, trial in tried.items()
+    ]
+    bars = tuple(
+        Row(
+            clean(name),
+            tuple(
+                Part(GROUP_KINDS.get(group, "free"), group, parts[group], size(parts[group]))
+                for group in columns
+                if parts.get(group)
+            ),
+            size(profiles[name].peak_bytes),
+        )
+        for name, parts in held.items()
+    )
+    heads = ("SETTING", "PEAK", *(group.upper() for group in columns), "LARGEST HOLDER")
+    return Table(
+        "Who held the memory",
+        heads,
+        tuple(rows),
+        frozenset(range(1, len(heads) - 1)),
+        note="Bytes in use of the framework's allocator at its peak, recorded in one more run of each setting: the"
+        " recorder slows a program down, so its speed is not compared.",
+        keep=frozenset({0}),
+        below=len(heads) - 1,
+        charts=(Bars("At the peak, by group", bars, float(top), "from 0 to the largest peak"),) if bars and top else (),
+    )
+
+
+def _row(name: str, profile: MemoryProfile, columns: Sequence[str]) -> tuple[str, ...]:
+    parts = _parts(profile)
+    return (
+        clean(name),
+        size(profile.peak_bytes),
+        *(size(parts[group]) if parts.get(group) else "–" for group in columns),
+        _largest(profile),
+    )
+
+
+def _parts(profile: MemoryProfile) -> dict[str, int]:
+    missing = profile.peak_bytes - profile.live_bytes
+    return {**profile.groups, **({_MISSING: missing} if missing > 0 else {})}
+
+
+def _largest(profile: MemoryProfile) -> str:
+    most = next(iter(profile.holders), None)
+    return (
+        UNKNOWN
+        if most is None
+        else f"{clean(who(most, profile.tool)) or 'an op without a name'}: {size(most.allocated_bytes)}"
+    )
+
+
+def _why_not(trial: Trial) -> str:
+    problems = trial.run.problems if trial.run is not None else ()
+    return clean(
+        next((text.partition(": ")[2] for text in problems if text.startswith("memory")), "no GPU memory was recorded")
+    )
+
+
+def _holders(profiles: dict[str, MemoryProfile]) -> Table:
+    """The largest holders under each setting, those with the same name on one line."""
+    amounts: dict[tuple[str, str], dict[str, int]] = {}
+    for name, profile in profiles.items():
+        for holder in profile.holders:
+            of = amounts.setdefault((holder.group, _name(holder)), {})
+            of[name] = of.get(name, 0) + holder.allocated_bytes
+    largest = sorted(amounts.items(), key=lambda entry: -max(entry[1].values()))[:_HOLDERS]
+    return Table(
+        "Largest holders, side by side",
+        ("Op, variable or line", "Group", *map(clean, profiles)),
+        tuple(
+            (clean(name) or UNKNOWN, clean(group), *(size(of[one]) if one in of else "–" for one in profiles))
+            for (group, name), of in largest
+        ),
+        frozenset(range(2, 2 + len(profiles))),
+        note="What has the same name is added up, whatever its shape.",
+        folded=True,
+        sortable=True,
+    )
+
+
+def _name(holder: MemoryHolderOp) -> str:
+    return holder.variable or inside(holder.op) or holder.source

@@ -1,0 +1,381 @@
+"""The content of an experiment: the answer, the settings compared, every run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.trials import Experiment, StepTime, Trial
+from gpuwatch.experiment.trials.speed import step_time
+from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY, Summary, slow_down, spread, summaries
+from gpuwatch.share.reports import charts, run_content
+from gpuwatch.share.reports.chart_data import Chart
+from gpuwatch.share.reports.content import GLYPHS, Content, Table, clean
+from gpuwatch.share.reports.raw_lines import USUAL_LINES
+from gpuwatch.share.reports.run_content import setting_text, simulated_note
+from gpuwatch.share.reports.tables import device_map
+from gpuwatch.share.reports.trial_memory import recorded_tables
+
+_DECISIVE = 3
+"""Lines shown of a run that failed."""
+_HEADS = ("SETTING", "APPLIED", "GPU MEMORY", "ALLOCATOR", "DEVICE MAP", "STEP", "STEPS/S", "MEASURED", "VERDICT")
+_SPEEDS = ("STEP", "STEPS/S")
+_BY_THE_WAY = re.compile(
+    r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?[IW](?:\d{4} [\d:.]+ +\d+)? [\w./-]+:\d+\]|\s*\[\[\{\{|Hint: "
+    r"|.*Failed to get device properties, error code: 302"
+)
+"""Information and warnings of TensorFlow's log, names of nodes, hints, and what simulated GPUs lack."""
+_FRAME = re.compile(r'\s+File "(?!.*/(?:site|dist)-packages/)[^"<]+", line \d+')
+"""A line of a traceback in a file of the program's own."""
+EVERY_RUN = "Every run"
+"""Title of a table that terminals leave out."""
+_CHANGES = "‡"
+_CPU = "Simulated GPUs compute on this computer's CPU: their speeds are not compared."
+_OR_ITS_END = ", or at its own end if that comes first"
+
+
+def trials_content(document: Experiment) -> Content:
+    """The settings side by side, then every run."""
+    known = summaries(document.trials)
+    state, verdict = _verdict(document, known)
+    answer = document.answer
+    runs = [trial for trial in document.trials if trial.run is not None]
+    shown = [trial.run for trial in runs if trial.run is not None]
+    code = tuple(printable(line) for line in answer.code)
+    return Content(
+        title=clean(answer.sentence),
+        subtitle=" · ".join(filter(None, (clean(document.command), _subject(document)))),
+        state=state,
+        verdict=verdict,
+        reason="",
+        simulated=simulated_note(shown),
+        facts=(),
+        tables=tuple(
+            table
+            for table in (
+                _fits(document),
+                _recover(document),
+                _largest(document),
+                _copies(document.trials),
+                _settings(document, known),
+                *recorded_tables(document.trials),
+                _failures([trial for trial in document.trials if _unexpected(document, trial)]),
+                _not_tried(known),
+                _every_run(document),
+            )
+            if table.rows
+        ),
+        action=f"To keep {clean(answer.best)}:" if code else "",
+        code=code,
+        footer="gpuwatch",
+        parts=tuple(
+            dataclasses.replace(run_content.run_content(trial.run), title=_titled(trial))
+            for trial in runs
+            if trial.run is not None
+        ),
+    )
+
+
+def _titled(trial: Trial) -> str:
+    which = "memory recorded" if trial.recorded else f"copy {trial.copy}" if trial.copy else f"round {trial.round}"
+    return f"{clean(trial.name)}, {which}"
+
+
+def _verdict(document: Experiment, known: Sequence[Summary]) -> tuple[str, str]:
+    if any(trial.run is not None and trial.run.verdict == "interrupted" for trial in document.trials):
+        return "warning", "interrupted"
+    if document.fits:
+        return ("ok", "fits") if any(one.fits for one in document.fits) else ("error", "does not fit")
+    if document.recover:
+        good = any(one.verified for one in document.recover)
+        return ("ok", "recovered") if good else ("error", "not recovered")
+    if document.largest is not None:
+        if document.largest.value is None:
+            return "error", "none fits"
+        return ("ok", "confirmed") if document.largest.confirmed else ("warning", "not confirmed")
+    failed = sum(one.tried and not one.passed for one in known)
+    beside = [trial.run.verdict in PASSED for trial in document.trials if trial.copy and trial.run is not None]
+    if beside and not all(beside):
+        return "warning", f"{beside.count(False)} of {len(beside)} copies failed"
+    if not any(one.tried for one in known):
+        return "warning", "nothing to compare"
+    if failed:
+        tried = sum(one.tried for one in known)
+        return ("error" if failed == tried else "warning"), f"{failed} of {tried} failed"
+    return "ok", "all ran"
+
+
+def _subject(document: Experiment) -> str:
+    made = sum(trial.run is not None for trial in document.trials)
+    runs = [trial.run for trial in document.trials if trial.run is not None]
+    frameworks = dict.fromkeys(f"{clean(r.framework.name)} {clean(r.framework.version)}" for r in runs if r.framework)
+    hosts = dict.fromkeys(clean(run.host) for run in runs if run.host)
+    day = document.started_at.strftime("%Y-%m-%d")
+    return " · ".join([f"{made} run{'' if made == 1 else 's'}", *hosts, *frameworks, day])
+
+
+def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
+    runs = [one for one in known if one.runs]
+    if document.largest is not None:
+        name = document.largest.name
+        runs.sort(key=lambda one: int(one.trials[0].values.get(name, "0")))
+    simulated = any(run.simulated for one in runs for run in one.runs)
+    # Values differ in what they need, which NVML does not show of a framework that takes all memory at its start.
+    peaks = any(one.trials[0].values and one.allocator_peak is not None for one in runs)
+    rows = tuple(_row(one) for one in runs)
+    notes = [
+        f"Each run is measured {document.rule}{_OR_ITS_END if 'steps' in document.rule else ''}.",
+        "Memory is NVML's peak of the steps that ran: what comes later can take more."
+        if any(one.memory for one in runs)
+        else "",
+        "ALLOCATOR is the most that the framework's own allocator had handed out, until it failed if it did."
+        if peaks
+        else "",
+        "± is half of the 95 % interval of the median step."
+        if any(" ±" in row[_HEADS.index("STEP")] for row in rows) and not simulated
+        else "",
+        f"{_CHANGES} changes what the program computes." if any(one.changes_results for one in runs) else "",
+        _CPU if simulated else "",
+        "With another value a step may do other work."
+        if not simulated and len({tuple(one.trials[0].values.items()) for one in runs if one.step_time}) > 1
+        else "",
+        *_signals(document),
+        *map(clean, document.notes),
+    ]
+    named = [(one.name, one.shown) for one in runs]
+    charted = [(name, run) for name, run in named if run is not None]
+    drawn: list[Chart | None] = [charts.allocator_peaks(charted)] if peaks else []
+    if not peaks or not _same_memory(runs):
+        drawn.append(charts.memory_of_runs(charted))
+    if not simulated:
+        drawn.append(charts.speeds(charted))
+    left_out = (*(_SPEEDS if simulated else ()), *(() if peaks else ("ALLOCATOR",)))
+    shown = [index for index, head in enumerate(_HEADS) if head not in left_out]
+    heads = tuple(_HEADS[index] for index in shown)
+    return Table(
+        "Settings compared" if document.largest is None else "Values tried",
+        heads,
+        tuple(tuple(row[index] for index in shown) for row in rows),
+        frozenset(index for index, head in enumerate(heads) if head in ("GPU MEMORY", "ALLOCATOR", *_SPEEDS)),
+        note=" ".join(filter(None, notes)),
+        keep=frozenset({0}),
+        optional=tuple(heads.index(head) for head in ("DEVICE MAP", "STEPS/S") if head in heads),
+        lines=3,
+        sortable=True,
+        charts=tuple(chart for chart in drawn if chart is not None),
+    )
+
+
+def _same_memory(runs: Sequence[Summary]) -> bool:
+    """Whether NVML reports the same of all: of what they need, its bars would show nothing."""
+    held = [amount for one in runs if one.memory is not None for amount in one.memory]
+    return bool(held) and max(held) <= min(held) * (1 + SAME_MEMORY)
+
+
+def _row(one: Summary) -> tuple[str, ...]:
+    run, time = one.shown, one.step_time
+    mark = f" {_CHANGES}" if one.changes_results else ""
+    held = one.memory
+    memory = UNKNOWN if held is None else size(held[1])
+    verdict = run.verdict if run is not None else UNKNOWN
+    times = f" ×{len(one.runs)}" if len(one.runs) > 1 and one.passed else ""
+    return (
+        f"{clean(one.name)}{mark}",
+        _applied(one),
+        memory,
+        size(one.allocator_peak),
+        device_map(run) if run is not None else UNKNOWN,
+        _step(time),
+        per_second(1 / time.median_seconds) if time is not None and time.median_seconds > 0 else UNKNOWN,
+        clean(one.furthest.covered).replace(" steps", "\u00a0steps"),
+        f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}{times}",
+    )
+
+
+def _applied(one: Summary) -> str:
+    if one.overridden:
+        return f"no, set at {clean(one.overridden)}"
+    if one.not_tried:
+        return "not applied"
+    trial = one.trials[0]
+    # A variable that is there is all that is known of most; what TensorFlow made of others is.
+    known = {name: value for name, value in trial.effective.items() if not name.isupper()}
+    if known:
+        return ", ".join(setting_text(clean(name), value) for name, value in known.items())
+    return {True: "yes", False: "no", None: UNKNOWN}[trial.applied]
+
+
+def _step(time: StepTime | None) -> str:
+    if time is None:
+        return UNKNOWN
+    return f"{step_time(time.median_seconds)} ±{max(100 * spread(time), 0.1):.{1 if spread(time) < 0.1 else 0}f} %"
+
+
+def _unexpected(document: Experiment, trial: Trial) -> bool:
+    """Whether a failure has to be explained: it is the setting's own, and no search was made for it."""
+    searched = document.largest is not None or bool(document.fits)
+    own = not trial.overridden and not trial.not_tried
+    return own and not (searched and trial.run is not None and trial.run.verdict == "oom")
+
+
+def _largest(document: Experiment) -> Table:
+    """The border between values that fit and values that do not."""
+    found = document.largest
+    if found is None:
+        return Table("", (), ())
+    runs = {True: "in two runs each", False: "not confirmed"}[found.confirmed]
+    rows = [
+        (f"Largest {clean(found.name)} that fits", f"{clean(found.value)}, {runs}"),
+        ("First that fails", clean(found.first_failing)),
+        ("Setting", clean(found.asked)),
+        ("Longest run with it", clean(found.covered)),
+        ("The first that fails lacks", size(found.short_bytes)),
+        ("Each one more takes", size(found.bytes_per_unit)),
+        ("Fixed part", size(found.fixed_bytes)),
+        ("Left at the peak", size(found.headroom_bytes)),
+    ]
+    line = "" if found.fit_error_bytes is None else f" ({size(found.fit_error_bytes)} off at most)"
+    return Table(
+        f"Largest {clean(found.name)}",
+        ("What", "Value"),
+        tuple(row for row in rows if row[1] != UNKNOWN),
+        note=f"By the framework's allocator; amounts by value are a line through the runs that passed{line}. A larger"
+        " value may fail although memory is left: it must be free in one piece.",
+    )
+
+
+def _fits(document: Experiment) -> Table:
+    """The cards that were asked about."""
+    words = {True: f"{GLYPHS['ok']}\u00a0yes", False: f"{GLYPHS['oom']}\u00a0no", None: "not known"}
+    rows = tuple(
+        (clean(one.card), words[one.fits], "it was run so" if one.tried else "it follows from the other runs")
+        for one in document.fits
+    )
+    need = document.needed_bytes
+    note = f"It fails with {need[0] >> 20:,} MiB and runs with {need[1] >> 20:,} MiB." if need is not None else ""
+    return Table("Cards", ("CARD", "RUNS", "HOW THAT IS KNOWN"), rows, note=note)
+
+
+def _recover(document: Experiment) -> Table:
+    """What became of each setting that might have made the program pass."""
+    rows = tuple(
+        (
+            clean(one.name),
+            f"{GLYPHS['ok']}\u00a0verified"
+            if one.verified
+            else f"{GLYPHS['oom' if one.runs else 'skipped']}\u00a0" + ("no" if one.runs else "not tried"),
+            f"{one.passed} of {one.runs}" if one.runs else UNKNOWN,
+            clean(one.reason) if one.reason else "",
+        )
+        for one in document.recover
+    )
+    note = "Verified: it passed, and then twice more, to the end of the program or past three times the failure."
+    return Table("What makes it pass", ("SETTING", "PASSES", "RUNS", "WHY NOT"), rows, frozenset({2}), note=note)
+
+
+def _copies(trials: Sequence[Trial]) -> Table:
+    """Copies that ran at once: what each got, and what it cost."""
+    rows = []
+    for trial in trials:
+        run = trial.run
+        if run is None or not trial.copy:
+            continue
+        alone = next((one.step_time for one in trials if one.name == trial.name and not one.copy), None)
+        granted, slower = run_content.granted(run), slow_down(alone, [trial], simulated=run.simulated)
+        rows.append(
+            (
+                clean(trial.name),
+                str(trial.copy),
+                granted,
+                size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
+                UNKNOWN if slower is None else f"× {slower:.2f}",
+                f"{GLYPHS.get(run.verdict, '•')}\u00a0{run.verdict}",
+            )
+        )
+    heads = ("SETTING", "COPY", "GRANTED", "GPU MEMORY", "SLOWER BY", "VERDICT")
+    return Table("Copies at once", heads, tuple(rows), frozenset({1, 2, 3, 4}), keep=frozenset({0}), optional=(2,))
+
+
+def _failures(trials: Sequence[Trial]) -> Table:
+    """Why runs failed, with the lines that show it: the first of each setting."""
+    rows = []
+    seen = set()
+    for trial in trials:
+        name = f"{trial.name}, copy {trial.copy}" if trial.copy else trial.name
+        if trial.run is None or trial.run.verdict in (*PASSED, "interrupted") or trial.name in seen:
+            continue
+        seen.add(trial.name)
+        rows.append((clean(name), clean(trial.run.verdict_reason)))
+        rows += [("", line) for line in _decisive(trial.run)]
+        if trial.output:
+            rows.append(("", f"its output: {clean(trial.output)}"))
+    return Table("Failed", ("Setting", "Why"), tuple(rows))
+
+
+def _decisive(run: Run) -> list[str]:
+    """The evidence of the cause; where there is none, the last lines of the output that are no messages by the way."""
+    main = next((found for found in run.findings if found.id == run.primary), None)
+    known = () if main is None else [line for line in main.evidence if line.rstrip(".") not in run.verdict_reason]
+    where = [line.strip() for line in run.log_tail if _FRAME.match(line)][-1:]
+    if main is not None and main.id != "unknown":
+        return [clean(line) for line in known[:_DECISIVE]]
+    if where:
+        return [clean(line) for line in (*where, *known)][:_DECISIVE]
+    lines = [line for line in run.log_tail if line.strip()]
+    telling = [line for line in lines if not _BY_THE_WAY.match(line) and not USUAL_LINES.search(line)]
+    return [clean(line) for line in telling[-_DECISIVE:]]
+
+
+def _not_tried(known: Sequence[Summary]) -> Table:
+    rows = tuple((clean(one.name), clean(one.not_tried)) for one in known if one.not_tried)
+    return Table("Not tried", ("Setting", "Why"), rows)
+
+
+def _every_run(document: Experiment) -> Table:
+    made = [trial for trial in document.trials if trial.run is not None]
+    counted = dict.fromkeys(clean(trial.counted) for trial in made if trial.counted)
+    simulated = any(trial.run is not None and trial.run.simulated for trial in made)
+    drop = 3 if simulated else None
+    heads = ("Round", "Setting", "GPU memory", "Step", "Steps", "Ended by", "Verdict")
+    return Table(
+        EVERY_RUN,
+        tuple(head for index, head in enumerate(heads) if index != drop),
+        tuple(
+            tuple(cell for index, cell in enumerate(_trial_row(trial)) if index != drop)
+            for trial in made
+            if len(made) > 1
+        ),
+        frozenset({0, 2, 3, 4} if drop is None else {0, 2, 3}),
+        note=(f"Steps are {', '.join(counted)}. " if counted else "")
+        + "A signal was sent only after the measurement; what the program did after it counts for nothing.",
+        sortable=True,
+    )
+
+
+def _signals(document: Experiment) -> list[str]:
+    """What ended programs that did not end at SIGINT."""
+    found: dict[str, list[str]] = {}
+    for trial in document.trials:
+        if trial.ended_by in ("SIGTERM", "SIGKILL"):
+            found.setdefault(trial.ended_by, []).append(clean(trial.name))
+    return [
+        f"SIGINT did not end {', '.join(dict.fromkeys(names))} within 5 s: {word} did." for word, names in found.items()
+    ]
+
+
+def _trial_row(trial: Trial) -> tuple[str, ...]:
+    run = trial.run
+    assert run is not None
+    return (
+        "memory" if trial.recorded else f"copy {trial.copy}" if trial.copy else str(trial.round),
+        clean(trial.name),
+        size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
+        _step(trial.step_time),
+        clean(trial.steps),
+        clean(trial.ended_by),
+        f"{GLYPHS.get(run.verdict, '•')}\u00a0{run.verdict}",
+    )

@@ -1,0 +1,303 @@
+"""The content of a usage document: GPU-hours held against GPU-hours used, by group and by GPU."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+
+from gpuwatch.core.formatting.units import UNKNOWN, energy, lasted, percent, size
+from gpuwatch.core.model.usage import By, Usage, UsageGroup
+from gpuwatch.machine.past.machine_event import gpus
+from gpuwatch.share.reports.chart_data import Bars, Part, Row
+from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean
+
+Hours = Callable[[float | None], str]
+_PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))
+"""Decimals of hours, by the least length of the time in hours."""
+_SHORT = 2.0
+"""Hours below which the length of the time is told in minutes and seconds."""
+_BARS = 25
+"""Groups that have a bar."""
+_USED = Part("process", "used", 0.0, "")
+_UNUSED = Part("others", "held, not used", 0.0, "")
+_UNKNOWN = Part("unexplained", "held, use unknown", 0.0, "")
+_NONE: dict[By, str] = {
+    "user": "(unknown)",
+    "job": "(no job)",
+    "container": "(no container)",
+    "command": "(unknown)",
+    "framework": "(none recognised)",
+    "process": "(unknown)",
+}
+_HEADS: dict[By, str] = {
+    "user": "User",
+    "job": "Job",
+    "container": "Container",
+    "command": "Program",
+    "framework": "Framework",
+    "process": "PID",
+}
+
+
+def usage_content(usage: Usage) -> Content:
+    """The whole document."""
+    hours = hours_in(usage)
+    held = usage.total.gpu_hours_held
+    recorded = sum(device.hours_recorded for device in usage.devices)
+    used = _used(usage.total, hours)
+    reason = f"{hours(held)} of {hours(recorded)} GPU-hours held, {used} used"
+    tables = (groups_table(usage), _devices(usage), _gaps(usage))
+    return Content(
+        title=f"GPU usage by {usage.by}",
+        subtitle=" · ".join(_subtitle(usage)),
+        state="ok" if recorded else "unknown",
+        verdict=f"{percent(100 * held / recorded)} held" if recorded else "unknown",
+        reason=f"{reason}." if usage.devices else "No GPU was recorded.",
+        simulated=SIMULATED_MACHINE if usage.simulated else "",
+        facts=tuple(_facts(usage, held, recorded)),
+        tables=tuple(table for table in tables if table.rows),
+        footer=f"gpuwatch {clean(usage.gpuwatch_version)}",
+    )
+
+
+def label(group: UsageGroup, by: By) -> str:
+    """The name of a group; in parentheses where there is none."""
+    if by == "process":
+        return clean(group.pid)
+    name = {"user": group.user, "command": group.command, "framework": group.framework}.get(by, group.container)
+    if name is None:
+        return "(unknown)" if group.unreadable else _NONE[by]
+    return clean(name)
+
+
+def hours_in(usage: Usage) -> Hours:
+    """How hours are written in this document: ``12.3``, in an hour ``0.123``; ``<0.1`` for little but not none."""
+    places = next(places for least, places in _PLACES if usage.hours >= least)
+
+    def shown(amount: float | None) -> str:
+        if amount is None:
+            return UNKNOWN
+        least = 10.0**-places
+        return f"<{least:.{places}f}" if 0 < amount < least / 2 else f"{amount:.{places}f}"
+
+    return shown
+
+
+def moment(at: datetime.datetime) -> str:
+    """``2026-05-11 14:05``, in local time."""
+    return at.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _subtitle(usage: Usage) -> Iterator[str]:
+    if usage.host:
+        yield clean(usage.host)
+    yield f"{moment(usage.begin)} to {moment(usage.end)}"
+    yield clean(usage.source)
+    if usage.redacted:
+        yield "users, hosts and paths replaced"
+
+
+def _used(group: UsageGroup, hours: Hours) -> str:
+    """The hours that were used; ``≥`` if it is unknown for a part of the time."""
+    lower = group.gpu_hours_used is not None and group.gpu_hours_unknown > 0.01 * group.process_hours
+    return f"{'≥' if lower else ''}{hours(group.gpu_hours_used)}"
+
+
+def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, str]]:
+    hours = hours_in(usage)
+    yield "recorded", _coverage(usage)
+    if not usage.devices:
+        return
+    total = usage.total
+    yield "held", f"{hours(held)} GPU-hours{_share(held, recorded)}: at least one process was on the GPU"
+    if total.gpu_hours_used is not None:
+        part = _share(total.gpu_hours_used, held, "of held")
+        lower = part.replace("(", "(≥", 1) if _used(total, hours).startswith("≥") else part
+        yield "used", f"{_used(total, hours)} GPU-hours{lower}: held × SM utilization"
+    idle = sum(device.hours_held_idle for device in usage.devices)
+    free = sum(device.hours_free for device in usage.devices)
+    unknown = sum(device.hours_held_unknown for device in usage.devices)
+    not_known = f"; utilization unknown for {hours(unknown)}" if unknown else ""
+    yield "held but idle", f"{hours(idle)} GPU-hours{_share(idle, recorded)}{not_known}"
+    yield "free", f"{hours(free)} GPU-hours{_share(free, recorded)}: held by nobody"
+    known = [device.energy_joules for device in usage.devices if device.energy_joules is not None]
+    if known:
+        free_joules = sum(device.energy_free_joules or 0.0 for device in usage.devices)
+        without = len(usage.devices) - len(known)
+        left_out = f"; {without} of {len(usage.devices)} GPUs report neither energy nor power" if without else ""
+        sampled = [device.index for device in usage.devices if device.energy_sampled]
+        left_out += f"; {gpus(sampled)} from power samples" if sampled else ""
+        yield "energy", f"{energy(sum(known))}, of it {energy(free_joules)} while nobody held the GPU{left_out}"
+    unsampled = sum(device.processes_unsampled for device in usage.devices)
+    if unsampled:
+        length = sum(device.hours_unsampled for device in usage.devices) * 3600
+        whole = f"{unsampled} processes held GPUs for {lasted(length)} between samples"
+        yield "not counted", f"{whole}, by the driver's accounting mode"
+    for note in usage.notes:
+        yield "note", clean(note)
+
+
+def _share(part: float, whole: float, of: str = "of recorded") -> str:
+    return f" ({percent(100 * part / whole)} {of})" if whole else ""
+
+
+def _coverage(usage: Usage) -> str:
+    asked = usage.hours
+    hours = hours_in(usage)
+    text = f"{hours(min(usage.hours_recorded, asked))} of {hours(asked)} h"
+    if usage.hours_recorded > asked * 1.001:
+        text = f"{hours(usage.hours_recorded)} h in {hours(asked)} h: the clock was set back"
+    if asked < _SHORT:
+        text = f"{lasted(min(usage.hours_recorded, asked) * 3600)} of {lasted(asked * 3600)}"
+    missing = max(asked - usage.hours_recorded, 0.0)
+    if missing > 0.001 * asked:
+        text += f"; nothing is counted for the {lasted(missing * 3600)} without a recording"
+    return text
+
+
+def groups_table(usage: Usage) -> Table:
+    """Held against used, by group, with bars."""
+    by = usage.by
+    extra = by in ("job", "container", "process")  # those have an owner
+    energies = any(group.energy_joules is not None for group in usage.groups)
+    rows = [_row(label(group, by), group, usage, extra=extra, energies=energies) for group in usage.groups]
+    if len(rows) > 1:
+        rows.append(_row("all", usage.total, usage, extra=extra, energies=energies))
+    heads = (
+        _HEADS[by],
+        *(("Owner",) if extra else ()),
+        *(("Program",) if by == "process" else ()),
+        *("Held", "Used", "SM avg", "SM max", "Peak memory"),
+        *(() if by == "process" else ("Processes",)),
+        "Process-hours",
+        *(("Energy",) if energies else ()),
+        "GPUs",
+    )
+    names = 1 + extra + (by == "process")
+    last = len(heads) - 1
+    optional = [heads.index(name) for name in ("Process-hours", "SM max", "Processes", "Owner") if name in heads]
+    return Table(
+        f"GPU-hours by {by}",
+        heads,
+        tuple(rows),
+        frozenset(range(names, last)) | (frozenset({0}) if by == "process" else frozenset()),
+        note=" ".join(_explained(usage, energies=energies)),
+        keep=frozenset({last}) if len(rows) < 2 else frozenset(),
+        optional=(last, *optional),
+        charts=tuple(_bars(usage)),
+        sortable=True,
+        total=len(rows) > 1,
+    )
+
+
+def _row(name: str, group: UsageGroup, usage: Usage, *, extra: bool, energies: bool) -> tuple[str, ...]:
+    by, hours = usage.by, hours_in(usage)
+    total = name == "all"
+    return (
+        name,
+        *(("" if total else clean(group.user),) if extra else ()),
+        *(("" if total else clean(group.command),) if by == "process" else ()),
+        hours(group.gpu_hours_held),
+        _used(group, hours),
+        percent(group.sm_percent_mean),
+        percent(group.sm_percent_max),
+        size(group.memory_peak_bytes),
+        *(() if by == "process" else (str(group.processes),)),
+        hours(group.process_hours),
+        *((energy(group.energy_joules),) if energies else ()),
+        gpus(group.gpus).removeprefix("GPUs ").removeprefix("GPU ") or UNKNOWN,
+    )
+
+
+def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
+    total, hours = usage.total, hours_in(usage)
+    yield (
+        "GPU-hours. Held: a process was on the GPU; processes that share a GPU share its hours, so rows add up to hours"
+        " of cards. Used: hours × SM utilization."
+    )
+    if total.process_hours > total.gpu_hours_held * 1.001:
+        yield "Process-hours: two processes on one GPU count twice. SM avg is their mean."
+    if total.process_hours_shared > 0.001 * total.process_hours:
+        part = 100 * total.process_hours_shared / total.process_hours
+        yield (
+            f"For {percent(part)} of the process-hours the driver has no utilization per process: the GPU's is divided"
+            " equally."
+        )
+    if total.gpu_hours_unknown > 0.001 * total.process_hours:
+        yield (
+            f"For {hours(total.gpu_hours_unknown)} process-hours no utilization is known"
+            f"{' (NVML has none under MIG)' if usage.mig else ''}: ≥ is a lower bound."
+        )
+    if energies:
+        known = total.energy_gpu_hours / total.gpu_hours_held if total.gpu_hours_held else 1.0
+        part_known = f", known for {percent(100 * known)} of the held time" if known < 0.99 else ""
+        yield f"Energy: the GPU's, divided like its hours{part_known}."
+        if total.energy_sampled_gpu_hours > 0.001 * total.energy_gpu_hours:
+            part = 100 * total.energy_sampled_gpu_hours / total.energy_gpu_hours
+            yield f"For {percent(part)} of this time it is from power samples: the GPU has no energy counter."
+    if usage.graphics_processes:
+        yield "Graphics clients such as Xorg are not counted."
+
+
+def _bars(usage: Usage) -> Iterator[Bars]:
+    rows, hours = [], hours_in(usage)
+    for group in usage.groups[:_BARS]:
+        held, used = group.gpu_hours_held, group.gpu_hours_used
+        parts = []
+        if used:
+            parts.append(Part(_USED.kind, _USED.name, used, f"{hours(used)} GPU-hours"))
+        if held - (used or 0.0) > 0:
+            rest = _UNUSED if used is not None else _UNKNOWN
+            parts.append(Part(rest.kind, rest.name, held - (used or 0.0), f"{hours(held - (used or 0.0))} GPU-hours"))
+        if parts:
+            name = label(group, usage.by)
+            of = f"{name} {clean(group.command)}" if usage.by == "process" else name
+            rows.append(Row(of, tuple(parts), f"{hours(held)} held, {_used(group, hours)} used"))
+    if rows:
+        top = max(sum(part.amount for part in row.parts) for row in rows)
+        more = len(usage.groups) - _BARS
+        kinds = {part.kind for row in rows for part in row.parts}
+        yield Bars(
+            "Held against used",
+            tuple(rows),
+            top,
+            f"from 0 to {hours(top)} GPU-hours",
+            more=f"{more} more are in the table." if more > 0 else "",
+            keys=tuple(part for part in (_USED, _UNUSED, _UNKNOWN) if part.kind in kinds),
+        )
+
+
+def _devices(usage: Usage) -> Table:
+    hours = hours_in(usage)
+    rows = [
+        (
+            str(device.index),
+            clean(device.name),
+            hours(device.hours_recorded),
+            hours(device.hours_held),
+            hours(device.hours_used),
+            hours(device.hours_held_idle) if device.hours_held_unknown < device.hours_held or not device.hours_held
+            else UNKNOWN,
+            hours(device.hours_free),
+            energy(device.energy_joules),
+            clean(device.uuid),
+        )
+        for device in usage.devices
+    ]  # fmt: skip
+    return Table(
+        "GPUs",
+        ("GPU", "Name", "Recorded", "Held", "Used", "Held but idle", "Held by nobody", "Energy", "UUID"),
+        tuple(rows),
+        frozenset({0, 2, 3, 4, 5, 6, 7}),
+        note="In hours. Idle: utilization of 1 % at most.",
+        keep=frozenset({1}),
+        optional=(8, 1, 7),
+        sortable=True,
+    )
+
+
+def _gaps(usage: Usage) -> Table:
+    rows = tuple(
+        (moment(gap.begin), moment(gap.end), lasted((gap.end - gap.begin).total_seconds())) for gap in usage.gaps
+    )
+    return Table("Not recorded", ("From", "To", "Lasted"), rows, frozenset({2}), keep=frozenset({0, 1}))

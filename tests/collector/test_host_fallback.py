@@ -1,0 +1,110 @@
+"""The host is told while the driver keeps the first sample waiting."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector import host_fallback
+from gpuwatch.machine.collector.host_fallback import HostFallback, host_snapshot
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.sources.host import HostReader, ProcessTable
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import SimMachine
+
+Open = Callable[[str], SimMachine]
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[SimMachine], tuple[LiveFeed, threading.Event]]]:
+    running: list[LiveFeed] = []
+
+    def start(machine: SimMachine) -> tuple[LiveFeed, threading.Event]:
+        feed = LiveFeed(0.1, environment=machine.environment(os.environ))
+        woken = threading.Event()
+        feed.start(woken.set)
+        running.append(feed)
+        return feed, woken
+
+    yield start
+    for feed in running:
+        feed.stop()
+
+
+def test_a_driver_that_hangs_when_it_is_opened_does_not_hide_the_host(
+    sim_machine: Open, started: Callable[[SimMachine], tuple[LiveFeed, threading.Event]]
+) -> None:
+    machine = sim_machine("1x8GiB")
+    faults.hang(machine, 60)
+    feed, woken = started(machine)
+    assert woken.wait(15), "the dashboard is told"
+    assert feed.drain() == [], "it is no sample: no GPU was looked at"
+    first = feed.status().machine
+    assert first is not None
+    assert first.devices == ()
+    assert first.host.memory_total_bytes
+    me = next(process for process in first.processes if process.pid == os.getpid())
+    assert (me.run_seconds(first.taken_at.timestamp()) or 0.0) > 0
+    until = time.monotonic() + 10
+    while (now := feed.status().machine) is first:
+        assert time.monotonic() < until, "it is read again and again"
+        time.sleep(0.02)
+    assert now is not None
+    assert now.host.cpu_percent is not None, "which takes two looks"
+    machine.clear_faults()
+    (device,) = feed.wait(1, 10)[-1].devices
+    assert device.number("memory.total_bytes")
+    assert feed.status().machine is None
+
+
+def test_how_long_the_driver_is_waited_for_counts_from_the_beginning(
+    sim_machine: Open,
+    started: Callable[[SimMachine], tuple[LiveFeed, threading.Event]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from gpuwatch.machine.collector import live_feed
+
+    monkeypatch.setattr(live_feed, "_OVERDUE", 0.2)
+    monkeypatch.setattr(live_feed, "_REPLACE_AFTER", 0.5)
+    machine = sim_machine("1x8GiB")
+    faults.hang(machine, 60)
+    began = time.monotonic()
+    feed, _ = started(machine)
+    until = began + 15
+    while not feed.status().replaced:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    status = feed.status()
+    assert status.state == "not-answering", "a new collector is no new beginning"
+    assert status.waiting_seconds > 0.3
+
+
+def test_nothing_is_told_of_a_driver_that_is_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_fallback, "PATIENCE", 0.05)
+    told: list[Snapshot] = []
+    in_time = HostFallback(told.append, 0.01)
+    in_time.end()
+    time.sleep(0.1)
+    assert told == []
+    late = HostFallback(told.append, 0.01)
+    until = time.monotonic() + 10
+    while len(told) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    late.end()
+    count = len(told)
+    time.sleep(0.05)
+    assert len(told) == count, "nothing is told after the end"
+
+
+def test_what_is_told_has_no_driver_and_the_busiest_processes() -> None:
+    snapshot = host_snapshot(HostReader(), ProcessTable())
+    assert snapshot.driver is None
+    assert snapshot.host_processes is not None
+    assert 0 < len(snapshot.processes) <= snapshot.host_processes
+    assert all(process.device_uuid is None and process.type == "H" for process in snapshot.processes)

@@ -1,0 +1,169 @@
+"""A call into the driver that crashes or hangs is named, with its signal and time; the other readings stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.machine.collector import collector_watch
+from gpuwatch.machine.collector.collector_watch import CollectorWatch, Suspects
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.sources import driver_calls
+from gpuwatch.session.single_snapshot import Silence, without_driver
+from gpuwatch.sim.machine import SimMachine
+
+# Python runs this at its start: the calls of the collector's process alone are replaced.
+_FAULTS = """
+import ctypes, os, sys, time
+if any("monitor.worker" in argument for argument in sys.orig_argv):
+    import pynvml
+    for fault in os.environ["FAULTED_CALLS"].split(","):
+        name, _, how = fault.partition(":")
+        def bad(*_, how=how):
+            if how == "crash":
+                ctypes.string_at(0)
+            while how == "spin":
+                pass
+            time.sleep(600)
+        setattr(pynvml, name, bad)
+"""
+
+
+@pytest.fixture
+def snapshot(sim_machine: Callable[[str], SimMachine], tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    (tmp_path / "sitecustomize.py").write_text(_FAULTS)
+    environment = sim_machine("2x8GiB").environment(os.environ)
+
+    def take(faults: str) -> dict[str, Any]:
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuwatch", "snapshot", "--json"],
+            env=environment | {"PYTHONPATH": str(tmp_path), "FAULTED_CALLS": faults},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document | {"exit": done.returncode, "took": time.monotonic() - began}
+
+    return take
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("crash", "nvmlDeviceGetMemoryInfo: it crashed the driver's library (SIGSEGV) at "),
+        ("hang", "nvmlDeviceGetMemoryInfo: it did not return within 4 s at "),
+        ("spin", "nvmlDeviceGetMemoryInfo: it did not return within 4 s at "),
+    ],
+)
+def test_one_call_is_named_and_the_other_readings_stay(
+    snapshot: Callable[[str], dict[str, Any]], fault: str, words: str
+) -> None:
+    found = snapshot(f"nvmlDeviceGetMemoryInfo:{fault}")
+    assert (found["exit"], len(found["devices"])) == (0, 2)
+    for device in found["devices"]:
+        assert device["missing"]["memory.used_bytes"]["detail"].startswith(words)
+        assert {"utilization.gpu_percent", "power.draw_watts", "temperature.gpu_celsius"} <= device["readings"].keys()
+    assert [one["detail"][: len(words)] for one in found["problems"]] == [words]
+    assert {one["title"] for one in found["findings"]} == {f"GPU {at}: memory cannot be read" for at in (0, 1)}
+
+
+def test_a_driver_that_crashes_as_it_starts_is_said_at_once(snapshot: Callable[[str], dict[str, Any]]) -> None:
+    found = snapshot("nvmlInit:crash")
+    assert (found["exit"], found["devices"]) == (1, [])
+    assert "was killed by SIGSEGV in nvmlInit" in found["problems"][0]["detail"]
+    assert found["took"] < 8, "nobody waits for the deadline"
+
+
+def test_without_its_uuid_a_gpu_has_its_readings(snapshot: Callable[[str], dict[str, Any]]) -> None:
+    found = snapshot("nvmlDeviceGetUUID:crash")
+    assert [device["state"] for device in found["devices"]] == ["ok", "ok"]
+    assert all("memory.used_bytes" in device["readings"] for device in found["devices"])
+    assert "nvmlDeviceGetUUID: it crashed" in found["problems"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("state", "cpu", "starved", "hung"),
+    [(b"R", 0.5, True, False), (b"R", 9.0, False, True), (b"S", 0.5, False, True), (b"D", 0.0, False, True)],
+)
+def test_a_collector_without_a_cpu_is_told_from_a_call_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, state: bytes, cpu: float, starved: bool, hung: bool
+) -> None:
+    clock = [100.0]
+    used = [0.0]
+    monkeypatch.setattr(collector_watch.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(collector_watch.procfs, "state", lambda pid: state)
+    monkeypatch.setattr(collector_watch.procfs, "cpu_seconds", lambda pid: used[0])
+    monkeypatch.setattr(driver_calls, "_shared", None)  # as it is afterwards
+    page = driver_calls.CallPage()
+    driver_calls.share(page.descriptor, {})
+    try:
+        watch = CollectorWatch(1, page)
+        driver_calls.begin(b"nvmlDeviceGetName")
+        clock[0], used[0] = 110.0, cpu
+        assert (watch.starved, watch.hung is not None) == (starved, hung)
+        assert ("CPU" in watch.blame()) == starved
+        driver_calls.end()
+        assert watch.hung is None
+        assert watch.blame(), "it is not in the driver"
+    finally:
+        page.close()
+
+
+def test_too_many_calls_that_hang_are_the_driver_as_a_whole() -> None:
+    suspects = Suspects()
+    assert all(suspects.add(name, "did not return") for name in ("nvmlA", "nvmlB", "nvmlC"))
+    assert not suspects.add("nvmlD", "did not return")
+    assert suspects.left_out == {}
+    assert suspects.add("nvmlE", "did not return")
+    suspects.answered()
+    assert not suspects.add("nvmlInit", "did not return")
+    assert list(suspects.left_out) == ["nvmlE"], "a sample came without it"
+    first = suspects.left_out["nvmlE"].until
+    suspects.add("nvmlE", "did not return")
+    assert suspects.left_out["nvmlE"].until > first + 30, "the pauses grow"
+
+
+def test_a_busy_machine_is_not_told_as_a_driver_that_is_silent() -> None:
+    told = without_driver(10, Silence(blame="waits for a CPU: the machine is busy"))
+    assert [(one.reason, one.detail) for one in told.problems[:1]] == [
+        ("gpuwatch.failed", "no sample within 10 s: the collector waits for a CPU: the machine is busy")
+    ]
+
+
+def test_a_feed_leaves_no_descriptor_behind(sim_machine: Callable[[str], SimMachine]) -> None:
+    environment = sim_machine("1x8GiB").environment(os.environ)
+
+    def watched() -> int:
+        feed = LiveFeed(0.25, environment=environment)
+        feed.start()
+        assert feed.wait(1, 20)
+        feed.stop()
+        return sum("gpuwatch-call" in os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink())
+
+    assert watched() == watched() == 0
+
+
+def test_who_asks_a_driver_that_crashes_waits_without_spinning(
+    sim_machine: Callable[[str], SimMachine], tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_FAULTS)
+    environment = sim_machine("1x8GiB").environment(os.environ)
+    environment |= {"PYTHONPATH": str(tmp_path), "FAULTED_CALLS": "nvmlInit:crash"}
+    feed = LiveFeed(0.25, environment=environment)
+    feed.start()
+    used = time.process_time()
+    try:
+        assert feed.fresh(6.0) is None
+    finally:
+        feed.stop()
+    assert time.process_time() - used < 1.0

@@ -1,0 +1,105 @@
+"""Rows of processes and devices are made anew when something changed, and then only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.machine.collector.rows import ProcessRows
+from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
+from gpuwatch.machine.sources.host import ProcessTable
+
+LACK = Missing("no_sample", detail="none")
+_WORK = "import sys\nfor line in sys.stdin:\n    sum(range(10 ** 6))\n    print('done', flush=True)\n"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def one() -> subprocess.Popen[str]:
+        command = [sys.executable, "-S", "-c", _WORK]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield one
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def work(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "done\n"
+
+
+def test_a_list_is_the_same_list_until_one_of_its_processes_runs_or_goes(
+    start: Callable[[], subprocess.Popen[str]],
+) -> None:
+    processes = [start(), start()]
+    for process in processes:
+        work(process)
+    device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
+    rows = ProcessRows(ProcessTable())
+    entries = [GpuProcess(process.pid, "C", 2**30) for process in processes]
+    used: dict[int, Utilization] = {}
+
+    def look(now: float) -> list[object]:
+        rows.begin(now)
+        return list(rows.rows(entries, device, used, LACK))
+
+    look(1.0)
+    second, third, fourth = look(2.0), look(3.0), look(4.0)
+    assert [row.readings["cpu_percent"] for row in third] == [0.0, 0.0]  # type: ignore[attr-defined]
+    assert all(a is b for a, b in zip(third, fourth, strict=True))
+    work(processes[1])
+    fifth = look(5.0)
+    assert fifth[0] is fourth[0]
+    assert fifth[1].readings["cpu_percent"] > 0  # type: ignore[attr-defined]
+    assert look(6.0)[1].readings["cpu_percent"] == 0.0  # type: ignore[attr-defined]
+    used = {processes[0].pid: Utilization(50, 5, 0, 0)}
+    assert look(7.0)[0].readings["sm_percent"] == 50  # type: ignore[attr-defined]
+    look(8.0)
+    processes[0].kill()
+    processes[0].communicate()
+    gone = look(9.0)
+    assert gone[0].note.startswith("in another PID namespace")  # type: ignore[attr-defined]
+    assert second[0].create_time is not None  # type: ignore[attr-defined]
+    assert gone[0].create_time is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ("rw,hidepid=2", "hidden from this user: /proc is mounted with hidepid=2"),
+        ("rw,gid=44,hidepid=invisible", "hidden from this user: /proc is mounted with hidepid=invisible"),
+        ("rw,hidepid=0", "in another PID namespace, or exited"),
+        ("rw", "in another PID namespace, or exited"),
+    ],
+)
+def test_a_process_that_hidepid_hides_is_not_taken_for_another_container_s(
+    tmp_path: Path, start: Callable[[], subprocess.Popen[str]], options: str, note: str
+) -> None:
+    (tmp_path / "self").mkdir()
+    mounts = f"20 1 0:19 / /proc rw,nosuid - proc proc {options}\n21 1 0:20 / /mnt/proc rw - proc proc rw,hidepid=2\n"
+    (tmp_path / "self/mountinfo").write_text(mounts)
+    running, gone = start(), start()
+    gone.kill()
+    gone.communicate()
+    rows = ProcessRows(ProcessTable(proc=str(tmp_path)))  # shows neither
+    rows.begin(1.0)
+    device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
+    entries = [GpuProcess(running.pid, "C", 2**30), GpuProcess(gone.pid, "C", 2**30)]
+    seen, ended = rows.rows(entries, device, {}, LACK)
+    assert seen.note == note
+    assert ended.note == "in another PID namespace, or exited"
+    lack = seen.missing["cpu_percent"]
+    assert lack.reason == ("permission_denied" if "hidden" in note else "unknown")

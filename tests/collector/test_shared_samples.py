@@ -1,0 +1,331 @@
+"""A feed that takes its samples from a recorder on the same machine: real processes over simulated NVML."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.collector.own_processes import OwnProcesses, hides_processes
+from gpuwatch.machine.past import running_recorders
+from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.past.running_recorders import Announcement, running
+from gpuwatch.machine.sources.host import DENIED
+from gpuwatch.machine.sources.missing_process import HIDDEN
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import SimMachine
+
+GIB = 1024**3
+Open = Callable[[str], SimMachine]
+
+
+class Machine:
+    """A simulated machine on which recorders and feeds run."""
+
+    def __init__(self, machine: SimMachine, folder: Path) -> None:
+        self.machine = machine
+        self.file = folder / "a.gpuwatch"
+        self.environment = machine.environment(os.environ) | {"XDG_STATE_HOME": str(folder)}
+        self._recorders: list[subprocess.Popen[bytes]] = []
+        self._feeds: list[LiveFeed] = []
+
+    def record(self, *options: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Starts a recorder and waits for its first samples."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gpuwatch", "record", str(self.file), *options],
+            env=environment or self.environment,
+            stderr=subprocess.DEVNULL,
+        )
+        self._recorders.append(process)
+        began = time.time()
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with suppress(Exception), Recording(self.file) as recording:
+                if (recording.end or 0) > began:
+                    return process
+            time.sleep(0.05)
+        pytest.fail("it records nothing")
+
+    def feed(self, interval: float = 1.0, *, share: bool = True, gpm: bool = False) -> LiveFeed:
+        feed = LiveFeed(interval, environment=self.environment, share=share, gpm=gpm)
+        feed.start()
+        self._feeds.append(feed)
+        return feed
+
+    def close(self) -> None:
+        for feed in self._feeds:
+            feed.stop()
+        for process in self._recorders:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def here(sim_machine: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    here = Machine(sim_machine("2x24GiB"), tmp_path)
+    yield here
+    here.close()
+
+
+def asks_the_driver(pid: int) -> bool:
+    """Whether a process has NVML loaded."""
+    return "libnvidia-ml" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def wait(check: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
+
+
+def after(feed: LiveFeed, recording: Path | None, seconds: float = 20.0) -> list[Snapshot]:
+    """The samples until they come from a recording, or from a collector of the feed's own, and two more."""
+    wanted = str(recording) if recording is not None else ""
+    found: list[Snapshot] = []
+    wait(lambda: bool(found.extend(feed.drain())) or (bool(found) and feed.status().recording == wanted), seconds)
+    return found + feed.wait(2, 10)
+
+
+def collector(feed: LiveFeed) -> int:
+    assert feed._process is not None
+    return feed._process.pid
+
+
+def test_one_process_asks_the_driver(here: Machine, sleeper: Callable[[], int]) -> None:
+    here.machine.attach(sleeper(), 1, 3 * GIB, sm_percent=50)
+    recorder = here.record()
+    feeds = [here.feed(), here.feed()]
+    for feed in feeds:
+        samples = after(feed, here.file) + feed.wait(2, 10)
+        assert not asks_the_driver(collector(feed))
+        assert len({one.taken_at for one in samples}) == len(samples)
+        with Recording(here.file) as recording:
+            recorded = {kept.snapshot.taken_at: kept.snapshot for kept in recording.snapshots()}
+        assert all(recorded[one.taken_at] == one for one in samples)
+        assert len(samples[-1].processes) == 1
+        assert f"({recorder.pid})" in feed.status().source_note
+    (of_recorder,) = map(int, Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split())
+    assert asks_the_driver(of_recorder)
+
+
+@pytest.mark.slow
+def test_a_recorder_that_is_killed_is_replaced_by_a_collector_and_comes_back(here: Machine) -> None:
+    here.record().kill()
+    feed = here.feed()  # nobody records
+    before = after(feed, None)
+    recorder = here.record()
+    before += after(feed, here.file)
+    recorder.kill()
+    recorder.wait()
+    states = set()
+    found: list[Snapshot] = []
+
+    def back() -> bool:
+        states.add(feed.status().state)
+        found.extend(feed.drain())
+        return feed.status().recording == "" and bool(found)
+
+    wait(back)
+    found += feed.wait(2, 10)
+    assert states == {"ok"}
+    assert f"({recorder.pid}) ended" in feed.status().source_note
+    assert feed.status().replaced == 0
+    assert asks_the_driver(collector(feed))
+    times = [one.taken_at for one in before + found]
+    assert times == sorted(set(times))
+    assert (found[0].taken_at - before[-1].taken_at).total_seconds() < 3
+    here.record()
+    after(feed, here.file)
+
+
+def test_a_recorder_that_ends_as_told(here: Machine) -> None:
+    recorder = here.record()
+    feed = here.feed()
+    after(feed, here.file)
+    recorder.terminate()
+    after(feed, None)
+    assert feed.status().state == "ok"
+
+
+@pytest.mark.slow
+def test_a_recorder_that_is_stopped_is_left_until_it_goes_on(here: Machine) -> None:
+    recorder = here.record()
+    feed = here.feed()
+    after(feed, here.file)
+    recorder.send_signal(signal.SIGSTOP)
+    after(feed, None)
+    assert "hangs" in feed.status().source_note
+    recorder.send_signal(signal.SIGCONT)
+    after(feed, here.file)
+
+
+@pytest.mark.slow
+def test_a_driver_that_hangs_is_reported_and_nothing_else_is_started(here: Machine) -> None:
+    here.record()
+    feed = here.feed()
+    after(feed, here.file)
+    mine = collector(feed)
+    faults.hang(here.machine, 14)
+    wait(lambda: feed.status().state == "not-answering")
+    began = time.monotonic()
+    while time.monotonic() - began < 7:
+        status = feed.status()
+        assert status.state == "not-answering"
+        assert (status.blame, status.recording) == ("", str(here.file))
+        time.sleep(0.1)
+    assert status.age_seconds is not None
+    assert status.age_seconds > 7
+    assert status.machine is not None, "the host is read meanwhile"
+    wait(lambda: feed.status().state == "ok", 40)
+    assert collector(feed) == mine
+    assert feed.status().replaced == 0
+    assert feed.status().recording == str(here.file)
+
+
+def test_a_recorder_that_samples_less_often_or_less_is_not_used(here: Machine) -> None:
+    here.record()
+    feeds = [here.feed(0.5), here.feed(1.0, gpm=True), here.feed(1.0, share=False)]
+    slow = here.feed(2.0)
+    for feed in feeds:
+        after(feed, None)
+        assert asks_the_driver(collector(feed))
+    samples = after(slow, here.file) + slow.wait(1, 10)
+    apart = [(b.taken_at - a.taken_at).total_seconds() for a, b in pairwise(samples)]
+    assert all(1.5 < seconds < 3.5 for seconds in apart), apart
+    slow.share = False
+    after(slow, None)
+    slow.share = True
+    after(slow, here.file)
+    slow.interval = 0.5
+    after(slow, None)
+
+
+def test_a_recorder_of_another_machine_is_not_used(here: Machine, sim_machine: Open) -> None:
+    other = sim_machine("1x8GiB").environment(os.environ) | {"XDG_STATE_HOME": here.environment["XDG_STATE_HOME"]}
+    here.record(environment=other)
+    feed = here.feed()
+    assert len(after(feed, None)[-1].devices) == 2
+    assert not running(here.environment)
+    assert len(running(other)) == 1
+
+
+def test_entries_that_nobody_holds_are_nothing(here: Machine, tmp_path: Path) -> None:
+    folder = tmp_path / "gpuwatch" / "recorders"
+    mine = Announcement(tmp_path / "a", 1.0, gpm=False)
+    (entry,) = folder.iterdir()
+    copy = entry.read_bytes()
+    assert len(running({**os.environ})) == 1
+    assert running({**os.environ})[0].silence is None
+    mine.silent("slow", "")
+    silence = running({**os.environ})[0].silence
+    assert silence is not None
+    assert silence.detail == "slow"
+    mine.answered()
+    assert running({**os.environ})[0].silence is None
+    mine.close()
+    assert not list(folder.iterdir())
+    (folder / "1.recorder").write_bytes(copy)
+    (folder / "2.recorder").write_bytes(b"{")
+    (folder / "3.recorder").symlink_to(folder / "1.recorder")
+    os.mkfifo(folder / "4.recorder")
+    assert not running({**os.environ})
+    Announcement(tmp_path / "a", 1.0, gpm=False).close()
+    assert {one.name for one in folder.iterdir()} <= {"3.recorder", "4.recorder"}
+
+
+# A recorder of another user
+
+
+def denied(row: Process) -> Process:
+    """The row as somebody sees it who may not read the process's environment and libraries."""
+    return replace(
+        row,
+        note=f"{DENIED}environment",
+        framework=None,
+        cuda_visible_devices=None,
+        device_map=(),
+    )
+
+
+def test_what_another_user_could_not_read_is_read_here(here: Machine, sleeper: Callable[[], int]) -> None:
+    chosen = subprocess.Popen(["sleep", "300"], env={"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "1"})
+    try:
+        here.machine.attach(chosen.pid, 1, 3 * GIB)
+        here.machine.attach(sleeper(), 0, GIB)
+        seen = here.feed().wait(1, 20)[-1]
+    finally:
+        chosen.kill()
+        chosen.wait()
+    assert {row.cuda_visible_devices for row in seen.processes} == {"1", None}
+    own = OwnProcesses()
+    (gone,) = (row for row in seen.processes if row.pid == chosen.pid)
+    (alive,) = (row for row in seen.processes if row.pid != chosen.pid)
+    less = replace(seen, processes=tuple(map(denied, (gone, alive))))
+    whole = own.complete(less)
+    assert whole.processes == (less.processes[0], alive), "one has exited, of the other all is read"
+    assert own.complete(less).processes is whole.processes
+    reused = replace(alive, create_time=(alive.create_time or 0) - 60)
+    assert OwnProcesses().complete(replace(seen, processes=(denied(reused),))).processes == (denied(reused),)
+    assert not hides_processes(less)
+    assert hides_processes(replace(seen, processes=(replace(alive, note=f"{HIDDEN}hidepid=2"),)))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_the_service_is_a_user_of_its_own(
+    here: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: Callable[[], int]
+) -> None:
+    """Its entries are believed in the system's folder alone; what it records is completed."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    monkeypatch.setattr(running_recorders, "SYSTEM_FOLDER", folder)
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(folder))
+    announced = Announcement(tmp_path / "a", 1.0, gpm=False)
+    try:
+        (entry,) = folder.iterdir()
+        os.chown(entry, 65534, 65534)
+        (one,) = running()
+        assert one.reads_less
+        monkeypatch.setattr(running_recorders, "SYSTEM_FOLDER", tmp_path / "none")
+        user = tmp_path / "gpuwatch" / "recorders"
+        user.mkdir(parents=True)
+        os.link(entry, user / entry.name)
+        assert not running()
+    finally:
+        announced.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_reader_who_was_given_the_file_reads_it_while_it_grows(here: Machine, tmp_path: Path) -> None:
+    here.record()
+    here.file.chmod(0o644)
+    log = here.file.with_name("a.gpuwatch-wal")
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[2]); "
+        "from gpuwatch.machine.past.newest_samples import NewestSamples; "
+        "from pathlib import Path; os.setgid(65534); os.setuid(65534); "
+        "print(len(NewestSamples(Path(sys.argv[1])).take()))"
+    )
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if folder != Path("/tmp"):
+            folder.chmod(0o755)
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", code, str(here.file), root]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "a.gpuwatch-wal may not be read" in done.stderr
+    for file in (log, here.file.with_name("a.gpuwatch-shm")):
+        file.chmod(0o644)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "1\n", done.stderr

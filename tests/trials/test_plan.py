@@ -1,0 +1,62 @@
+"""What ``gpuwatch try`` is asked to run."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.core.errors import UsageError
+from gpuwatch.experiment.trials.plan import (
+    UNCOUNTED_SECONDS,
+    Rule,
+    filled_in,
+    lasted,
+    parse_rule,
+    parse_time,
+    parse_vary,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("200steps", Rule("steps", 200)),
+        ("1step", Rule("steps", 1)),
+        ("60s", Rule("seconds", 60)),
+        ("5min", Rule("seconds", 300)),
+        ("steady", Rule("steady", uncounted=UNCOUNTED_SECONDS)),
+        ("end", Rule("end")),
+    ],
+)
+def test_when_a_measurement_ends(text: str, rule: Rule) -> None:
+    assert parse_rule(text) == rule
+
+
+@pytest.mark.parametrize("text", ["", "0steps", "0s", "steps", "200", "-5s", "nan", "1e9s", "forever"])
+def test_what_is_no_rule(text: str) -> None:
+    with pytest.raises(UsageError, match="not understood"):
+        parse_rule(text)
+
+
+def test_times() -> None:
+    assert parse_time("1.5h", "--budget") == 5400
+    assert [lasted(value) for value in (12, 600, 3900, 7200)] == ["12 s", "10 min", "65 min", "2 h 00 min"]
+    with pytest.raises(UsageError, match="--budget soon: not a time"):
+        parse_time("soon", "--budget")
+
+
+def test_only_declared_names_are_replaced() -> None:
+    command = ["train", "--batch={BATCH}", '{"a": {}}', "{OTHER}", "out/{run}", "{BATCH}{BATCH}"]
+    assert filled_in(command, {"BATCH": "32"}, "growth-1") == [
+        *("train", "--batch=32", '{"a": {}}', "{OTHER}", "out/growth-1", "3232"),
+    ]
+
+
+def test_a_varied_name_must_be_in_the_command() -> None:
+    assert parse_vary(["B=1,2", "C=x"], ["a", "{B}", "{C}"]) == {"B": ("1", "2"), "C": ("x",)}
+    with pytest.raises(UsageError, match=r"the command has no \{BATCH\}"):
+        parse_vary(["BATCH=32"], ["python", "train.py"])
+    for wrong in ("BATCH", "=1", "B=", "B=1,,2", "1B=1"):
+        with pytest.raises(UsageError, match="not understood"):
+            parse_vary([wrong], ["{B}"])
+    with pytest.raises(UsageError, match="stands for the run"):
+        parse_vary(["run=1"], ["{run}"])
