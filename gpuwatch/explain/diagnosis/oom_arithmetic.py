@@ -68,7 +68,7 @@ class Judgement:
 
 _OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
 _AMPLE = 2
-"""With so many times the request free in all, its blocks are the reason, whatever the program needs next."""
+"""If this many times the request is free in all, its blocks are the reason, whatever the program needs next."""
 _SMALLER_OR_FRAGMENTED = (
     "Make the batch or the model smaller, or use mixed precision. If a step of this size ran before, memory is"
     " fragmented: set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."

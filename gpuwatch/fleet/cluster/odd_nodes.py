@@ -45,7 +45,7 @@ _STEEPEST = 3.0
 """Exponent of the lightest tail that is assumed of noise."""
 _TWICE = math.log(2)
 _APART = 3.0
-"""A node that is twice as slow must lie so many times farther from the median than any sibling."""
+"""A node that is twice as slow must lie this many times farther from the median than any sibling."""
 _CHANCE = 0.005
 """Most nodes that noise alone may be expected to put where a named one is."""
 _OWN_STEPS = 0.5

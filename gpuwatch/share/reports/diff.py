@@ -21,7 +21,7 @@ LEAST_SHARE = 0.05
 _LEAST = {Unit.PERCENT: 5.0, Unit.CELSIUS: 3.0}
 """Least differences by unit: points of a percentage, degrees."""
 _MANY_TIMES = 2.0
-"""Error counters differ if one grows so many times as fast."""
+"""Error counters differ if one grows this many times as fast."""
 _NAMES = {
     "median_step_seconds": "time of a step",
     "nvml_peak_bytes": "peak memory (NVML)",
