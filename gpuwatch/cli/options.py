@@ -256,11 +256,15 @@ def _tier(asked: str, command: Sequence[str]) -> Tier:
 
 
 def offer_simulation(ctx: click.Context) -> None:
-    """Ends the output with this command line on simulated GPUs, where no NVIDIA card is on the PCI bus."""
+    """Ends the output with this command line on simulated GPUs, where no NVIDIA card is on the PCI bus.
+
+    Not that of ``--json``, which programs read.
+    """
     from gpuwatch.machine.sources import system_facts
 
     name = ctx.info_name or ""
-    if asked_shape(ctx) is not None or os.environ.get("GPUWATCH_SIM") or name not in sys.argv:
+    asked = asked_shape(ctx) is not None or os.environ.get("GPUWATCH_SIM")
+    if asked or ctx.params.get("as_json") or name not in sys.argv:
         return
     system = system_facts.look(os.environ)
     if system.cards != () or system.wsl or system.device_files or system.kernel_module is not None:
