@@ -55,8 +55,8 @@ def _silent(session: Session, seconds: float) -> Snapshot:
         what, _, hint = status.detail.partition("; ")
         problem = Problem(source="collector", reason=FAILED_ITSELF, detail=what, hint=hint)
     else:
-        who = f"the collector {status.blame}" if status.blame else "no answer from the driver"
-        detail = "; ".join(filter(None, (f"{who}, for {seconds:.0f} s", "" if status.blame else status.detail)))
+        who = f"the collector {status.blame}," if status.blame else "no answer from the driver"
+        detail = "; ".join(filter(None, (f"{who} for {seconds:.0f} s", "" if status.blame else status.detail)))
         problem = Problem(source="collector", reason="driver.bad-state", detail=detail, hint="see dmesg there")
     if status.machine is not None:
         return replace(status.machine, problems=(problem,))

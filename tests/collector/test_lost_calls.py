@@ -23,7 +23,7 @@ from gpuwatch.sim.machine import SimMachine
 # Python runs this at its start: the calls of the collector's process alone are replaced.
 _FAULTS = """
 import ctypes, os, sys, time
-if any("monitor.worker" in argument for argument in sys.orig_argv):
+if any("collector.worker" in argument for argument in sys.orig_argv):
     import pynvml
     for fault in os.environ["FAULTED_CALLS"].split(","):
         name, _, how = fault.partition(":")

@@ -316,7 +316,7 @@ async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stag
         assert "2 earlier: c" in plain(stage)
         await pilot.press("c")
         await settle(pilot)
-        assert "└ 2 h ago" in plain(stage)
+        assert "└ 2.0 h ago" in plain(stage)
         assert len(screen.document().runs) == 2
         rows = screen.table.rows
         assert sum(isinstance(row, Earlier) for row in rows) == 2

@@ -12,6 +12,7 @@ from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut
 
 HANGS_AFTER = 4.0
 """Seconds after which one call hangs. Slow drivers take one or two."""
+_LOOKS, _BETWEEN_LOOKS = 3, 0.005
 _SESSION = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
 """Without these there is no GPU. They may take many seconds where the driver has to be loaded."""
 _MOST_AT_ONCE = 3
@@ -45,7 +46,15 @@ class CollectorWatch:
     def starved(self) -> bool:
         """Whether it wants a CPU and has hardly had one since it was last heard of: the driver is not to blame."""
         used, passed = procfs.cpu_seconds(self._pid) - self._cpu, time.monotonic() - self._heard
-        return procfs.state(self._pid) == b"R" and used < passed / 2
+        return used < passed / 2 and self._wants_cpu()
+
+    def _wants_cpu(self) -> bool:
+        """Whether it does so at each of several looks: one that polls is seen so now and then."""
+        for _ in range(_LOOKS):
+            if procfs.state(self._pid) != b"R":
+                return False
+            time.sleep(_BETWEEN_LOOKS)
+        return True
 
     @property
     def hung(self) -> Call | None:
