@@ -145,8 +145,9 @@ class TabScreen(Screen[None]):
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:
-        """Draws the latest view."""
-        self.show(self.gpuwatch.session.view())
+        """Draws the latest view, unless the dashboard has ended before this was handled."""
+        if self.is_attached:
+            self.show(self.gpuwatch.session.view())
 
     def on_resize(self, event: events.Resize) -> None:
         """Draws for the new size."""
@@ -364,8 +365,11 @@ class TabScreen(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys of a replay do nothing while live, and are text while something is typed.
 
-        Those that move in time also work in the past of a live display.
+        Those that move in time also work in the past of a live display. Keys typed after the one that ended the
+        dashboard do nothing.
         """
+        if not self.is_attached:
+            return False
         if action in _OF_REPLAY:
             typing = self.focused is not None and self.focused.check_consume_key("n", "n")
             session = self.gpuwatch.session
