@@ -115,7 +115,7 @@ class Start:
         if not stream_ready(stream, seconds):
             return False
         from gpuwatch.machine.collector.wire import PREVIEW, Receiver
-        from gpuwatch.machine.past.frames import HEAD_BYTES, KEY, head
+        from gpuwatch.machine.history.frames import HEAD_BYTES, KEY, head
 
         start = stream.read(HEAD_BYTES)
         length, kind = head(start) if len(start) == HEAD_BYTES else (0, b"")

@@ -22,8 +22,8 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.time_expressions import moment, shown
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.time_expressions import moment, shown
 from gpuwatch.share.reports.diff import diff as compared
 from gpuwatch.share.reports.diff_memory import of_profiles
 from gpuwatch.share.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for

@@ -479,7 +479,7 @@ def _plan(
 
 def _save(document: Experiment) -> None:
     """Saves the experiment with its runs; if that fails, prints one line and continues."""
-    from gpuwatch.machine.past.runs import RunStore
+    from gpuwatch.machine.history.runs import RunStore
 
     store = RunStore()
     try:

@@ -162,7 +162,7 @@ def _runs(documents: tuple[Path, ...], stretch: Stretch) -> list[Run]:
     from gpuwatch.cli.report import read_document
     from gpuwatch.core.model.comparison import Comparison
     from gpuwatch.core.model.trials import Experiment
-    from gpuwatch.machine.past.runs import RunStore
+    from gpuwatch.machine.history.runs import RunStore
     from gpuwatch.share.exports.perfetto_trace import overlaps
 
     if not documents:

@@ -68,8 +68,8 @@ def _snapshot(path: Path, moment: str | None) -> Snapshot:
 
 
 def _recorded(path: Path, moment: str | None) -> Snapshot:
-    from gpuwatch.machine.past import time_expressions
-    from gpuwatch.machine.past.reader import open_recording
+    from gpuwatch.machine.recording import time_expressions
+    from gpuwatch.machine.recording.reader import open_recording
 
     with open_recording(path) as recording:
         end = recording.end

@@ -191,7 +191,7 @@ def main() -> NoReturn:
             _say(f"cannot write the output: {why}")
             code = _give_up_output(code)
         else:
-            from gpuwatch.machine.past.crashes import describe
+            from gpuwatch.machine.history.crashes import describe
 
             _say(*describe(error))
     sys.exit(code if isinstance(code, int) else EXIT_OK)

@@ -15,7 +15,7 @@ def own_recording() -> Path:
     UsageError, which says how to make one, if there is none.
     """
     from gpuwatch.cli.record import default_file
-    from gpuwatch.machine.past.running_recorders import running
+    from gpuwatch.machine.recording.running_recorders import running
 
     found = running()
     paths = [Path(one.entry.path) for one in found]

@@ -36,7 +36,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, program_of
 from gpuwatch.experiment.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
 from gpuwatch.experiment.probing.runner import ProbeOptions
-from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.session.preflight import preflight
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
 

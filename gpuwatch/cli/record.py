@@ -157,8 +157,8 @@ def _record(
     if alerts is not None and sys.stderr.isatty():
         alerts.write_to(_to_terminal)
     from gpuwatch.machine.collector.live_feed import LiveFeed
-    from gpuwatch.machine.past.running_recorders import Announcement
-    from gpuwatch.machine.past.writer import SEAL_SECONDS, RecordingWriter
+    from gpuwatch.machine.recording.running_recorders import Announcement
+    from gpuwatch.machine.recording.writer import SEAL_SECONDS, RecordingWriter
     from gpuwatch.session.recorder import Recorder
 
     path = file if file is not None else _made_default_file()

@@ -32,7 +32,7 @@ def info(file: Path, as_json: bool) -> None:
 
     When, how much, of which GPUs and processes, with which findings and gaps.
     """
-    from gpuwatch.machine.past.overview import look_at, overview
+    from gpuwatch.machine.recording.overview import look_at, overview
 
     with recording_of(file, empty=True) as recording:
         recording.verify()
@@ -52,7 +52,7 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
 
     Exits with 0 if everything can be read, and with 1 if something is damaged. Gaps are no damage.
     """
-    from gpuwatch.machine.past.check import checked, lines
+    from gpuwatch.machine.recording.check import checked, lines
 
     report = checked(file)
     if as_json:
@@ -79,8 +79,8 @@ Examples:
 @redact_option
 def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bool) -> None:
     """Write a part of a recording to a new file."""
-    from gpuwatch.machine.past.cut import cut_out
-    from gpuwatch.machine.past.time_expressions import moment, shown
+    from gpuwatch.machine.recording.cut import cut_out
+    from gpuwatch.machine.recording.time_expressions import moment, shown
 
     with recording_of(file) as recording:
         assert recording.begin is not None

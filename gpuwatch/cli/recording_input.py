@@ -16,7 +16,7 @@ from gpuwatch.core.errors import EXIT_FAILED
 from gpuwatch.core.formatting.terminal import file_name
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.past.reader import Recording
+    from gpuwatch.machine.recording.reader import Recording
 
 _DATABASE = b"SQLite format 3\0"
 _SUFFIX = ".gpuwatch"
@@ -38,7 +38,7 @@ def recording_of(path: Path, *, empty: bool = False) -> Iterator[Recording]:
 
     :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be read at all.
     """
-    from gpuwatch.machine.past.reader import Recording, open_recording
+    from gpuwatch.machine.recording.reader import Recording, open_recording
 
     with Recording(path) if empty else open_recording(path) as recording:
         left: click.exceptions.Exit | None = None

@@ -60,7 +60,7 @@ def replay(
     Every tab shows what was recorded. Space pauses and plays, [ and ] step, + and - change the speed, n and N go to the
     next and previous warning or error, T goes to a time. A recording that still grows is followed at its end.
     """
-    from gpuwatch.machine.past.time_expressions import moment, shown
+    from gpuwatch.machine.recording.time_expressions import moment, shown
 
     settings = preferred(config_file, given)
     notice = ""

@@ -25,7 +25,7 @@ from gpuwatch.core.model.trials import Experiment
 from gpuwatch.share.reports.format_registry import BY_NAME
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.past.reader import Recording
+    from gpuwatch.machine.recording.reader import Recording
 
 
 def read_document(path: Path) -> Document:
@@ -131,7 +131,7 @@ def report(
 
 
 def _stretch(recording: Recording, since: str | None, until: str | None) -> Document:
-    from gpuwatch.machine.past.time_expressions import moment, since_moment
+    from gpuwatch.machine.recording.time_expressions import moment, since_moment
     from gpuwatch.session.period import period
 
     assert recording.begin is not None

@@ -163,7 +163,7 @@ class _Keeper:
     """Finishes runs and writes them to ``-o`` and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
-        from gpuwatch.machine.past.runs import RunStore
+        from gpuwatch.machine.history.runs import RunStore
         from gpuwatch.share.reports.writing import is_special
 
         importlib.import_module("gpuwatch.explain.diagnosis.finish_run")

@@ -14,8 +14,8 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.period import Change, ChangeKind
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.past.gpu_time import GAP, USUAL
-from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.recording.gpu_time import GAP, USUAL
+from gpuwatch.machine.recording.reader import Recording
 
 LOOK_BACK = 600.0
 """Seconds before the moment that are looked at."""

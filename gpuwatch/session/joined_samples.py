@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.metric_series import History
-from gpuwatch.machine.past.reader import Recording, open_recording
-from gpuwatch.machine.past.running_recorders import running
-from gpuwatch.machine.past.sample_store import Kept, Placed, SampleStore, Times
-from gpuwatch.machine.past.timeline import EVENTS, LEVELS, Timeline
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore, Times
+from gpuwatch.machine.history.timeline import EVENTS, LEVELS, Timeline
+from gpuwatch.machine.recording.reader import Recording, open_recording
+from gpuwatch.machine.recording.running_recorders import running
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
 
 _LOOK_EVERY = 0.5

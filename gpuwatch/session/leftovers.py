@@ -18,7 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from gpuwatch.core import ownership
-from gpuwatch.machine.past import running_recorders
+from gpuwatch.machine.recording import running_recorders
 from gpuwatch.sim import build, state_files
 
 

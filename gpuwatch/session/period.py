@@ -22,10 +22,10 @@ from gpuwatch.core.model.period import (
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
-from gpuwatch.machine.past import tiers
-from gpuwatch.machine.past.reader import RecordedFinding, Recording
-from gpuwatch.machine.past.runs import RunStore
-from gpuwatch.machine.past.usage import usage
+from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.recording import tiers
+from gpuwatch.machine.recording.reader import RecordedFinding, Recording
+from gpuwatch.machine.recording.usage import usage
 from gpuwatch.session.changes_before import LOOK_BACK, changes
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)

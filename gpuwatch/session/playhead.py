@@ -9,10 +9,10 @@ from dataclasses import replace
 from operator import sub
 
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.metric_series import History
-from gpuwatch.machine.past.sample_store import SampleStore
-from gpuwatch.machine.past.timeline import EVENTS, LEVELS
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.sample_store import SampleStore
+from gpuwatch.machine.history.timeline import EVENTS, LEVELS
 from gpuwatch.session.view import PlayheadPosition, View, ranked
 
 GRAPHED = frozenset(

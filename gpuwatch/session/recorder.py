@@ -9,8 +9,8 @@ from collections.abc import Callable
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import Feed
-from gpuwatch.machine.past.running_recorders import Announcement
-from gpuwatch.machine.past.writer import RecordingWriter
+from gpuwatch.machine.recording.running_recorders import Announcement
+from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.alerts.alerts import Alerts
 from gpuwatch.session.session import all_findings
 
@@ -54,7 +54,7 @@ class Recorder:
     def run(self, show: Callable[[], None] = lambda: None) -> None:
         """Records until :meth:`stop`, and ends the feed; ``show`` is called after each sample.
 
-        :class:`~gpuwatch.machine.past.writer.RecordingStopped` if the file can no longer be written.
+        :class:`~gpuwatch.machine.recording.writer.RecordingStopped` if the file can no longer be written.
         """
         self._feed.start(self._wake.set)
         try:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recorded_feed import SPEEDS, RecordedFeed, Skipped, gap_limit
-from gpuwatch.machine.past.energy import EnergyMeter
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.sample_store import Kept
-from gpuwatch.machine.past.tiers import MINUTE
-from gpuwatch.machine.past.timeline import EVENTS
+from gpuwatch.machine.history.energy import EnergyMeter
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.history.timeline import EVENTS
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.tiers import MINUTE
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, TROUBLE, Navigation, event_beside
 from gpuwatch.session.process_history import ProcessHistories
 from gpuwatch.session.session import Session

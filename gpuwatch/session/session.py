@@ -12,11 +12,11 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.machine.collector.host_access import HostAccess
-from gpuwatch.machine.past.energy import EnergyMeter
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.metric_series import History
-from gpuwatch.machine.past.sample_store import SampleStore
-from gpuwatch.machine.past.timeline import Timeline
+from gpuwatch.machine.history.energy import EnergyMeter
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.sample_store import SampleStore
+from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
 from gpuwatch.session.view import View, ranked
 

@@ -11,8 +11,8 @@ from gpuwatch.core.model.snapshot import Device, Host, Snapshot
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed import FeedStatus
-    from gpuwatch.machine.past.machine_event import MachineEvent
-    from gpuwatch.machine.past.metric_series import History
+    from gpuwatch.machine.history.machine_event import MachineEvent
+    from gpuwatch.machine.history.metric_series import History
 
 _LATE = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""

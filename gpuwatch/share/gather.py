@@ -15,7 +15,7 @@ from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt, Gap
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic, newest, of_this_machine
-from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.sources.job_environment import surroundings
 from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi
 from gpuwatch.session.doctor import examined

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch

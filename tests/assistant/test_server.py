@@ -26,12 +26,12 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.share.assistant.answer import MOST_BYTES
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
-from tests.past.make_fixture import FOLDER
+from tests.recording.make_fixture import FOLDER
 from tests.reports.documents import full_run
 
 Machine = Callable[[str], SimMachine]

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpuwatch.machine.past.running_recorders import running as running_recorders
+from gpuwatch.machine.recording.running_recorders import running as running_recorders
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.benchmarks.against_nvitop import Program, frames, populate, running

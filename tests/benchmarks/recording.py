@@ -20,14 +20,14 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed
-from gpuwatch.machine.past import gpu_time
-from gpuwatch.machine.past.blobs import checksum, pack_times, unpack_times
-from gpuwatch.machine.past.reader import Recording, open_recording
-from gpuwatch.machine.past.usage import usage
-from gpuwatch.machine.past.writer import Clock, RecordingWriter
+from gpuwatch.machine.recording import gpu_time
+from gpuwatch.machine.recording.reader import Recording, open_recording
+from gpuwatch.machine.recording.stored_data import checksum, pack_times, unpack_times
+from gpuwatch.machine.recording.usage import usage
+from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session.replay import open_replay
 from tests.benchmarks.history_hour import noisy
-from tests.past.days import NOON, Readings, day
+from tests.recording.days import NOON, Readings, day
 
 DAY = 86_400
 

@@ -19,12 +19,12 @@ import pytest
 
 from gpuwatch.core.model.codec import schema_of
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed
-from gpuwatch.machine.past.check import checked
-from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.recording.check import checked
+from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.replay import open_replay
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
-from tests.past.make_fixture import FOLDER
+from tests.recording.make_fixture import FOLDER
 from tests.terminal import Terminal, family
 
 

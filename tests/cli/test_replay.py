@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.past.running_recorders import Announcement
-from tests.past.days import day
-from tests.past.recordings import Growing, recorded, troubled
+from gpuwatch.machine.recording.running_recorders import Announcement
+from tests.recording.days import day
+from tests.recording.recordings import Growing, recorded, troubled
 from tests.screen import Screen
 from tests.terminal import Terminal, cpu_seconds, family
 

@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.codec import to_json
-from gpuwatch.machine.past.runs import RunStore
-from gpuwatch.machine.past.writer import RecordingWriter
+from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch
 from tests.forked import gpuwatch_forked
-from tests.past import incident
-from tests.past.make_fixture import FOLDER
+from tests.recording import incident
+from tests.recording.make_fixture import FOLDER
 from tests.reports.documents import bare_run, full_run
 
 SECRETS = {

@@ -18,13 +18,13 @@ import pytest
 from gpuwatch.core.formatting.units import span
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.usage import Usage
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.writer import RecordingWriter
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.sim.machine import SimMachine
 from tests.cli.test_record import wait_for
 from tests.conftest import gpuwatch
-from tests.past import week
-from tests.past.make_fixture import FOLDER
+from tests.recording import week
+from tests.recording.make_fixture import FOLDER
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed, Skipped
-from gpuwatch.machine.past.storable import Storable
-from tests.past.days import day
-from tests.past.recordings import BEGIN, Growing, recorded, with_gap
+from gpuwatch.machine.recording.storable import Storable
+from tests.recording.days import day
+from tests.recording.recordings import BEGIN, Growing, recorded, with_gap
 
 
 class Played:

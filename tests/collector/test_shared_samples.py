@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.own_processes import OwnProcesses, hides_processes
-from gpuwatch.machine.past import running_recorders
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.running_recorders import Announcement, running
+from gpuwatch.machine.recording import running_recorders
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.running_recorders import Announcement, running
 from gpuwatch.machine.sources.host import DENIED
 from gpuwatch.machine.sources.missing_process import HIDDEN
 from gpuwatch.sim import faults
@@ -314,7 +314,7 @@ def test_a_reader_who_was_given_the_file_reads_it_while_it_grows(here: Machine, 
     log = here.file.with_name("a.gpuwatch-wal")
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[2]); "
-        "from gpuwatch.machine.past.newest_samples import NewestSamples; "
+        "from gpuwatch.machine.recording.newest_samples import NewestSamples; "
         "from pathlib import Path; os.setgid(65534); os.setuid(65534); "
         "print(len(NewestSamples(Path(sys.argv[1])).take()))"
     )

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.collector.wire import PREVIEW, Receiver, preview
-from gpuwatch.machine.past.frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, head
+from gpuwatch.machine.history.frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, head
 from tests.ui import machines
 
 LATER = datetime.timedelta(seconds=1)

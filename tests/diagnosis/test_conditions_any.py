@@ -14,7 +14,7 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions, over
-from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import MachineEvent
 from tests.diagnosis.watching import GIB, gpu, program, sample
 
 _REASONS = ("not_supported", "permission_denied", "failed", "no_sample", "unknown")

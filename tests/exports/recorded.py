@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.writer import Clock, RecordingWriter
-from tests.past.days import NOON, day
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.recording.writer import Clock, RecordingWriter
+from tests.recording.days import NOON, day
 
 SECRET = "hf_" + "QmVqZzTxWnLkRsYpBdGhJcKfAeDuMiNoPt"
 START = NOON.timestamp()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.machine.past.reader import open_recording
+from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.share.exports import csv_table, json_lines, openmetrics_text, perfetto_trace, table_rows
 from gpuwatch.share.exports.stretch import stretch_of
 from tests.exports.recorded import record

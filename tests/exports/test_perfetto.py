@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.run import Phases, Run, Throughput, TimedStep
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.traces import wire
-from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import perfetto_trace, protobuf
 from gpuwatch.share.exports.stretch import NUMBERS, stretch_of
 from tests.exports.recorded import SECRET, START, moment

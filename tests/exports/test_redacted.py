@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.codec import to_json
-from gpuwatch.machine.past.reader import Recording
+from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports.format_registry import FORMATS
 from gpuwatch.share.exports.table_rows import NAMES
 from tests.conftest import gpuwatch

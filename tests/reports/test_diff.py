@@ -16,12 +16,12 @@ from gpuwatch.core.model.diff import Diff, NumberChange, Spread
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.machine.past.writer import Clock, RecordingWriter
+from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.share.reports.diff import diff, diff_content
 from gpuwatch.share.reports.diff_sides import Comparable, of_document
 from gpuwatch.share.reports.format_registry import BY_NAME, render
 from tests.conftest import gpuwatch
-from tests.past.days import NOON, day
+from tests.recording.days import NOON, day
 from tests.reports.documents import full_run, speed
 from tests.ui import machines
 

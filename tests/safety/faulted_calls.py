@@ -29,9 +29,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.wire import Receiver
-from gpuwatch.machine.past.frames import HEAD_BYTES, FrameEncoder, head
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.writer import RecordingWriter
+from gpuwatch.machine.history.frames import HEAD_BYTES, FrameEncoder, head
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import source as nvml_source
 from gpuwatch.session.single_snapshot import findings
 from gpuwatch.share.exporter.page import Page

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.ownership import ENV_PRIVATE, distrust, own_folder
-from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.sim import build, libraries
 from gpuwatch.sim.control import load_control
 from gpuwatch.sim.machine import SimMachine
@@ -286,7 +286,7 @@ def test_a_crash_file_is_written_through_no_link(foreign_home: Path) -> None:
         os.symlink({str(target)!r}, time.strftime(state + "/crash-%Y%m%d-%H%M%S.txt", time.localtime(time.time() + second)))
     for folder, folders, files in os.walk(os.path.expanduser("~")):
         os.chown(folder, {ATTACKER}, {ATTACKER})
-    from gpuwatch.machine.past import crashes
+    from gpuwatch.machine.history import crashes
     path = crashes.keep(ValueError("x"))
     print(path, oct(path.stat().st_mode & 0o777), oct(path.parent.stat().st_mode & 0o777))
     """  # noqa: E501

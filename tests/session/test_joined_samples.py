@@ -9,16 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.running_recorders import Announcement
-from gpuwatch.machine.past.storable import Storable
-from gpuwatch.machine.past.timeline import EVENTS, Timeline
-from gpuwatch.machine.past.writer import Clock, RecordingWriter
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.timeline import EVENTS, Timeline
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.running_recorders import Announcement
+from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session import joined_samples
 from gpuwatch.session.joined_samples import JoinedSamples, Past, open_past
 from gpuwatch.session.session import Session
-from tests.past.days import day
+from tests.recording.days import day
 from tests.ui.feed import FakeFeed
 
 POWER = "power.draw_watts"

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.period import GRAPHED, Period
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.period import period
 from gpuwatch.share.reports.document import content_of
 from gpuwatch.share.reports.format_registry import FORMATS, render
-from tests.past import incident
-from tests.past.incident import APART, BEGIN, COOL, HOT, LIMITED, NEW, OFF, SAMPLES, STARTED
+from tests.recording import incident
+from tests.recording.incident import APART, BEGIN, COOL, HOT, LIMITED, NEW, OFF, SAMPLES, STARTED
 from tests.reports.documents import full_run
 
 END = BEGIN + (SAMPLES - 1) * APART

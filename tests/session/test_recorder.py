@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.storable import Storable
-from gpuwatch.machine.past.writer import Clock, RecordingStopped, RecordingWriter
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from gpuwatch.session.recorder import Recorder
 from gpuwatch.session.session import Session, all_findings
-from tests.past.days import day
-from tests.past.recordings import troubled
+from tests.recording.days import day
+from tests.recording.recordings import troubled
 from tests.ui.feed import FakeFeed
 
 

@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
-from gpuwatch.machine.past.timeline import Timeline
+from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session
 from tests.ui import machines

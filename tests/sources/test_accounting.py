@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.past.gpu_time import GpuTimeMeter
-from gpuwatch.machine.past.process_events import ProcessEvents
-from gpuwatch.machine.past.process_lives import ProcessLives
+from gpuwatch.machine.history.process_events import ProcessEvents
+from gpuwatch.machine.recording.gpu_time import GpuTimeMeter
+from gpuwatch.machine.recording.process_lives import ProcessLives
 from gpuwatch.machine.sources.base import GpuProcess
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice

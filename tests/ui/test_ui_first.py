@@ -18,7 +18,7 @@ from rich.color import ColorSystem
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.past.metric_series import History
+from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.drawing import inks

@@ -14,7 +14,7 @@ from msgspec import structs
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.past.metric_series import History
+from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.layout import LAYOUTS, MANY, plan

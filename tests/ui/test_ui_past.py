@@ -10,13 +10,13 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.running_recorders import Announcement
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.session.playhead import TROUBLE
 from gpuwatch.ui import app as application
 from gpuwatch.ui.widgets.paint import Painted
-from tests.past.days import day
-from tests.past.recordings import BEGIN, Growing, troubled, with_gap
+from tests.recording.days import day
+from tests.recording.recordings import BEGIN, Growing, troubled, with_gap
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

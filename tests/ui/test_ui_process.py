@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
-from gpuwatch.machine.past.timeline import Timeline
+from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.machine.sources.process_details import Details, details
 from gpuwatch.session.process_history import Identity, ProcessHistories, identity
 from gpuwatch.ui.details.exact_device_map import known_map

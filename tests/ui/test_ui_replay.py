@@ -16,8 +16,8 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed, RecordedHost
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.reader import open_recording
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.session.replay import open_replay
 from gpuwatch.session.session import all_findings
 from gpuwatch.ui.app import GpuwatchApp
@@ -25,8 +25,8 @@ from gpuwatch.ui.screens import gpu
 from gpuwatch.ui.settings.actions import REPLAY
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.paint import Painted
-from tests.past.days import day
-from tests.past.recordings import BEGIN, Growing, later, recorded, troubled, with_gap
+from tests.recording.days import day
+from tests.recording.recordings import BEGIN, Growing, later, recorded, troubled, with_gap
 from tests.ui.conftest import Stage
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.past.metric_series import History
+from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View, ranked
 from gpuwatch.ui.panes.headline import verdict
 from tests.ui import machines

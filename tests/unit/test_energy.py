@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.past.energy import EnergyMeter
+from gpuwatch.machine.history.energy import EnergyMeter
 from tests.ui import machines
 
 NONE = Missing("not_supported")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.metrics import METRICS
-from gpuwatch.machine.past.energy import Energy
+from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.tables.reading_groups import GROUPS, Row, energy_rows, group_of, grouped, row_lines, table_of
 from gpuwatch.ui.tables.word_filter import parse

@@ -13,8 +13,8 @@ from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Experiment, Trial
-from gpuwatch.machine.past import runs
-from gpuwatch.machine.past.runs import RunStore
+from gpuwatch.machine.history import runs
+from gpuwatch.machine.history.runs import RunStore
 
 NOON = datetime.datetime(2026, 5, 11, 12, 0, tzinfo=datetime.UTC)
 

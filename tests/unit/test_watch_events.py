@@ -15,8 +15,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import AGAIN, Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.past.machine_event import MachineEvent, gpus
-from gpuwatch.machine.past.process_events import ProcessEvents
+from gpuwatch.machine.history.machine_event import MachineEvent, gpus
+from gpuwatch.machine.history.process_events import ProcessEvents
 from tests.ui import machines
 
 GIB = machines.GIB

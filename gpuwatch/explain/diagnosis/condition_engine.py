@@ -28,7 +28,7 @@ from gpuwatch.explain.diagnosis.conditions import (
     memory_filling,
     pcie_link,
     throttling,
-    unread_gpus,
+    unreadable_gpus,
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import CONDITIONS, Condition
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence, FeedState
@@ -39,9 +39,9 @@ from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Epis
 from gpuwatch.explain.diagnosis.engine import broken, diagnose, in_order
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, finding
-from gpuwatch.machine.past.device_events import DeviceEvents
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.process_events import ProcessEvents
+from gpuwatch.machine.history.device_events import DeviceEvents
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.process_events import ProcessEvents
 
 TOPICS = (
     gpu_faults,
@@ -52,7 +52,7 @@ TOPICS = (
     memory_filling,
     error_counters,
     health_flags,
-    unread_gpus,
+    unreadable_gpus,
     cpu_with_free_gpu,
 )
 """The modules whose conditions are judged. To add one: one import above, one name here."""

@@ -26,7 +26,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.fork import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
 from gpuwatch.machine.collector.wire import FAILURE, MEANWHILE, PREVIEW, SOURCE, Receiver, Settings, Source, source_of
-from gpuwatch.machine.past.frames import HEAD_BYTES, head
+from gpuwatch.machine.history.frames import HEAD_BYTES, head
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_calls import CallPage
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.sample_store import Kept
+from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.recording.reader import Recording
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Multiples of the recorded pace that a front end offers."""

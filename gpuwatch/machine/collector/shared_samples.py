@@ -13,8 +13,8 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.wire import Source
-from gpuwatch.machine.past.frames import DamagedFrame
-from gpuwatch.machine.past.running_recorders import RunningRecorder, running
+from gpuwatch.machine.history.frames import DamagedFrame
+from gpuwatch.machine.recording.running_recorders import RunningRecorder, running
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.own_processes import OwnProcesses
@@ -44,7 +44,7 @@ class SharedSamples:
     def __init__(self, recorder: RunningRecorder) -> None:
         """:class:`GpuwatchError` or :class:`DamagedFrame` if its recording cannot be read."""
         # It imports SQLite, which is not needed without a recorder.
-        from gpuwatch.machine.past.newest_samples import NewestSamples
+        from gpuwatch.machine.recording.newest_samples import NewestSamples
 
         self._recorder = recorder
         self.interval = recorder.entry.interval

@@ -1,4 +1,4 @@
-"""The frames that the collector's process sends (:mod:`gpuwatch.machine.past.frames`).
+"""The frames that the collector's process sends (:mod:`gpuwatch.machine.history.frames`).
 
 Besides those of samples there are frames that are not part of their sequence of deltas: what is known before the first
 sample, where samples come from, and the error that ended the collector.
@@ -10,7 +10,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.machine.past.frames import FrameDecoder, encoded, framed
+from gpuwatch.machine.history.frames import FrameDecoder, encoded, framed
 from gpuwatch.machine.sources.driver_calls import LeftOut
 
 

@@ -23,7 +23,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.host_fallback import HostFallback
 from gpuwatch.machine.collector.wire import Settings, Source, failure, meanwhile, preview
 from gpuwatch.machine.collector.wire import source as source_frame
-from gpuwatch.machine.past.frames import FrameEncoder
+from gpuwatch.machine.history.frames import FrameEncoder
 from gpuwatch.machine.sources import driver_calls
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def serve(settings: Settings) -> None:
     except BrokenPipeError:
         os._exit(0)
     except Exception as error:  # noqa: BLE001  # an error of gpuwatch itself: the parent shows it as such
-        from gpuwatch.machine.past.crashes import describe
+        from gpuwatch.machine.history.crashes import describe
 
         with suppress(OSError):
             _write(failure("; ".join(describe(error))))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.alerts.command import Command
 from gpuwatch.session.alerts.delivery import Channel
 from gpuwatch.session.alerts.onsets import Onsets

@@ -27,7 +27,7 @@ from mcp.shared.exceptions import MCPError
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.machine.past.crashes import describe
+from gpuwatch.machine.history.crashes import describe
 from gpuwatch.share.assistant.answer import output_schema
 from gpuwatch.share.assistant.arguments import input_schema
 from gpuwatch.share.assistant.commands import Commands

@@ -208,7 +208,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         kind = repr(error)
         if kind not in self._failures and len(self._failures) < _FAILURES:
             self._failures.add(kind)
-            from gpuwatch.machine.past.crashes import describe
+            from gpuwatch.machine.history.crashes import describe
 
             what, hint = describe(error)
             self.say(f"gpuwatch: {what} ({hint})")

@@ -21,7 +21,7 @@ from gpuwatch.core.formatting.brief import program_of
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.run import Run
-from gpuwatch.machine.past.gpu_time import GAP
+from gpuwatch.machine.recording.gpu_time import GAP
 from gpuwatch.share.exports.protobuf import double, message, number, text, varint
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch
 

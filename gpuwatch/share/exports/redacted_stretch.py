@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.process_lives import ProcessLife
-from gpuwatch.machine.past.reader import RecordedFinding
-from gpuwatch.machine.past.sample_redaction import SampleRedactor
-from gpuwatch.machine.past.sample_store import Kept
-from gpuwatch.machine.past.tiers import Key
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.recording.process_lives import ProcessLife
+from gpuwatch.machine.recording.reader import RecordedFinding
+from gpuwatch.machine.recording.sample_redaction import SampleRedactor
+from gpuwatch.machine.recording.tiers import Key
 from gpuwatch.share.exports.stretch import Means, Stretch
 
 

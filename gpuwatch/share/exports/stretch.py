@@ -11,12 +11,12 @@ from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.process_lives import ProcessLife
-from gpuwatch.machine.past.reader import RecordedFinding, Recording
-from gpuwatch.machine.past.sample_store import Kept
-from gpuwatch.machine.past.tiers import BLOCKS, HOUR, MINUTE, Key, Points, Summary, begin_of
-from gpuwatch.machine.past.time_expressions import moment, shown
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.recording.process_lives import ProcessLife
+from gpuwatch.machine.recording.reader import RecordedFinding, Recording
+from gpuwatch.machine.recording.tiers import BLOCKS, HOUR, MINUTE, Key, Points, Summary, begin_of
+from gpuwatch.machine.recording.time_expressions import moment, shown
 
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
 """Seconds of the means that are exported; 0: the samples themselves."""

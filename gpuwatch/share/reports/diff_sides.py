@@ -19,9 +19,9 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.past.machine_event import gpus
-from gpuwatch.machine.past.reader import Recording
-from gpuwatch.machine.past.tiers import HOUR, MINUTE
+from gpuwatch.machine.history.machine_event import gpus
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.tiers import HOUR, MINUTE
 from gpuwatch.share.reports import comparable, contrast, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.tables import device_map

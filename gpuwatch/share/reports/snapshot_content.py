@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
-from gpuwatch.machine.past.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 
 _COMMAND = 120

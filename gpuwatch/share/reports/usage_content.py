@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from gpuwatch.core.formatting.units import UNKNOWN, energy, lasted, percent, size
 from gpuwatch.core.model.usage import By, Usage, UsageGroup
-from gpuwatch.machine.past.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.chart_data import Bars, Part, Row
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean
 

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, ago, span
 from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
-from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines

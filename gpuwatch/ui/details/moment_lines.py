@@ -7,8 +7,8 @@ import datetime
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory
 from gpuwatch.core.model.snapshot import Device, Process
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.sample_store import Kept
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_store import Kept
 from gpuwatch.ui.drawing.cells import left
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import short_command

@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, duration, memory
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.host_access import DeviceNumbers
-from gpuwatch.machine.past.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View

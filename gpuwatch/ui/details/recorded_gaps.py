@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwatch.core.formatting.units import lasted
 from gpuwatch.machine.collector.recorded_feed import Skipped
-from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.drawing.clock import clock
 
 _WHY = (

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import ago, gib
 from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
-from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import ReplayState, View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.lines import Span

@@ -12,8 +12,8 @@ from textual.widget import Widget
 
 from gpuwatch.core.formatting.units import ago
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.machine.past.machine_event import MachineEvent
-from gpuwatch.machine.past.timeline import EVENTS
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.timeline import EVENTS
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.gpu_sections import MARKS
 from gpuwatch.ui.details.moment_lines import then_lines

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
-from gpuwatch.machine.past.machine_event import gpus
+from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.session.preflight import Preflight
 from gpuwatch.ui.drawing.cells import cut, left, right
 from gpuwatch.ui.drawing.lines import Span

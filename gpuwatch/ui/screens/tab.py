@@ -24,7 +24,7 @@ from gpuwatch.ui.widgets.footer import KeyLine
 from gpuwatch.ui.widgets.strips import TooSmall, TopLine
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.past.machine_event import MachineEvent
+    from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.session.playhead import Navigation
     from gpuwatch.ui.screens.dashboard import Dashboard
     from gpuwatch.ui.widgets.timeline import TimelineStrip

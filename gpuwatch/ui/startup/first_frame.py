@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START, needs_ascii
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.past.metric_series import History
+from gpuwatch.machine.history.metric_series import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame, part

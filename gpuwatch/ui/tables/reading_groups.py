@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, lasted
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.past.energy import Energy
+from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.tables.device_facts import SHORT_TITLES

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from gpuwatch.core.formatting.units import ago
-from gpuwatch.machine.past.timeline import LEVELS
+from gpuwatch.machine.history.timeline import LEVELS
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.clock import clock

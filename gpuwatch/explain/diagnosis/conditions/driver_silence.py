@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import span
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
-from gpuwatch.machine.past.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import MachineEvent
 
 _OLD = "the data shown is older, and nothing is judged meanwhile"
 

@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
-from gpuwatch.machine.past.machine_event import BAD_STATES
+from gpuwatch.machine.history.machine_event import BAD_STATES
 
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
 _LATEST = 3

@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.conditions import (
     health_flags,
     idle_memory,
     throttling,
-    unread_gpus,
+    unreadable_gpus,
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import CONDITIONS
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleC
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule
 
-TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory, unread_gpus)
+TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory, unreadable_gpus)
 """The modules that have such conditions."""
 _CONDITIONS = tuple(one for one in CONDITIONS if one.one_sample)
 

@@ -24,7 +24,7 @@ from gpuwatch.machine.sources.nvidia.decode import decode
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.device_list import DeviceList, maybe
 from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
-from gpuwatch.machine.sources.nvidia.library import Library
+from gpuwatch.machine.sources.nvidia.guarded_nvml import Library
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
 from gpuwatch.machine.sources.nvidia.topology import Member, topology

@@ -1,0 +1,86 @@
+"""Events of devices without a duration: a new device, a MIG layout, freed memory, Xids of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, of_device
+
+_FREED_SHARE = 0.05
+_FREED_LEAST = 2**30
+_FREED_PAUSE = 60.0
+"""Minimum seconds between two such events: some programs allocate and free all the time."""
+
+
+class DeviceEvents:
+    """Compares each device with the previous sample."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Device] = {}
+        self._used: dict[str, float] = {}
+        self._freed: dict[str, float] = {}
+        """Time of the last event about freed memory, by UUID."""
+        self._xids: dict[str, float] = {}
+        self._no_xids: set[str] = set()
+
+    def look(self, snapshot: Snapshot, at: float, freed: Mapping[str, float]) -> list[MachineEvent]:
+        """The events of this sample; ``freed``: memory of processes that have exited, in bytes by UUID."""
+        found: list[MachineEvent] = []
+        first = not self._known
+        asleep = {known.pci_bus_id for known in self._known.values() if known.state == ASLEEP}
+        for device in snapshot.devices:
+            before = self._known.get(device.uuid)
+            if before is device and not freed:
+                continue
+            self._known[device.uuid] = device
+            if before is None and not first and device.pci_bus_id not in asleep:
+                found.append(of_device(device, at, "device.new", "appeared", "good"))
+            elif before is not None and device.state not in BAD_STATES:
+                found += _mig_layout(before, device, at)
+            found += self._freed_memory(device, at, freed.get(device.uuid, 0.0))
+            found += self._reported(device, at)
+        return found
+
+    def _freed_memory(self, device: Device, at: float, freed: float) -> list[MachineEvent]:
+        used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
+        if used is None or not total or device.state in BAD_STATES:
+            self._used.pop(device.uuid, None)
+            return []
+        given, self._used[device.uuid] = self._used.get(device.uuid, used) - used - freed, used
+        if given < max(_FREED_LEAST, _FREED_SHARE * total):
+            return []
+        if at - self._freed.get(device.uuid, float("-inf")) < _FREED_PAUSE:
+            return []
+        self._freed[device.uuid] = at
+        text = f"memory: {size(given)} freed by running programs, {size(used)} of {size(total)} used"
+        return [of_device(device, at, "memory.freed", text, "info")]
+
+    def _reported(self, device: Device, at: float) -> list[MachineEvent]:
+        """Xids that are about a program, not the hardware; and once, why Xids are not reported."""
+        found = []
+        for xid in device.xids:
+            if not xid.hardware and xid.at > self._xids.get(device.uuid, float("-inf")):
+                self._xids[device.uuid] = xid.at
+                found.append(of_device(device, at, "program.xid", f": driver reported {xid.text}", "warning"))
+        lack = device.xids_missing
+        if lack is None:
+            self._no_xids.discard(device.uuid)
+        elif lack.reason != "device_lost" and device.uuid not in self._no_xids:
+            self._no_xids.add(device.uuid)
+            text = f"reports no Xids, its errors are in dmesg only: {printable(lack.detail or lack.reason)}"
+            found.append(of_device(device, at, "device.no-xids", text, "info"))
+        return found
+
+
+def _mig_layout(before: Device, now: Device, at: float) -> list[MachineEvent]:
+    """An event if MIG was switched or its instances changed. A failed reading is not a change."""
+    modes = before.get("mig.mode"), now.get("mig.mode")
+    then, here = ({one.id: one for one in device.mig_instances} for device in (before, now))
+    if then.keys() == here.keys() or not all(isinstance(mode, str) for mode in modes):
+        return []
+    profiles = ", ".join(printable(one.profile or one.id) for one in now.mig_instances)
+    text = f"MIG layout changed: {profiles or f'no instances, {len(then)} before'}"
+    return [of_device(now, at, "mig.changed", text, "info")]

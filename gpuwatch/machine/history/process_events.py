@@ -1,0 +1,267 @@
+"""Events of processes that start using GPUs, stop using them, or exit: run time, GPU time, SM utilization, memory."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import lasted, memory
+from gpuwatch.core.model.accounting import AccountedProcess
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, of_device, of_process
+from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
+
+_Key = tuple[str | None, int, float | None]
+GAP = 15.0
+"""Seconds between two samples that are counted for no process, if samples are usually more frequent."""
+USUAL = 2.5
+"""A gap is this many times the usual interval, if samples are less frequent."""
+_STEPS = 8
+
+
+class _User(msgspec.Struct):
+    """A process on a device, and what was observed of it there."""
+
+    row: Process
+    last: float
+    """When it was last seen on this device."""
+    older: bool
+    """Whether it was already there in the first sample."""
+    peak: float | None = None
+    """Bytes."""
+    sm_seconds: float = 0.0
+    """Seconds for which its SM utilization is known."""
+    sm_sum: float = 0.0
+    """Percent times seconds."""
+    sm_max: float | None = None
+    seconds: float = 0.0
+    """How long it was seen on this device, without gaps."""
+
+    def look(self, row: Process, at: float, gap: float) -> None:
+        """Takes its row of a new sample, whose utilization is that of the time since the previous one."""
+        self.row = row
+        held = row.number("gpu_memory_bytes")
+        if held is not None:
+            self.peak = max(self.peak or 0.0, held)
+        self.add(at, gap)
+
+    def add(self, at: float, gap: float) -> None:
+        """Adds the time until ``at`` with the utilization of its row, unless it is longer than ``gap`` seconds."""
+        seconds, self.last = at - self.last, at
+        if not 0 < seconds <= gap:
+            seconds = 0.0
+        self.seconds += seconds
+        used = self.row.number("sm_percent")
+        if used is not None:
+            self.sm_max = used if self.sm_max is None else max(self.sm_max, used)
+            self.sm_seconds += seconds
+            self.sm_sum += used * seconds
+
+
+_Identity = tuple[int, float | None]
+
+
+class ProcessEvents:
+    """Tracks processes by device. A device that does not answer keeps its processes until it does.
+
+    A process on several devices has one event. It opens and closes its devices one after another, so the event of a
+    start waits while the process may see more devices than it uses, that of an exit while it uses others, both only
+    until a sample in which it opened or closed no further device.
+    """
+
+    def __init__(self) -> None:
+        self._here: dict[str, dict[_Key, _User]] = {}
+        self._rows: tuple[Process, ...] | None = None
+        self._read: list[str] = []
+        """UUIDs of the devices whose process lists could be read in the last sample."""
+        self._starting: dict[_Identity, list[Process]] = {}
+        """Rows of processes whose start has not been reported yet."""
+        self._leaving: dict[_Identity, list[_User]] = {}
+        """Processes that have left some of their devices, and may be about to exit."""
+        self._unsampled = UnsampledProcesses()
+        self._at: float | None = None
+        self._steps: deque[float] = deque(maxlen=_STEPS)
+        """Seconds between the last samples."""
+        self._peaks: dict[_Identity, float] = {}
+        """The most memory that a process held on all its devices together, in bytes."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the next sample brings an event even if nothing changes."""
+        return bool(self._starting or self._leaving)
+
+    def look(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
+        """The events, and the memory of processes that have exited, in bytes by device UUID."""
+        read = [device.uuid for device in snapshot.devices if lists_processes(device)]
+        gap = self._gap(at)
+        unsampled = _unsampled(self._unsampled.look(snapshot), at)
+        if snapshot.processes is self._rows and read == self._read:
+            for uuid in read:
+                for one in self._here[uuid].values():
+                    one.add(at, gap)
+            return unsampled + (self._events({}, {}, snapshot, at) if self.waiting else []), {}
+        self._rows, self._read = snapshot.processes, read
+        gone: dict[_Identity, list[_User]] = {}
+        added: dict[_Identity, list[Process]] = {}
+        freed: dict[str, float] = {}
+        rows: dict[str | None, list[Process]] = {}
+        for row in snapshot.processes:
+            rows.setdefault(row.device_uuid, []).append(row)
+        for uuid in read:
+            now = {row.key: row for row in rows.get(uuid, ())}
+            known = self._here.get(uuid)
+            here = self._here[uuid] = {}
+            for key, user in (known or {}).items():
+                if key not in now:
+                    freed[uuid] = freed.get(uuid, 0.0) + (user.row.number("gpu_memory_bytes") or 0.0)
+                    gone.setdefault(_identity(user.row), []).append(user)
+            for key, row in now.items():
+                present = known.get(key) if known is not None else None
+                if present is None:
+                    present = _User(row, at, older=known is None)
+                    if known is not None:
+                        added.setdefault(_identity(row), []).append(row)
+                present.look(row, at, gap)
+                here[key] = present
+        return unsampled + self._events(gone, added, snapshot, at), freed
+
+    def _gap(self, at: float) -> float:
+        """Takes the time of a sample; from how many seconds on the time before one is a gap."""
+        usual = min(self._steps, default=0.0)
+        if self._at is not None and at > self._at:
+            self._steps.append(at - self._at)
+        self._at = at
+        return max(GAP, USUAL * usual)
+
+    def _events(
+        self,
+        gone: dict[_Identity, list[_User]],
+        added: dict[_Identity, list[Process]],
+        snapshot: Snapshot,
+        at: float,
+    ) -> list[MachineEvent]:
+        """The events, in the order: exits, then starts."""
+        peaks, used = self._peaks, self._add_up()
+        found: list[MachineEvent] = []
+        for program, users in gone.items():
+            if program in self._starting:
+                found.append(self._started(program, at))
+            self._leaving.setdefault(program, []).extend(users)
+        for program in list(self._leaving):
+            if program not in gone or not used.get(program):
+                found.append(_exited(self._leaving.pop(program), at, snapshot, peaks.get(program)))
+        for program, rows in added.items():
+            self._starting.setdefault(program, []).extend(rows)
+        for program in list(self._starting):
+            if program not in added or len(self._starting[program][0].device_map) <= used.get(program, 0):
+                found.append(self._started(program, at))
+        return found
+
+    def _started(self, program: _Identity, at: float) -> MachineEvent:
+        rows = self._starting.pop(program)
+        where = gpus(row.device_index for row in rows if row.device_index is not None)
+        return of_process(rows, at, "process.started", f"started using {where}{_unnamed(rows[0])}")
+
+    def _add_up(self) -> dict[_Identity, int]:
+        """Updates the peaks; the number of devices that each process uses."""
+        used: dict[_Identity, int] = {}
+        held: dict[_Identity, float] = {}
+        for users in self._here.values():
+            for user in users.values():
+                program = _identity(user.row)
+                used[program] = used.get(program, 0) + 1
+                held[program] = held.get(program, 0.0) + (user.row.number("gpu_memory_bytes") or 0.0)
+        self._peaks = {program: max(held[program], self._peaks.get(program, 0.0)) for program in held}
+        return used
+
+
+def _identity(row: Process) -> _Identity:
+    return (row.pid, row.create_time)
+
+
+def _exited(users: list[_User], at: float, snapshot: Snapshot, peak: float | None) -> MachineEvent:
+    """The end of a process, or of its use of some devices: what was observed of it there."""
+    rows = [user.row for user in users]
+    row = rows[0]
+    others = (*snapshot.processes, *snapshot.bystanders)
+    lives = any((other.pid, other.create_time) == (row.pid, row.create_time) for other in others)
+    where = gpus(one.device_index for one in rows if one.device_index is not None)
+    ran = row.run_seconds(max(user.last for user in users))
+    what = f"stopped using {where}" if lives else f"exited on {where}"
+    after = f" after {lasted(ran)}" if ran is not None else ""
+    observed = _observed(users, None if lives else peak)
+    accounted = [] if lives else _accounted(rows, snapshot)
+    return of_process(rows, at, "process.exited", f"{', '.join((what + after, *observed, *accounted))}{_unnamed(row)}")
+
+
+def _accounted(rows: list[Process], snapshot: Snapshot) -> list[str]:
+    """What the driver's accounting mode tells of the whole life of a process on its devices."""
+    found = []
+    for row in rows:
+        device = snapshot.device(row.device_uuid)
+        mine = [one for one in device.accounted if one.is_of(row.pid, row.create_time)] if device is not None else []
+        found += mine[-1:]
+    known = [one.gpu_percent for one in found if one.gpu_percent is not None]
+    if len(found) < len(rows) or not known:
+        return []
+    return [f"by the driver's accounting GPU avg {sum(known) / len(known):.0f} % over its life"]
+
+
+def _unsampled(found: list[tuple[Device, AccountedProcess]], at: float) -> list[MachineEvent]:
+    """An event for the processes of each device that were in no sample."""
+    by_device: dict[str, list[tuple[Device, AccountedProcess]]] = {}
+    for device, one in found:
+        by_device.setdefault(device.uuid, []).append((device, one))
+    events = []
+    for entries in by_device.values():
+        device, first = entries[0]
+        who = f"process {first.pid}" if len(entries) == 1 else f"{len(entries)} processes"
+        seconds = sum(one.used_seconds for _, one in entries)
+        peak = max((one.peak_bytes or 0 for _, one in entries), default=0)
+        most = f", peak {memory(peak)}" if peak else ""
+        text = f": {who} used it for {seconds:.1f} s between samples, by the driver's accounting{most}"
+        events.append(of_device(device, at, "process.exited", text, "info"))
+    return events
+
+
+def _observed(users: list[_User], peak: float | None) -> list[str]:
+    """How long it held its GPUs, SM utilization and memory. ``peak``: bytes on all its devices together, if known."""
+    parts = []
+    several = len(users) > 1
+    freed = sum(user.row.number("gpu_memory_bytes") or 0.0 for user in users)
+    if freed:
+        parts.append(f"{memory(freed)} freed")
+    peak = peak if several else users[0].peak
+    if peak:
+        parts.append(f"peak {memory(peak)}{' in total' if several else ''}")
+    held = sum(user.seconds for user in users)
+    if held > 0:
+        since = " since gpuwatch started" if any(user.older for user in users) else ""
+        longest = max(user.seconds for user in users)
+        together = f" ({lasted(held)} of GPU time)" if several else ""
+        parts.append(f"held {'them' if several else 'it'} for {lasted(longest)}{together}{since}")
+    known = sum(user.sm_seconds for user in users)
+    most = [user.sm_max for user in users if user.sm_max is not None]
+    if known > 0 and most:
+        part = f" in {lasted(known)} with samples" if known < held / 2 else ""
+        parts.append(f"SM avg {sum(user.sm_sum for user in users) / known:.0f} % max {max(most):.0f} %{part}")
+    return parts
+
+
+def _unnamed(row: Process) -> str:
+    """Why its name is unknown; empty if it is known."""
+    if row.command or row.name:
+        return ""
+    return f" ({printable(row.note)})" if row.note else " (nothing but its pid is readable)"
+
+
+def lists_processes(device: Device) -> bool:
+    """Whether its process list was read; a list that failed, or of a suspended GPU, is empty though nothing exited."""
+    unread = device.missing.get("memory.unexplained_bytes")
+    return (
+        device.state not in BAD_STATES
+        and device.state != ASLEEP
+        and (unread is None or "list of processes" not in unread.detail)
+    )

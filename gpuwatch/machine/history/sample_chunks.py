@@ -1,0 +1,171 @@
+"""Consecutive samples as frames, in memory and in recordings. The first is a key frame: a chunk is read by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.frames import (
+    FINDINGS,
+    DamagedFrame,
+    FrameDecoder,
+    FrameEncoder,
+    encoded,
+    framed,
+    packed,
+    split,
+)
+
+_R = TypeVar("_R", Device, Process)
+_of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
+
+
+class Kept(NamedTuple):
+    """The machine at one moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+
+
+Position = tuple[FrameDecoder, tuple[Finding, ...]]
+"""A decoder that has taken the frames up to a sample, and the findings that hold in it."""
+
+
+class ChunkReader:
+    """Decodes the frames of a chunk as they come."""
+
+    def __init__(self) -> None:
+        self._decoder = FrameDecoder()
+        self._found: tuple[Finding, ...] = ()
+
+    def take(self, frames: bytes) -> Iterator[Position]:
+        """The samples of the next frames; :class:`DamagedFrame`. Read a position before the next one is asked for."""
+        for kind, body in split(frames):
+            if kind == FINDINGS:
+                try:
+                    self._found = _of_findings(body)
+                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                    raise DamagedFrame(str(error)) from error
+            else:
+                self._decoder.take(kind, body)
+                yield self._decoder, self._found
+
+
+class ChunkWriter:
+    """Encodes the samples of a chunk."""
+
+    def __init__(self) -> None:
+        self._encoder = FrameEncoder()
+        self._findings: tuple[Finding, ...] = ()
+
+    def frames(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> bytes:
+        """The frames of the next sample."""
+        before, self._findings = self._findings, findings
+        frame = self._encoder.frame(snapshot)
+        if findings is before or findings == before:
+            return frame
+        return framed(FINDINGS, encoded(findings)) + frame
+
+
+class Chunk:
+    """Consecutive samples in memory."""
+
+    __slots__ = ("_frames", "_writer", "size", "times")
+
+    PER_SAMPLE = 100
+    """Bytes of Python's overhead for one sample."""
+
+    def __init__(self, times: list[float] | None = None, frames: bytes = b"") -> None:
+        self.times: list[float] = times or []
+        self.size = 0
+        """Bytes."""
+        self._frames: list[bytes] = [frames]
+        self._writer = ChunkWriter()
+
+    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
+        """Appends a sample."""
+        frames = self._writer.frames(snapshot, findings)
+        self._frames.append(frames)
+        self.size += len(frames) + self.PER_SAMPLE
+        self.times.append(snapshot.taken_at.timestamp())
+
+    def close(self) -> None:
+        """Compresses the chunk: it is complete."""
+        self._frames = [packed(b"".join(self._frames))]
+        self._writer = ChunkWriter()
+        self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
+
+    def read(self) -> Iterator[Position]:
+        """Each sample in turn, oldest first; :class:`DamagedFrame`."""
+        return ChunkReader().take(b"".join(self._frames))
+
+
+class Samples:
+    """Consecutive samples that are decoded already."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept: list[Kept] = []
+
+    @property
+    def times(self) -> list[float]:
+        """Their times, in seconds since the epoch."""
+        return [one.at for one in self.kept]
+
+    def read(self) -> Iterator[Position]:
+        """As in :class:`Chunk`."""
+        decoder = FrameDecoder()
+        for _, snapshot, findings in self.kept:
+            decoder.begin(snapshot)
+            yield decoder, findings
+
+
+def whole(positions: Iterable[Position]) -> Iterator[Kept]:
+    """The samples at these positions. Unchanged parts are the same objects in the next one."""
+    for decoder, findings in positions:
+        yield Kept(decoder.at, decoder.snapshot(), findings)
+
+
+def sample(positions: Iterator[Position], place: int) -> Kept:
+    """The sample at one place; :class:`DamagedFrame` if there is none."""
+    for kept in whole(islice(positions, place, place + 1)):
+        return kept
+    raise DamagedFrame(f"no sample {place}")
+
+
+_MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
+_LASTING = tuple(name for name in Snapshot.__struct_fields__ if name not in _MOVING)
+
+
+def settled(now: Snapshot, before: Snapshot) -> Snapshot:
+    """The snapshot with the objects of the previous one where they are equal, as feeds give them."""
+    if now.devices is before.devices and now.processes is before.processes:
+        return now
+    lasting = {name: getattr(before, name) for name in _LASTING if getattr(now, name) == getattr(before, name)}
+    return replace(
+        now,
+        devices=_reused(now.devices, before.devices),
+        processes=_reused(now.processes, before.processes),
+        bystanders=_reused(now.bystanders, before.bystanders),
+        **lasting,
+    )
+
+
+def _reused(now: tuple[_R, ...], before: tuple[_R, ...]) -> tuple[_R, ...]:
+    """``now`` with the objects of ``before`` where they are equal; ``before`` itself if all are."""
+    if len(now) != len(before):
+        return now
+    rows = [
+        old if row is old or (row == old and list(row.readings) == list(old.readings)) else row
+        for row, old in zip(now, before, strict=True)
+    ]
+    return before if all(row is old for row, old in zip(rows, before, strict=True)) else tuple(rows)

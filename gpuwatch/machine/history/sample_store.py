@@ -1,0 +1,111 @@
+"""Stored samples: their interface, and what memory and recordings do in the same way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+from gpuwatch.core.model.reading import number
+from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.metric_series import History
+from gpuwatch.machine.history.sample_chunks import Kept as Kept
+from gpuwatch.machine.history.sample_chunks import Position
+
+Identity = tuple[int, float | None]
+"""Pid and start time of a process."""
+Key = tuple[str, str]
+"""UUID of a device, id of a metric."""
+Placed = tuple[float, Position]
+"""Time and position of a sample. Read it before the next one is asked for."""
+
+
+class SampleStore(ABC):
+    """Stored samples and events of one host, in memory or in a recording. Times are seconds since the epoch."""
+
+    @property
+    @abstractmethod
+    def times(self) -> Sequence[float]:
+        """Times of the samples, oldest first."""
+
+    @abstractmethod
+    def stretches(self, longer: float) -> Sequence[tuple[float, float]] | None:
+        """Begin and end of each time without a gap longer than so many seconds; None: they follow from ``times``."""
+
+    @abstractmethod
+    def at(self, moment: float) -> Kept | None:
+        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
+
+    @abstractmethod
+    def events(self) -> Sequence[MachineEvent]:
+        """The events, oldest first. The list may grow: do not change it."""
+
+    @abstractmethod
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+        """The chunks with samples from ``begin`` to ``end``, and perhaps some beside them, oldest first."""
+
+    def positions(self, begin: float, end: float) -> Iterator[Placed]:
+        """Time and position of each sample from ``begin`` to ``end``."""
+        for chunk in self.chunks(begin, end):
+            for at, position in chunk:
+                if begin <= at <= end:
+                    yield at, position
+
+    def numbers(
+        self, begin: float, end: float, metrics: frozenset[str]
+    ) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
+        """Times from ``begin`` to ``end``, a chunk at a time, and as many values of each metric of each device.
+
+        A value is None where the device did not have it.
+        """
+        for chunk in self.chunks(begin, end):
+            times: list[float] = []
+            columns: dict[Key, list[float | None]] = {}
+            listed: tuple[Device, ...] | None = None
+            values: dict[Key, float] = {}
+            for at, (decoder, _) in chunk:
+                if not begin <= at <= end:
+                    continue
+                devices = decoder.devices()
+                if devices is not listed:
+                    listed = devices
+                    read = (((one.uuid, name), number(one.readings.get(name))) for one in devices for name in metrics)
+                    values = {key: value for key, value in read if value is not None}
+                    for key in values.keys() - columns.keys():
+                        columns[key] = [None] * len(times)
+                times.append(at)
+                for key, column in columns.items():
+                    column.append(values.get(key))
+            if times:
+                yield times, {**columns}
+
+    def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
+        """These metrics of the devices over the ``seconds`` up to ``end``, as the live history had them."""
+        history = History()
+        for times, columns in self.numbers(end - seconds, end, metrics):
+            history.put_all(times, columns)
+        return history
+
+    def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
+        """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
+        for at, (decoder, _) in self.positions(begin, end):
+            yield at, decoder.rows_of(*who)
+
+
+class Times(Sequence[float]):
+    """Times of samples that are looked up when they are asked for."""
+
+    @abstractmethod
+    def at(self, place: int) -> float:
+        """The time at a place from 0 to the length."""
+
+    @overload
+    def __getitem__(self, place: int) -> float: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[float]: ...
+
+    def __getitem__(self, place: int | slice) -> float | list[float]:
+        places = range(len(self))[place]
+        return [self.at(one) for one in places] if isinstance(places, range) else self.at(places)

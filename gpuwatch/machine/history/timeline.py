@@ -1,0 +1,124 @@
+"""The last hour of whole snapshots, in a few megabytes.
+
+Samples are kept as frames (:mod:`gpuwatch.machine.history.frames`) in chunks of sixty; complete chunks are compressed.
+Older samples are thinned out: see :data:`LEVELS`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_chunks import Chunk, sample
+from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore
+
+LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
+"""Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
+
+Samples leave a level in chunks, so some are a little older."""
+MOST_BYTES = 12 * 2**20
+"""Limit above which the oldest samples are dropped early, as with many processes that start and exit every second."""
+EVENTS = 1000
+"""Events kept."""
+_MOST_AT_ONCE = 600
+"""Samples of the first level, however short the interval."""
+CHUNK = 60
+"""Samples in a chunk."""
+
+
+class Timeline(SampleStore):
+    """Snapshots of the last hour, and events. One thread writes and reads it."""
+
+    def __init__(self) -> None:
+        self._levels: tuple[deque[Chunk], ...] = tuple(deque() for _ in LEVELS)
+        self._findings: tuple[Finding, ...] = ()
+        self._events: deque[MachineEvent] = deque(maxlen=EVENTS)
+
+    # Keeping
+
+    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] | None = None) -> None:
+        """Appends a sample; ``findings`` None: unchanged."""
+        if findings is not None:
+            self._findings = findings
+        self._put(0, snapshot, self._findings)
+        self._thin(snapshot.taken_at.timestamp())
+
+    def add_events(self, events: Iterable[MachineEvent]) -> None:
+        """Appends events."""
+        self._events.extend(events)
+
+    def _put(self, level: int, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
+        chunks = self._levels[level]
+        if not chunks or len(chunks[-1].times) >= CHUNK:
+            if chunks:
+                chunks[-1].close()
+            chunks.append(Chunk())
+        chunks[-1].add(snapshot, findings)
+
+    def _thin(self, now: float) -> None:
+        for level, (span, _) in enumerate(LEVELS):
+            chunks = self._levels[level]
+            while chunks and (
+                now - chunks[0].times[-1] > span
+                or (level == 0 and len(chunks) > 1 and (len(chunks) - 1) * CHUNK >= _MOST_AT_ONCE)
+            ):
+                old = chunks.popleft()
+                if level + 1 < len(LEVELS):
+                    self._pass_on(old, level + 1)
+        while self.size_bytes > MOST_BYTES and sum(map(len, self._levels)) > 1:
+            next(chunks for chunks in reversed(self._levels) if chunks).popleft()
+
+    def _pass_on(self, old: Chunk, level: int) -> None:
+        apart = LEVELS[level][1]
+        there = self._levels[level]
+        last = there[-1].times[-1] if there else -1.0
+        for at, (decoder, findings) in zip(old.times, old.read(), strict=True):
+            if at // apart > last // apart:
+                self._put(level, decoder.snapshot(), findings)
+                last = at
+
+    # What there is
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the samples take."""
+        return sum(chunk.size for chunks in self._levels for chunk in chunks)
+
+    @property
+    def times(self) -> list[float]:
+        """Times of the samples, in seconds since the epoch, oldest first."""
+        return [at for chunk in self._every() for at in chunk.times]
+
+    def _every(self) -> Iterator[Chunk]:
+        for chunks in reversed(self._levels):
+            yield from chunks
+
+    # Looking back
+
+    def stretches(self, longer: float) -> None:
+        """They follow from the times, of which older ones are further apart."""
+
+    def at(self, moment: float) -> Kept | None:
+        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
+        chosen: Chunk | None = None
+        for chunk in self._every():
+            if chosen is None or chunk.times[0] <= moment:
+                chosen = chunk
+        if chosen is None:
+            return None
+        place = max(bisect_right(chosen.times, moment) - 1, 0)
+        return sample(chosen.read(), place)
+
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+        """As in the base."""
+        for chunk in list(self._every()):
+            if chunk.times[0] <= end and chunk.times[-1] >= begin:
+                yield zip(chunk.times, chunk.read(), strict=True)
+
+    def events(self) -> Sequence[MachineEvent]:
+        """The events, oldest first: the live list, which grows."""
+        return self._events

@@ -1,0 +1,105 @@
+"""Cuts a part out of a recording, into a file of its own, which can be sent: one file, no write-ahead log."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.machine.history.sample_chunks import ChunkWriter
+from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.sample_redaction import SampleRedactor
+from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events, write_findings
+from gpuwatch.machine.recording.storage import created
+from gpuwatch.machine.recording.time_expressions import shown
+
+_BLOCK = 60.0
+"""Seconds of a block."""
+
+
+def cut_out(recording: Recording, begin: float, end: float, output: Path, *, redact: bool = False) -> int:
+    """Writes the samples, events, findings and processes from ``begin`` to ``end``; returns the number of samples.
+
+    ``redact``: users, hosts, paths, addresses and ids are replaced, each by the same name everywhere. UsageError if
+    ``output`` exists or cannot be written; a part of a file is never left behind.
+    """
+    name = file_name(output)
+    try:
+        os.close(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        raise UsageError(f"{name} exists", hint="name a new file") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {name}: {error.strerror or error}", hint="name another file") from None
+    done = False
+    try:
+        private = SampleRedactor() if redact else None
+        if private is not None:
+            for kept in recording.snapshots(begin, end):
+                private.learn(kept)
+            private.learn_parts(recording.events())
+        db = created(output)
+        try:
+            samples = _copy(recording, begin, end, db, private)
+        finally:
+            db.close()
+        done = True
+    except sqlite3.Error as error:
+        raise GpuwatchError(f"cannot write {name}: {error}", hint="is the disk full?") from None
+    finally:
+        if not done:
+            for suffix in ("", "-journal"):
+                with suppress(OSError):
+                    output.with_name(output.name + suffix).unlink()
+    return samples
+
+
+def _copy(
+    recording: Recording, begin: float, end: float, db: sqlite3.Connection, private: SampleRedactor | None
+) -> int:
+    db.execute("BEGIN")
+    interval = 1.0
+    for run in recording.runs:
+        if run.began <= end and (run.ended is None or run.ended >= begin):
+            interval = run.interval
+            host = run.hostname if private is None or run.hostname is None else private.host(run.hostname)
+            db.execute(
+                "INSERT INTO runs (id, began, began_boot, boot_id, hostname, version, interval, ended, why) "
+                "VALUES (?, ?, 0, '', ?, ?, ?, ?, ?)",
+                (run.number, run.began, host, run.version, run.interval, run.ended, run.why),
+            )
+    sealer, samples = Sealer(db, interval), 0
+    for block in _blocks(recording.snapshots(begin, end), private):
+        chunk = ChunkWriter()
+        frames = b"".join([chunk.frames(snapshot, findings) for snapshot, findings in block])
+        sealer.seal(0, block, frames, block[-1][0].taken_at.timestamp() - begin)
+        samples += len(block)
+    events = [one for one in recording.events() if begin <= one.at <= end]
+    write_events(db, [private.part(one) for one in events] if private is not None else events)
+    found = recording.findings(begin, end)
+    write_findings(db, [(since, until, private.part(one) if private else one) for since, until, one in found])
+    notes = {"cut": f"{shown(begin)} to {shown(end)} of a recording, every {interval:g} s"}
+    if private is not None:
+        notes["redacted"] = "users, hosts, paths, addresses and ids have other names"
+    db.executemany("INSERT INTO notes VALUES (?, ?)", list(notes.items()))
+    db.execute("COMMIT")
+    db.execute("PRAGMA journal_mode = DELETE").fetchone()
+    return samples
+
+
+def _blocks(samples: Iterator[Kept], private: SampleRedactor | None) -> Iterator[list[Sample]]:
+    block: list[Sample] = []
+    for kept in samples:
+        if block and kept.at // _BLOCK != block[0][0].taken_at.timestamp() // _BLOCK:
+            yield block
+            block = []
+        if private is not None:
+            block.append((private.snapshot(kept.snapshot), private.findings(kept.findings)))
+        else:
+            block.append((kept.snapshot, kept.findings))
+    if block:
+        yield block

@@ -1,0 +1,75 @@
+"""What of a damaged recording could not be read: counted, so that nothing is lost unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from gpuwatch.machine.recording.time_expressions import shown
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class DamagedBlock(NamedTuple):
+    """A block that cannot be read, as far as its entry can."""
+
+    begin: float
+    """Seconds since the epoch; 0 if that is unknown."""
+    end: float
+    samples: int
+    """0: unknown."""
+    why: str
+
+
+class Damage:
+    """What was noticed so far."""
+
+    def __init__(self) -> None:
+        self.database = ""
+        """What is wrong with the file as a database; empty: nothing."""
+        self.blocks: dict[int, DamagedBlock] = {}
+        """By number."""
+        self.rows: dict[str, dict[object, str]] = {}
+        """Why rows cannot be read, by what they are and their keys."""
+
+    def __bool__(self) -> bool:
+        return bool(self.database or self.blocks or self.rows)
+
+    @property
+    def samples(self) -> int:
+        """Samples of the blocks whose entries can be read."""
+        return sum(block.samples for block in self.blocks.values())
+
+    def readable(self, what: str, decode: Callable[[_R], _T], rows: Iterable[tuple[object, _R]]) -> Iterator[_T]:
+        """The rows, given with their keys, that can be decoded; the others are noted as ``what``."""
+        for key, data in rows:
+            try:
+                yield decode(data)
+            except (ValueError, TypeError) as error:  # msgspec's errors are ValueErrors
+                self.rows.setdefault(what, {})[key] = str(error)
+
+    def text(self, samples: int) -> str:
+        """What is missing, in words; ``samples``: the number that the file states."""
+        parts = []
+        if self.blocks:
+            known = [block for block in self.blocks.values() if block.samples]
+            if known:
+                begin, end = min(one.begin for one in known), max(one.end for one in known)
+                parts.append(f"{self.samples:,} of {samples:,} samples from {shown(begin)} to {shown(end)}")
+            if unknown := len(self.blocks) - len(known):
+                parts.append(f"{unknown} block{'s' if unknown > 1 else ''} of unknown length")
+        parts += [f"{len(keys)} {what}{'s' if len(keys) > 1 else ''}" for what, keys in self.rows.items()]
+        missing = f"{', '.join(parts)} cannot be read" if parts else ""
+        return "; ".join(filter(None, (self.database, missing)))
+
+    def lines(self) -> Iterator[str]:
+        """Each part, in words."""
+        if self.database:
+            yield f"database: {self.database}"
+        for number, block in self.blocks.items():
+            when = f", {shown(block.begin)} to {shown(block.end)}" if block.samples else ""
+            yield f"block {number}{when}: {block.why}"
+        for what, keys in self.rows.items():
+            for key, why in keys.items():
+                yield f"{what} {key}: {why}"

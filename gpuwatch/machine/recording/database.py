@@ -1,0 +1,72 @@
+"""The file of a recording, read by SQLite; where that finds damage, page by page."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.machine.recording.damage import Damage
+from gpuwatch.machine.recording.salvage import Salvage
+from gpuwatch.machine.recording.storage import (
+    DATABASE_ERRORS,
+    SUFFIX,
+    NotARecording,
+    Unreadable,
+    open_to_read,
+    unreadable,
+)
+
+
+class Database:
+    """An open file. :class:`GpuwatchError` if it cannot be read at all."""
+
+    def __init__(self, path: Path, damage: Damage) -> None:
+        self._path, self._damage = path, damage
+        self.salvaged = False
+        """Whether rows come from what is left of the file."""
+        try:
+            self._connection = open_to_read(path)
+        except (Unreadable, NotARecording) as error:
+            if isinstance(error, NotARecording) and (path.suffix != SUFFIX or not error.damaged):
+                raise
+            self._salvage(error)
+
+    def close(self) -> None:
+        """Closes it."""
+        self._connection.close()
+
+    def rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """The rows of a query."""
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except DATABASE_ERRORS as error:
+            if self.salvaged or isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError)):
+                raise unreadable(self._path, error) from error
+            self._connection.close()
+            self._salvage(error)
+            return self.rows(query, values)
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """A read transaction: a block that is sealed in between would be seen twice or not at all."""
+        before = self._connection
+        self.rows("BEGIN")
+        try:
+            yield
+        finally:
+            if self._connection is before:
+                self.rows("COMMIT")
+
+    def _salvage(self, error: Exception) -> None:
+        try:
+            pages = Salvage(self._path)
+            self._connection = pages.database()
+        except (OSError, ValueError, *DATABASE_ERRORS):
+            raise unreadable(self._path, error) from error
+        if not pages.rows:
+            raise error if isinstance(error, GpuwatchError) else unreadable(self._path, error)
+        self.salvaged, self._damage.database = True, pages.why()

@@ -1,0 +1,404 @@
+"""GPU time of processes and devices: what was held, what was used, by whom; counted per hour, exact to the sample.
+
+Each sample counts the time since the previous one, unless that is a gap. A process held a GPU for this time if it was
+on it in both samples. The time of a GPU is divided equally among the processes that held it, so that sums over
+processes are hours of cards. Graphics clients (Xorg) hold no GPU here.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.energy import has_no_counter
+from gpuwatch.machine.history.process_events import GAP as GAP
+from gpuwatch.machine.history.process_events import USUAL as USUAL
+from gpuwatch.machine.history.process_events import lists_processes
+from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
+
+HOUR = 3600
+"""Seconds of what is counted together; it begins at a multiple of them."""
+_IDLE = 1.0
+"""Utilization in percent up to which a device counts as idle."""
+_MOST_PACKED = 64 << 20
+_MOST_ROWS = 256
+_GRAPHICS = "G"
+
+Key = tuple[int, float | None, str, str | None]
+"""Pid, start time, UUID of the device, MIG instance."""
+
+
+def hour_of(at: float) -> int:
+    """Begin of the hour in which the time before a sample at ``at`` is counted: at 14:00:00 that of 13:00."""
+    return (math.ceil(at / HOUR) - 1) * HOUR
+
+
+class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A process on a device, or on a MIG instance of it, over some time."""
+
+    pid: int
+    create_time: float | None
+    device_uuid: str
+    mig_instance: str | None = None
+    user: str | None = None
+    command: str | None = None
+    """With secrets masked."""
+    name: str | None = None
+    framework: str | None = None
+    container: str | None = None
+    samples: int = 0
+    """Samples in which it was seen."""
+    process_seconds: float = 0.0
+    """Seconds for which it was on the device."""
+    gpu_seconds: float = 0.0
+    """The same, divided by the number of processes that held the device then."""
+    own_seconds: float = 0.0
+    """Seconds for which its own SM utilization is known."""
+    shared_seconds: float = 0.0
+    """Seconds for which only that of the device is known, which was divided."""
+    used_seconds: float = 0.0
+    """Seconds times SM utilization, over both."""
+    sm_percent_max: float | None = None
+    memory_peak_bytes: float | None = None
+    energy_joules: float = 0.0
+    energy_seconds: float = 0.0
+    """The part of :attr:`gpu_seconds` for which the device's energy is known."""
+    sampled_seconds: float = 0.0
+    """The part of these for which it is integrated from power samples."""
+
+    @property
+    def key(self) -> Key:
+        """What names it."""
+        return (self.pid, self.create_time, self.device_uuid, self.mig_instance)
+
+    def merge(self, other: ProcessTime) -> None:
+        """Adds the time of another stretch."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.sm_percent_max = _most(self.sm_percent_max, other.sm_percent_max)
+        self.memory_peak_bytes = _most(self.memory_peak_bytes, other.memory_peak_bytes)
+        for name in _FACTS:
+            setattr(self, name, getattr(other, name) or getattr(self, name))
+
+
+_SUMS = (
+    *("samples", "process_seconds", "gpu_seconds", "own_seconds", "shared_seconds", "used_seconds"),
+    *("energy_joules", "energy_seconds", "sampled_seconds"),
+)
+_FACTS = ("user", "command", "name", "framework", "container")
+
+
+class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A device over some time."""
+
+    uuid: str
+    index: int
+    name: str
+    seconds: float = 0.0
+    """Seconds for which its processes were recorded."""
+    held_seconds: float = 0.0
+    """Seconds for which at least one process held it."""
+    idle_seconds: float = 0.0
+    """The part of them in which it was idle."""
+    unknown_seconds: float = 0.0
+    """The part of them in which its utilization is unknown."""
+    energy_joules: float = 0.0
+    energy_seconds: float = 0.0
+    """Seconds for which its energy is known."""
+    sampled_seconds: float = 0.0
+    """The part of them for which it is integrated from power samples: it has no energy counter."""
+    free_joules: float = 0.0
+    """The part of its energy while nobody held it."""
+    unsampled_processes: int = 0
+    """Processes that were in no sample, by the driver's accounting mode."""
+    unsampled_seconds: float = 0.0
+    """Seconds for which those held it."""
+
+    def merge(self, other: DeviceTime) -> None:
+        """Adds the time of another stretch."""
+        self.index, self.name = other.index, other.name
+        for name in _DEVICE_SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_DEVICE_SUMS = (
+    *("seconds", "held_seconds", "idle_seconds", "unknown_seconds"),
+    *("energy_joules", "energy_seconds", "sampled_seconds", "free_joules"),
+    *("unsampled_processes", "unsampled_seconds"),
+)
+
+
+class GpuTime(msgspec.Struct):
+    """What was counted over some time."""
+
+    seconds: float = 0.0
+    """Seconds that were recorded."""
+    simulated: bool = False
+    graphics: int = 0
+    """The most graphics clients in a sample, which are not counted."""
+    devices: list[DeviceTime] = []
+    processes: list[ProcessTime] = []
+
+
+def pack(time: GpuTime) -> bytes:
+    """As it is stored."""
+    return zlib.compress(msgspec.msgpack.encode(time), 6)
+
+
+_decode = msgspec.msgpack.Decoder(GpuTime).decode
+
+
+def unpack(data: bytes) -> GpuTime:
+    """The time again; ValueError if it is damaged."""
+    try:
+        unzip = zlib.decompressobj()
+        plain = unzip.decompress(data, _MOST_PACKED)
+        if not unzip.eof:
+            raise ValueError("GPU time: truncated")
+        return _decode(plain)
+    except (zlib.error, TypeError) as error:
+        raise ValueError(f"GPU time: {error}") from error
+
+
+class _Window:
+    """A device since its energy counter moved: who has held it, in seconds."""
+
+    __slots__ = ("counter", "free", "shares")
+
+    def __init__(self, counter: float) -> None:
+        self.counter = counter
+        self.free = 0.0
+        self.shares: dict[Key, float] = {}
+
+
+class _Hour:
+    def __init__(self) -> None:
+        self.time = GpuTime()
+        self.devices: dict[str, DeviceTime] = {}
+        self.processes: dict[Key, ProcessTime] = {}
+
+    def finished(self) -> GpuTime:
+        self.time.devices = list(self.devices.values())
+        self.time.processes = list(self.processes.values())
+        return self.time
+
+
+class GpuTimeMeter:
+    """Counts samples in their order."""
+
+    def __init__(self, interval: float = 1.0) -> None:
+        """``interval``: seconds between samples, as they were asked for."""
+        self.gap = max(GAP, USUAL * interval)
+        self._at: float | None = None
+        self._held: dict[str, set[Key]] = {}
+        """The processes of each device in the last sample; a device whose list could not be read is missing."""
+        self._windows: dict[str, _Window] = {}
+        self._watts: dict[str, float] = {}
+        """The power of each device in the last sample, if it has no energy counter."""
+        self._unsampled = UnsampledProcesses()
+        self._hours: dict[int, _Hour] = {}
+        self._rows: dict[Key, Process] = {}
+        """The last row of each process."""
+
+    def taken(self) -> dict[int, GpuTime]:
+        """What was counted since the last call, by the begin of the hour in seconds since the epoch."""
+        found = {begin: hour.finished() for begin, hour in self._hours.items()}
+        self._hours = {}
+        return found
+
+    def look(self, snapshot: Snapshot, *, counted: bool = True) -> None:
+        """Takes a sample; ``counted`` False: only as the one before the next."""
+        at = snapshot.taken_at.timestamp()
+        seconds = 0.0 if self._at is None else at - self._at
+        if not 0 < seconds <= self.gap:
+            seconds = 0.0
+            self._windows.clear()  # nobody knows who used what was counted meanwhile
+            self._watts.clear()
+        self._at = at
+        hour = self._hours.setdefault(hour_of(at), _Hour()) if counted else _Hour()
+        hour.time.seconds += seconds
+        hour.time.simulated = hour.time.simulated or snapshot.simulated
+        rows: dict[str, list[Process]] = {}
+        graphics = 0
+        for row in snapshot.processes:
+            if row.device_uuid is not None and row.type != _GRAPHICS:
+                rows.setdefault(row.device_uuid, []).append(row)
+            graphics += row.type == _GRAPHICS
+        hour.time.graphics = max(hour.time.graphics, graphics)
+        before, self._held = self._held, {}
+        for device in snapshot.devices:
+            if lists_processes(device):
+                here = rows.get(device.uuid, [])
+                self._held[device.uuid] = {_key(row) for row in here}
+                known = before.get(device.uuid)
+                self._device(hour, device, here, known or set(), seconds if known is not None else 0.0)
+        for device, one in self._unsampled.look(snapshot):
+            if (time := hour.devices.get(device.uuid)) is not None:
+                time.unsampled_processes += 1
+                time.unsampled_seconds += one.used_seconds
+        if len(self._rows) > _MOST_ROWS + 2 * len(snapshot.processes):
+            needed = set().union(*self._held.values(), *(window.shares for window in self._windows.values()))
+            self._rows = {key: row for key, row in self._rows.items() if key in needed}
+
+    def _device(self, hour: _Hour, device: Device, rows: list[Process], before: set[Key], seconds: float) -> None:
+        uuid = device.uuid
+        time = hour.devices.get(uuid)
+        if time is None:
+            time = hour.devices[uuid] = DeviceTime(uuid=uuid, index=device.index, name=device.name)
+        time.seconds += seconds
+        entries = [(_key(row), row) for row in rows]
+        for key, row in entries:
+            self._see(hour, key, row)
+        holders = [(key, row) for key, row in entries if key in before]
+        busy = device.number("utilization.gpu_percent")
+        if holders and seconds:
+            time.held_seconds += seconds
+            used = _utilizations([row for _, row in holders], busy)
+            own = [one for one, _ in used if one is not None]
+            if busy is not None or len(own) == len(used):
+                idle = busy <= _IDLE if busy is not None else max(own) <= _IDLE
+                time.idle_seconds += seconds if idle else 0.0
+            else:
+                time.unknown_seconds += seconds
+            share = seconds / len(holders)
+            for (key, _), (percent, is_own) in zip(holders, used, strict=True):
+                process = hour.processes[key]
+                process.process_seconds += seconds
+                process.gpu_seconds += share
+                if percent is not None:
+                    process.used_seconds += seconds * percent / 100
+                    process.sm_percent_max = _most(process.sm_percent_max, percent)
+                    if is_own:
+                        process.own_seconds += seconds
+                    else:
+                        process.shared_seconds += seconds
+        self._energy(hour, time, device, [key for key, _ in holders], seconds)
+
+    def _see(self, hour: _Hour, key: Key, row: Process) -> None:
+        process = self._process(hour, key, row)
+        process.samples += 1
+        held = row.number("gpu_memory_bytes")
+        if held is not None:
+            process.memory_peak_bytes = _most(process.memory_peak_bytes, held)
+        if self._rows.get(key) is not row:
+            self._rows[key] = row
+            for name in _FACTS:
+                setattr(process, name, getattr(row, name) or getattr(process, name))
+
+    def _process(self, hour: _Hour, key: Key, row: Process) -> ProcessTime:
+        process = hour.processes.get(key)
+        if process is None:
+            facts = {name: getattr(row, name) for name in _FACTS}
+            process = hour.processes[key] = ProcessTime(
+                pid=key[0], create_time=key[1], device_uuid=key[2], mig_instance=key[3], **facts
+            )
+        return process
+
+    def _energy(self, hour: _Hour, time: DeviceTime, device: Device, holders: list[Key], seconds: float) -> None:
+        """Divides what the counter has counted since it last moved; it is read every few seconds only."""
+        value = device.number("energy_joules")
+        if value is None:
+            self._windows.pop(device.uuid, None)
+            self._power(hour, time, device, holders, seconds)
+            return
+        self._watts.pop(device.uuid, None)
+        window = self._windows.get(device.uuid)
+        if window is None or value < window.counter:  # a lower one was reset with the driver
+            self._windows[device.uuid] = _Window(value)
+            return
+        for key in holders:
+            window.shares[key] = window.shares.get(key, 0.0) + seconds / len(holders)
+        if not holders:
+            window.free += seconds
+        if value == window.counter:
+            return
+        all_seconds = window.free + sum(window.shares.values())
+        self._windows[device.uuid] = _Window(value)
+        if not all_seconds:
+            return
+        per_second = (value - window.counter) / all_seconds
+        time.energy_joules += value - window.counter
+        time.energy_seconds += all_seconds
+        time.free_joules += per_second * window.free
+        for key, share in window.shares.items():
+            process = self._process(hour, key, self._rows[key])
+            process.energy_joules += per_second * share
+            process.energy_seconds += share
+
+    def _power(self, hour: _Hour, time: DeviceTime, device: Device, holders: list[Key], seconds: float) -> None:
+        """Integrates power between two samples of a device that has no energy counter."""
+        watts = device.number("power.draw_watts") if has_no_counter(device) else None
+        before = self._watts.pop(device.uuid, None)
+        if watts is None:
+            return
+        self._watts[device.uuid] = watts
+        if before is None or not seconds:
+            return
+        joules = (before + watts) / 2 * seconds
+        time.energy_joules += joules
+        time.energy_seconds += seconds
+        time.sampled_seconds += seconds
+        if not holders:
+            time.free_joules += joules
+        for key in holders:
+            process = hour.processes[key]
+            process.energy_joules += joules / len(holders)
+            process.energy_seconds += seconds / len(holders)
+            process.sampled_seconds += seconds / len(holders)
+
+
+def _key(row: Process) -> Key:
+    return (row.pid, row.create_time, row.device_uuid or "", row.mig_instance)
+
+
+def _utilizations(rows: list[Process], busy: float | None) -> list[tuple[float | None, bool]]:
+    """The SM utilization of each process in percent, and whether it is its own: otherwise the device's, divided.
+
+    Of processes that the driver samples, one without a sample ran no kernel.
+    """
+    own = [row.number("sm_percent") for row in rows]
+    known = [one for one in own if one is not None]
+    rest = None if busy is None else max(busy - sum(known), 0.0) / max(len(own) - len(known), 1)
+    found: list[tuple[float | None, bool]] = []
+    for row, percent in zip(rows, own, strict=True):
+        if percent is not None:
+            found.append((percent, True))
+            continue
+        lack = row.missing.get("sm_percent")
+        idle = known and lack is not None and lack.reason == "no_sample"
+        found.append((0.0, True) if idle else (rest, False))
+    return found
+
+
+def _most(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
+
+
+def merged(times: Iterable[GpuTime]) -> GpuTime:
+    """All of them together."""
+    devices: dict[str, DeviceTime] = {}
+    processes: dict[Key, ProcessTime] = {}
+    total = GpuTime()
+    for time in times:
+        total.seconds += time.seconds
+        total.simulated = total.simulated or time.simulated
+        total.graphics = max(total.graphics, time.graphics)
+        for device in time.devices:
+            if (there := devices.get(device.uuid)) is not None:
+                there.merge(device)
+            else:
+                devices[device.uuid] = replace(device)
+        for process in time.processes:
+            if (known := processes.get(process.key)) is not None:
+                known.merge(process)
+            else:
+                processes[process.key] = replace(process)
+    total.devices, total.processes = list(devices.values()), list(processes.values())
+    return total

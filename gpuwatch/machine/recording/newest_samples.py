@@ -1,0 +1,89 @@
+"""The newest samples of a recording that grows, one after another as they are written."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.frames import DamagedFrame
+from gpuwatch.machine.history.sample_chunks import ChunkReader
+from gpuwatch.machine.recording.storage import DATABASE_ERRORS, open_to_read, unreadable
+from gpuwatch.machine.recording.stored_data import decompressed, unstamped
+
+_MOST_BLOCKS = 3
+"""Blocks that are read again after this process was stopped for some minutes; older ones are left out."""
+
+
+class NewestSamples:
+    """Follows the writer of a file. Used by one thread. :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be
+    read.
+
+    A look without news costs about twenty microseconds.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db = open_to_read(path)
+        self._version: int | None = None
+        self._block = 0
+        """The last sealed block that was seen."""
+        self._frame = 0
+        """The last frame of the open block that was decoded."""
+        self._taken = 0
+        """Samples of the open block that were decoded."""
+        self._reader = ChunkReader()
+        self._began = False
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    def take(self) -> list[Snapshot]:
+        """The samples since the last call, oldest first; in the first call only the newest."""
+        version = self._rows("PRAGMA data_version")[0][0]
+        if version == self._version:
+            return []
+        self._version = version
+        missed: list[tuple[int, bytes]] = []
+        self._rows("BEGIN")  # or a block that is sealed in between would be seen twice or not at all
+        try:
+            newest = self._rows("SELECT max(id) FROM minutes")[0][0] or 0
+            sealed = newest != self._block
+            if sealed and self._began:
+                blocks = "SELECT id, block FROM data WHERE id > ? ORDER BY id DESC LIMIT ?"
+                missed = self._rows(blocks, (self._block, _MOST_BLOCKS))
+            after = 0 if sealed else self._frame
+            frames = self._rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (after,))
+        finally:
+            self._rows("COMMIT")
+        found: list[Snapshot] = []
+        if sealed:
+            for number, block in reversed(missed):
+                found += _samples(block, self._taken if number == self._block + 1 else 0)
+            self._block, self._frame, self._taken, self._reader = newest, 0, 0, ChunkReader()
+        for number, data in frames:
+            self._frame = number
+            for decoder, _ in self._reader.take(unstamped(data)):
+                self._taken += 1
+                found.append(decoder.snapshot())
+        if not self._began:
+            found = found[-1:]
+        self._began = self._began or bool(found)
+        return found
+
+    def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except DATABASE_ERRORS as error:
+            raise unreadable(self._path, error) from error
+
+
+def _samples(block: bytes, taken: int) -> list[Snapshot]:
+    """The samples of a block after the first ``taken``."""
+    with suppress(DamagedFrame):
+        positions = islice(ChunkReader().take(decompressed(block)), taken, None)
+        return [decoder.snapshot() for decoder, _ in positions]
+    return []

@@ -1,0 +1,143 @@
+"""What is in a recording, as a document and in lines of text."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import lasted, size
+from gpuwatch.core.model.recording import RecordedGpu, RecordedProblem, RecorderRun, RecordingGap, RecordingInfo
+from gpuwatch.machine.recording.reader import RecordedFinding, Recording, Run
+from gpuwatch.machine.recording.storage import SCHEMA
+from gpuwatch.machine.recording.time_expressions import shown
+
+_LISTED = 5
+"""Problems, and gaps, that are listed in text."""
+GAP = 2.5
+"""A gap is longer than so many intervals."""
+
+
+def look_at(recording: Recording) -> RecordingInfo:
+    """What is in a file; :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be read."""
+    runs = recording.runs
+    last = recording.at(float("inf")) if recording.samples else None
+    snapshot = last.snapshot if last is not None else None
+    lives = recording.processes()
+    interval = max((run.interval for run in runs), default=1.0)
+    wrong = [one for one in recording.findings() if one.finding.severity != "info"]
+    return RecordingInfo(
+        source=file_name(recording.path),
+        size_bytes=recording.path.stat().st_size,
+        file_schema=SCHEMA,
+        notes=recording.notes,
+        begin=time_of(recording.begin),
+        end=time_of(recording.end),
+        samples=recording.samples,
+        samples_hidden=recording.covered,
+        host=snapshot.host.hostname if snapshot is not None else None,
+        simulated=snapshot.simulated if snapshot is not None else None,
+        driver_version=snapshot.driver.version if snapshot is not None and snapshot.driver is not None else None,
+        gpus=tuple(
+            RecordedGpu(index=one.index, uuid=one.uuid, name=one.name)
+            for one in (snapshot.devices if snapshot is not None else ())
+        ),
+        processes=len({(one.pid, one.create_time) for one in lives}),
+        users=len({one.user for one in lives if one.user}),
+        events=len(recording.events()),
+        problems=tuple(map(_problem, wrong)),
+        gaps=gaps_of(recording, max(GAP * interval, interval + 1.0)),
+        recorders=tuple(map(_run, runs)),
+    )
+
+
+def overview(info: RecordingInfo) -> Iterator[str]:
+    """The same as lines of text."""
+    yield f"{info.source}: {size(info.size_bytes)}, schema {info.file_schema}"
+    for name, value in info.notes.items():
+        yield f"  {printable(name)}: {printable(value)}"
+    if info.begin is None or info.end is None:
+        yield "  no samples yet"
+        return
+    seconds = (info.end - info.begin).total_seconds()
+    yield f"  time      {_shown(info.begin)} to {_shown(info.end)} ({lasted(seconds)})"
+    every = f", every {info.recorders[-1].interval_seconds:g} s" if info.recorders else ""
+    yield f"  samples   {info.samples:,}{every}"
+    if info.samples_hidden:
+        yield f"            {info.samples_hidden:,} more are hidden: the clock was set back, their time came twice"
+    if info.simulated is not None:
+        yield f"  machine   {printable(info.host or 'unknown')}{' (simulated)' if info.simulated else ''}"
+    if info.driver_version is not None:
+        yield f"  driver    {printable(info.driver_version)}"
+    for gpu in info.gpus:
+        yield f"  GPU {gpu.index}     {printable(gpu.name)} {printable(gpu.uuid)}"
+    of = f", of {info.users} user{'s' if info.users != 1 else ''}" if info.users else ""
+    yield f"  processes {info.processes} on GPUs{of}"
+    yield f"  events    {info.events:,}"
+    yield f"  problems  {len(info.problems) or 'none'}"
+    for problem in info.problems[:_LISTED]:
+        yield f"            {_shown(problem.since)}  {printable(problem.title)}"
+    yield from _gaps(info.gaps)
+    for run in info.recorders:
+        ended = "still running, or killed"
+        if run.ended is not None:
+            ended = f"to {_shown(run.ended)}" + (f", ended {printable(run.ended_by)}" if run.ended_by else "")
+        yield f"  recorder  {_shown(run.began)} {ended} (gpuwatch {printable(run.gpuwatch_version)})"
+
+
+def gaps_of(recording: Recording, longer: float) -> tuple[RecordingGap, ...]:
+    """The gaps that are longer than so many seconds."""
+    return tuple(
+        RecordingGap(begin=time_of(begin), end=time_of(end), seconds=end - begin)
+        for begin, end in recording.gaps(longer)
+    )
+
+
+def gap_line(gap: RecordingGap) -> str:
+    """A gap in words."""
+    return f"{_shown(gap.begin)} to {_shown(gap.end)} ({lasted(gap.seconds)})"
+
+
+def time_of(at: float | None) -> datetime.datetime | None:
+    """The time of seconds since the epoch; None for a damaged number, which is no time."""
+    try:
+        return datetime.datetime.fromtimestamp(at, datetime.UTC) if at is not None else None
+    except (ValueError, OverflowError, OSError, TypeError):
+        return None
+
+
+def _shown(when: datetime.datetime | None) -> str:
+    return shown(when.timestamp()) if when is not None else "an unknown time"
+
+
+def _problem(one: RecordedFinding) -> RecordedProblem:
+    found = one.finding
+    return RecordedProblem(
+        cause=found.id,
+        severity=found.severity,
+        title=found.title,
+        device_uuid=found.device_uuid,
+        pid=found.pid,
+        since=time_of(one.since),
+        until=time_of(one.until),
+    )
+
+
+def _run(run: Run) -> RecorderRun:
+    return RecorderRun(
+        began=time_of(run.began),
+        ended=time_of(run.ended),
+        ended_by=run.why or None,
+        interval_seconds=run.interval,
+        gpuwatch_version=run.version,
+    )
+
+
+def _gaps(gaps: tuple[RecordingGap, ...]) -> Iterator[str]:
+    if not gaps:
+        yield "  gaps      none"
+        return
+    yield f"  gaps      {len(gaps)}, {lasted(sum(gap.seconds for gap in gaps))} in total"
+    for gap in sorted(gaps, key=lambda gap: -gap.seconds)[:_LISTED]:
+        yield f"            {gap_line(gap)}"

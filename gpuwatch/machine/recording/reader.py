@@ -1,0 +1,549 @@
+"""Reads a recording, also while it grows: samples by time, means, events, findings, processes.
+
+Where the clock was set back, times overlap: the later recording is shown, and what it covers is left out of the times
+(:attr:`Recording.covered` counts it).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.history.frames import DamagedFrame
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_chunks import ChunkReader, Kept, Position, Samples, settled, whole
+from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
+from gpuwatch.machine.recording import tiers
+from gpuwatch.machine.recording.damage import Damage, DamagedBlock
+from gpuwatch.machine.recording.database import Database
+from gpuwatch.machine.recording.gpu_time import HOUR, GpuTime, hour_of
+from gpuwatch.machine.recording.gpu_time import unpack as unpack_time
+from gpuwatch.machine.recording.process_lives import ProcessLife
+from gpuwatch.machine.recording.stored_data import DamagedData, checksum, decompressed, unpack_times, unstamped
+
+_OPEN_SAMPLE = "sample of the last minute"
+"""What is damaged where a sample that is in no block is."""
+_ENTRY = "run, begin, end, boot, samples, checksum"
+_TIMES = 256
+"""Blocks whose times are kept."""
+_DECODED = 12
+"""Blocks that are kept decompressed."""
+_LOST = 1000
+"""Blocks that may be missing in a row; more are a damaged number."""
+OPEN = -1
+"""Number of the samples that are not in a block yet."""
+
+
+class Run(NamedTuple):
+    """One run of the recorder."""
+
+    number: int
+    began: float
+    """Seconds since the epoch."""
+    ended: float | None
+    """None: it is running, or was killed."""
+    why: str | None
+    hostname: str | None
+    version: str
+    """Of gpuwatch."""
+    interval: float
+    """Seconds between samples."""
+
+
+class RecordedFinding(NamedTuple):
+    """A finding and the time for which it held, in seconds since the epoch."""
+
+    since: float
+    until: float
+    finding: Finding
+
+
+class _Block(NamedTuple):
+    number: int
+    begin: float
+    end: float
+    samples: int
+    """Samples that are not covered by a later recording."""
+
+
+class Recording(SampleStore):
+    """A file that is open for reading.
+
+    Used by one thread at a time. Times are seconds since the epoch. :class:`GpuwatchError` where the file cannot be
+    read; what is damaged is left out and noted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.covered = 0
+        """Samples left out because the clock was set back and their time was recorded again."""
+        self.damage = Damage()
+        """What could not be read so far."""
+        self._db = Database(path, self.damage)
+        self._frames: OrderedDict[int, bytes] = OrderedDict()
+        """Blocks that were read last, decompressed."""
+        self._known_times: OrderedDict[int, list[float]] = OrderedDict()
+        self._blocks: list[_Block] = []
+        self._firsts: list[int] = [0]
+        """How many samples come before each block, and at the end the number of all."""
+        self._begins: list[float] = []
+        self._sealed: list[tuple[int, float, float, int]] = []
+        """Number, begin, end and samples of every block, in the order of recording."""
+        self._open = Samples()
+        """The samples that are in no block yet."""
+        self._decoder = ChunkReader()
+        self._newest = 0
+        """The last of their frames that was decoded."""
+        self._events: list[MachineEvent] = []
+        self._last_event = 0
+        self._version: tuple[bool, int] | None = None
+        self.refresh()
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    def refresh(self) -> bool:
+        """Takes in what was recorded since; whether there was anything."""
+        version = (self._db.salvaged, self._db.rows("PRAGMA data_version")[0][0])
+        if version == self._version:
+            return False
+        if self._version is None or version[0] != self._version[0]:  # all is read again of what is left
+            self._sealed, self._newest, self._open, self._decoder = [], 0, Samples(), ChunkReader()
+        self._version = version
+        last = self._sealed[-1][0] if self._sealed else 0
+        with self._db.one_moment():
+            first = self._db.rows("SELECT min(id) FROM minutes")[0][0]
+            entries = self._db.rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))
+            if entries:  # with all that was open
+                self._newest, self._open, self._decoder = 0, Samples(), ChunkReader()
+            frames = self._db.rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._newest,))
+        if self._db.salvaged != version[0]:
+            return self.refresh()
+        self._take_open(frames)
+        sealed = self._intact(entries)
+        kept = [row for row in self._sealed if row[0] >= first] if first is not None else []
+        changed = len(kept) != len(self._sealed) or bool(sealed)
+        self._sealed = kept + sealed
+        if changed or not self._extend():
+            self._arrange(self.recorded_blocks())
+        return True
+
+    def _take_open(self, rows: list[tuple[int, bytes]]) -> None:
+        """Decodes samples that are in no block; those after a damaged one need it."""
+        for number, data in rows:
+            self._newest = number
+            try:
+                if _OPEN_SAMPLE not in self.damage.rows:
+                    self._open.kept += whole(self._decoder.take(unstamped(data)))
+                    continue
+                why = "an earlier one is damaged"
+            except ValueError as error:
+                why = str(error)
+            self.damage.rows.setdefault(_OPEN_SAMPLE, {})[number] = why
+
+    def _intact(self, entries: list[tuple[Any, ...]]) -> list[tuple[int, float, float, int]]:
+        """Number, begin, end and samples of blocks; of a damaged entry, or one that is lost, as the block has them."""
+        found: dict[int, tuple[int, float, float, int]] = {}
+        for number, run, begin, end, boot, samples, sum_ in entries:
+            try:
+                if sum_ == checksum(run, begin, end, boot, samples):
+                    found[number] = (number, begin, end, samples)
+            except DamagedData:
+                continue  # as the block has it
+        here = [row[0] for row in entries]
+        if not self._sealed:
+            here += [number for number in self._db.rows("SELECT min(id), max(id) FROM data")[0] if number is not None]
+        if here and len(found) <= max(here) - min(here):
+            for number in range(min(here), min(max(here), min(here) + 2 * len(entries) + _LOST) + 1):
+                if number not in found and (times := self._decoded_times(number)):
+                    found[number] = (number, times[0], times[-1], len(times))
+        return [found[number] for number in sorted(found)]
+
+    def recorded_blocks(self) -> list[tuple[int, float, float, int]]:
+        """Number, begin, end and samples of every block, in the order of recording, also where times came twice."""
+        times = self._open.times
+        return [*self._sealed, (OPEN, times[0], times[-1], len(times))] if times else self._sealed
+
+    def _extend(self) -> bool:
+        """Takes in more open samples, if they follow what is there already."""
+        times = self._open.times
+        if not times:
+            return False
+        if self._blocks and self._blocks[-1].number == OPEN:
+            self._blocks.pop()
+            self._begins.pop()
+            self._firsts.pop()
+        begin = times[0]
+        if self._blocks and self._blocks[-1].end >= begin:
+            return False
+        self._blocks.append(_Block(OPEN, begin, times[-1], len(times)))
+        self._begins.append(begin)
+        self._firsts.append(self._firsts[-1] + len(times))
+        return True
+
+    def _arrange(self, rows: Sequence[tuple[int, float, float, int]]) -> None:
+        """Finds the part of each block that no later one covers."""
+        found: list[_Block] = []
+        limit = float("inf")
+        self.covered = 0
+        for number, begin, end, count in reversed(rows):
+            left = count
+            if end >= limit:
+                left = 0 if begin >= limit else sum(at < limit for at in self._times_of(number))
+                self.covered += count - left
+            if left:
+                found.append(_Block(number, begin, end, left))
+            limit = min(limit, begin)
+        self._blocks = found[::-1]
+        self._begins = [block.begin for block in self._blocks]
+        self._firsts = list(accumulate((block.samples for block in self._blocks), initial=0))
+
+    # What there is
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of the recorder, oldest first."""
+        rows = self._db.rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
+        return list(self.damage.readable("run", _run_of, ((row[0], row) for row in rows)))
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What is noted about the file, such as that it is a cut."""
+        return dict(self._db.rows("SELECT name, value FROM notes"))
+
+    @property
+    def begin(self) -> float | None:
+        """Time of the first sample; None if there is none."""
+        return self._blocks[0].begin if self._blocks else None
+
+    @property
+    def end(self) -> float | None:
+        """Time of the last sample; None if there is none."""
+        return self.times[-1] if self._blocks else None
+
+    @property
+    def times(self) -> Sequence[float]:
+        """Times of all samples, oldest first; read from the file where they are asked for."""
+        return _Times(self)
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return self._firsts[-1]
+
+    def stretches(self, longer: float) -> list[tuple[float, float]]:
+        """Begin and end of each time without a gap that is longer than so many seconds.
+
+        Of long recordings only gaps between blocks, which take about a minute, are looked for.
+        """
+        if len(self._blocks) <= _TIMES // 2:
+            edges = [edge for gap in self.gaps(longer) for edge in gap]
+            every = [self.times[0], *edges, self.times[-1]] if self._blocks else []
+            return list(zip(every[::2], every[1::2], strict=True))
+        found: list[tuple[float, float]] = []
+        for block in self._blocks:
+            if found and block.begin - found[-1][1] <= longer:
+                found[-1] = (found[-1][0], block.end)
+            else:
+                found.append((block.begin, block.end))
+        return found
+
+    def gaps(self, longer: float) -> Iterator[tuple[float, float]]:
+        """Begin and end of each time between samples that is longer than so many seconds."""
+        last: float | None = None
+        for block in self._blocks:
+            for at in self._times_of(block.number)[: block.samples]:
+                if last is not None and at - last > longer:
+                    yield last, at
+                last = at
+
+    def gaps_of_blocks(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
+        """Begin and end of each time from ``begin`` to ``end`` between blocks, or that no block has."""
+        last = begin
+        for block in self._between(begin, end):
+            if block.begin > last:
+                yield last, block.begin
+            last = max(last, block.end)
+        if end > last:
+            yield last, end
+
+    def extent(self) -> tuple[float, float]:
+        """The times of the first and last sample; the first may be that of an hour whose samples were deleted.
+
+        :class:`GpuwatchError` if there are none.
+        """
+        if self.begin is None or self.end is None:
+            raise no_samples(self.path)
+        oldest = self._db.rows("SELECT min(begin) FROM gpu_time")[0][0]
+        first = self.begin
+        if isinstance(oldest, int) and oldest < hour_of(first):
+            first = float(oldest)
+        return first, self.end
+
+    # Samples
+
+    def at(self, moment: float) -> Kept | None:
+        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
+        if not self._blocks:
+            return None
+        place = max(bisect_right(self._begins, moment) - 1, 0)
+        order = chain(range(place, -1, -1), range(place + 1, len(self._blocks)))
+        for number in order:  # the next one only where a block is damaged
+            block = self._blocks[number]
+            times = self._times_of(block.number)[: block.samples]
+            here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
+            if block.number == OPEN:
+                return self._open.kept[here]
+            for kept in whole(islice(self.positions_of(block.number), here, here + 1)):
+                return kept
+        return None
+
+    def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[Kept]:
+        """The samples from ``begin`` to ``end``. Unchanged parts are the same objects in the next sample."""
+        last: Kept | None = None
+        for _, (decoder, findings) in self.positions(begin, end):
+            snapshot = decoder.snapshot()
+            if last is not None:
+                snapshot = settled(snapshot, last.snapshot)
+                decoder.begin(snapshot)  # what follows has these objects too
+                findings = last.findings if findings == last.findings else findings
+            last = Kept(decoder.at, snapshot, findings)
+            yield last
+
+    def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
+        """The devices of each sample from ``begin`` to ``end``."""
+        for at, (decoder, _) in self.positions(begin, end):
+            yield at, decoder.devices()
+
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+        """As in the base."""
+        for block in self._between(begin, end):
+            yield zip(self._times_of(block.number)[: block.samples], self.positions_of(block.number), strict=False)
+
+    # Means
+
+    def summaries(self, seconds: int, begin: float, end: float, metrics: frozenset[str]) -> tiers.Points:
+        """Minimum, mean, maximum and count of metrics: ``seconds`` is 60 or 3600. Points that begin in the range."""
+        block = tiers.BLOCKS[seconds]
+        rows = self._db.rows(
+            "SELECT begin, block FROM tiers WHERE seconds = ? AND begin > ? AND begin <= ? ORDER BY begin",
+            (seconds, begin - block, end),
+        )
+        points: tiers.Points = {}
+        for found in self.damage.readable("mean", lambda data: tiers.unpack_points(data, metrics), rows):
+            points.update(found)
+        return {at: points[at] for at in sorted(points) if begin <= at <= end}
+
+    def summaries_begin(self, seconds: int) -> float:
+        """A time not later than the first of these points; infinity if there are none."""
+        begin = self._db.rows("SELECT min(begin) FROM tiers WHERE seconds = ?", (seconds,))[0][0]
+        return float(begin) if isinstance(begin, int) else float("inf")
+
+    # GPU time
+
+    def hours(self, begin: float, end: float) -> dict[int, GpuTime]:
+        """The stored hours of GPU time that are wholly between two times, by their begin, without damaged ones.
+
+        Brings the samples up to date: those after the last block are in no hour.
+        """
+        query = "SELECT begin, block FROM gpu_time WHERE begin >= ? AND begin + ? <= ?"
+        before: object = None
+        while True:
+            self.refresh()
+            until = end if self.end is None or end < self.end else float("inf")
+            with self._db.one_moment():
+                rows = self._db.rows(query, (begin, HOUR, until))
+                last = self._db.rows("SELECT max(id) FROM minutes")[0][0]
+            if last == before or (self._sealed and last == self._sealed[-1][0]):
+                return dict(self.damage.readable("hour of GPU time", _hour_of, ((row[0], row) for row in rows)))
+            before = last  # a block was sealed in between, or cannot be read
+
+    # What happened
+
+    def events(self) -> Sequence[MachineEvent]:
+        """The events, oldest first. The list may grow: do not change it."""
+        rows = self._db.rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
+        if rows:
+            self._last_event = rows[-1][0]
+            self._events += self.damage.readable("event", _event_of, ((row[0], row[1:]) for row in rows))
+        return self._events
+
+    def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
+        """The findings that held at some time from ``begin`` to ``end``, the earliest onset first."""
+        rows = self._db.rows(
+            "SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ? ORDER BY since", (begin, end)
+        )
+        return list(self.damage.readable("finding", _finding_of, ((row, row) for row in rows)))
+
+    def processes(self, begin: float = float("-inf"), end: float = float("inf")) -> list[ProcessLife]:
+        """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""
+        query = "SELECT first, last, life FROM processes WHERE last >= ? AND first <= ? ORDER BY first"
+        rows = self._db.rows(query, (begin, end))
+        return list(self.damage.readable("process", _life_of, ((row, row) for row in rows)))
+
+    def verify(self) -> None:
+        """Notes in :attr:`damage` what is damaged, by checksums: blocks are not decompressed."""
+        for number, *_ in self._sealed:
+            try:
+                unstamped(self._block(number))
+            except DamagedData as error:
+                self._note(number, error)
+        self._read_rows()
+
+    def read_all(self) -> None:
+        """Reads everything, so that :attr:`damage` has all that cannot be read."""
+        for number, begin, end, samples in self._sealed:
+            times = self._decoded_times(number)
+            if number not in self.damage.blocks and (len(times), times[:1], times[-1:]) != (samples, [begin], [end]):
+                why = "it does not have the samples of its entry"
+                self.damage.blocks[number] = DamagedBlock(begin, end, samples, why)
+        entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")
+        list(self.damage.readable("entry", _check_entry, ((row[0], row[1:]) for row in entries)))
+        self._read_rows()
+
+    def _read_rows(self) -> None:
+        self.events()
+        self.findings()
+        self.processes()
+        for seconds in tiers.BLOCKS:
+            self.summaries(seconds, float("-inf"), float("inf"), frozenset())
+        self.hours(float("-inf"), float("inf"))
+
+    # Inside
+
+    def _times_of(self, number: int) -> list[float]:
+        """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
+        if number == OPEN:
+            return self._open.times
+        known = self._known_times.get(number)
+        if known is None:
+            rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
+            known = []
+            for begin, end, samples, data in rows:
+                try:
+                    known = unpack_times(data)
+                except DamagedData:
+                    known = self._decoded_times(number) or [
+                        begin + (end - begin) * place / max(samples - 1, 1) for place in range(samples)
+                    ]
+            known = self._known_times[number] = known or self._decoded_times(number)
+            if len(self._known_times) > _TIMES:
+                self._known_times.popitem(last=False)
+        return known
+
+    def _decoded_times(self, number: int) -> list[float]:
+        return [decoder.at for decoder, _ in self.positions_of(number)]
+
+    def positions_of(self, number: int) -> Iterator[Position]:
+        """The samples of a block; none if it is damaged, which is noted, or was deleted because of the limits."""
+        if number == OPEN:
+            yield from self._open.read()
+            return
+        try:
+            frames = self._frames.get(number)
+            if frames is None:
+                frames = self._frames[number] = decompressed(self._block(number))
+                if len(self._frames) > _DECODED:
+                    self._frames.popitem(last=False)
+            yield from ChunkReader().take(frames)
+        except DamagedFrame as error:
+            self._note(number, error)
+
+    def _block(self, number: int) -> object:
+        rows = self._db.rows("SELECT block FROM data WHERE id = ?", (number,))
+        return rows[0][0] if rows else None
+
+    def _note(self, number: int, error: DamagedFrame) -> None:
+        """Notes that a block cannot be read, unless it was deleted because of the limits."""
+        if self._db.salvaged or self._db.rows("SELECT 1 FROM minutes WHERE id = ?", (number,)):
+            entry = next((row[1:] for row in self._sealed if row[0] == number), (0.0, 0.0, 0))
+            self.damage.blocks[number] = DamagedBlock(*entry, str(error))
+
+    def _between(self, begin: float, end: float) -> Iterator[_Block]:
+        first = max(bisect_right(self._begins, begin) - 1, 0)
+        for block in self._blocks[first:]:
+            if block.begin > end:
+                return
+            if block.end >= begin:
+                yield block
+
+
+class _Times(Times):
+    """Times of a recording's samples, read block by block."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def __len__(self) -> int:
+        return self._recording.samples
+
+    def at(self, place: int) -> float:
+        recording = self._recording
+        number = bisect_right(recording._firsts, place) - 1
+        return recording._times_of(recording._blocks[number].number)[place - recording._firsts[number]]
+
+    def __iter__(self) -> Iterator[float]:
+        for block in self._recording._blocks:
+            yield from self._recording._times_of(block.number)[: block.samples]
+
+
+def _event_of(row: tuple[float, bytes]) -> MachineEvent:
+    return msgspec.msgpack.decode(unstamped(row[1], row[0]), type=MachineEvent)
+
+
+def _finding_of(row: tuple[float, float, bytes]) -> RecordedFinding:
+    since, until, data = row
+    return RecordedFinding(since, until, msgspec.msgpack.decode(unstamped(data, since, until), type=Finding))
+
+
+def _life_of(row: tuple[float, float, bytes]) -> ProcessLife:
+    return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife)
+
+
+def _hour_of(row: tuple[int, bytes]) -> tuple[int, GpuTime]:
+    return row[0], unpack_time(row[1])
+
+
+def _check_entry(row: tuple[Any, ...]) -> None:
+    times, *entry, sum_ = row
+    unpack_times(times)
+    if checksum(*entry) != sum_:
+        raise DamagedData("wrong checksum")
+
+
+def _run_of(row: tuple[Any, ...]) -> Run:
+    return msgspec.convert(row, Run)
+
+
+def open_recording(path: Path) -> Recording:
+    """The recording in a file that has samples; :class:`GpuwatchError` otherwise."""
+    recording = Recording(path)
+    if not recording.samples:
+        recording.close()
+        if recording.damage:
+            lost = recording.damage.text(0)
+            raise GpuwatchError(f"{file_name(path)} is damaged: {lost}", hint="no sample of it can be read")
+        raise no_samples(path)
+    return recording
+
+
+def no_samples(path: Path) -> GpuwatchError:
+    """What to report of a recording without samples."""
+    return GpuwatchError(f"{file_name(path)} has no samples yet", hint="wait for a second, or record longer")

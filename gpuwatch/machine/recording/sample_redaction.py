@@ -1,0 +1,131 @@
+"""Replaces users, hosts, paths, addresses and ids in samples, each by the same name in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from gpuwatch.core.formatting.redaction import Redactor
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.frames import encoded
+from gpuwatch.machine.history.sample_store import Kept
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+
+class SampleRedactor:
+    """Replaces private names in samples. Rows in which only numbers changed are looked at once."""
+
+    def __init__(self) -> None:
+        self._redactor = Redactor()
+        self._seen: set[bytes] = set()
+        self._parts: dict[bytes, Any] = {}
+        self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
+
+    # Finding names
+
+    def learn(self, kept: Kept) -> None:
+        """Finds what is private in a sample."""
+        snapshot = kept.snapshot
+        rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
+        new: list[msgspec.Struct] = [row for row in rows if self._is_new(_key(row))]
+        rest = _rest(snapshot)
+        if self._is_new(encoded(rest)):
+            new.append(rest)
+        if kept.findings is not self._findings[0]:
+            self._findings = (kept.findings, ())
+            new += kept.findings
+        if new:
+            self._redactor.learn(msgspec.to_builtins(new))
+
+    def learn_parts(self, parts: Iterable[msgspec.Struct]) -> None:
+        """Finds what is private in events, findings, lives of processes."""
+        self._redactor.learn([msgspec.to_builtins(part) for part in parts])
+
+    def _is_new(self, key: bytes) -> bool:
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+    # Replacing them
+
+    def host(self, name: str) -> str:
+        """The other name of a host."""
+        return str(self._redactor.replaced(name, "hostname"))
+
+    def uuid(self, uuid: str) -> str:
+        """The other UUID of a device."""
+        return str(self._redactor.replaced(uuid, "uuid"))
+
+    def part(self, part: _S) -> _S:
+        """A struct with other names."""
+        return msgspec.convert(self._redactor.replaced(msgspec.to_builtins(part)), type(part))
+
+    def findings(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """The findings of a sample; the same objects while they do not change."""
+        if found is not self._findings[0]:
+            self._findings = (found, ())
+        if len(self._findings[1]) != len(found):
+            self._findings = (found, tuple(map(self.part, found)))
+        return self._findings[1]
+
+    def snapshot(self, snapshot: Snapshot) -> Snapshot:
+        """A sample."""
+        rest = _rest(snapshot)
+        other = self._once(encoded(rest), rest)
+        return replace(
+            other,
+            taken_at=snapshot.taken_at,
+            took_seconds=snapshot.took_seconds,
+            topology=other.topology,
+            host=replace(snapshot.host, hostname=other.host.hostname),
+            devices=tuple(map(self._device, snapshot.devices)),
+            processes=tuple(map(self._process, snapshot.processes)),
+            bystanders=tuple(map(self._process, snapshot.bystanders)),
+        )
+
+    def _once(self, key: bytes, part: _S) -> _S:
+        known = self._parts.get(key)
+        if known is None:
+            known = self._parts[key] = self.part(part)
+        return known
+
+    def _device(self, row: Device) -> Device:
+        other = self._once(_key(row), row)
+        parts = zip(other.mig_instances, row.mig_instances, strict=True)
+        return replace(
+            other,
+            readings={
+                name: value if type(value) is not str else other.readings[name] for name, value in row.readings.items()
+            },
+            mig_instances=tuple(replace(new, readings=old.readings) for new, old in parts),
+        )
+
+    def _process(self, row: Process) -> Process:
+        other = self._once(_key(row), row)
+        return replace(other, readings=row.readings, workers_cpu_percent=row.workers_cpu_percent)
+
+
+def _key(row: Device | Process) -> bytes:
+    """The row without its numbers."""
+    texts: dict[str, Value] = {name: value for name, value in row.readings.items() if type(value) is str}
+    if isinstance(row, Process):
+        return encoded(replace(row, readings=texts, workers_cpu_percent=None))
+    return encoded(
+        replace(row, readings=texts, mig_instances=tuple(replace(one, readings={}) for one in row.mig_instances))
+    )
+
+
+def _rest(snapshot: Snapshot) -> Snapshot:
+    """Everything but the rows and the numbers."""
+    host = replace(
+        snapshot.host, cpu_percent=None, memory_used_bytes=None, swap_used_bytes=None, load=None, uptime_seconds=None
+    )
+    epoch = snapshot.taken_at.replace(year=2000, month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+    return replace(snapshot, taken_at=epoch, took_seconds=0.0, host=host, devices=(), processes=(), bystanders=())

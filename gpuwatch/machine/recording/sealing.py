@@ -1,0 +1,123 @@
+"""Seals samples into a recording's tables: a block, its means, and the lives of its processes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.recording import gpu_time, tiers
+from gpuwatch.machine.recording.process_lives import Key, ProcessLife, ProcessLives
+from gpuwatch.machine.recording.stored_data import checksum, compressed, pack_times, stored, unstamped
+
+Sample = tuple[Snapshot, tuple[Finding, ...]]
+_LIVES_KNOWN = 60.0
+"""Seconds for which a process that is not seen is kept in memory."""
+
+
+class Sealer:
+    """Writes blocks in the order of their samples, each in a transaction of the caller."""
+
+    def __init__(self, db: sqlite3.Connection, interval: float) -> None:
+        """``interval``: seconds between samples, as they were asked for."""
+        self._db = db
+        self._meter = gpu_time.GpuTimeMeter(interval)
+        self._lives = ProcessLives(self._life, self._meter.gap)
+        self._hour: tuple[int, gpu_time.GpuTime | None] | None = None
+        """The newest hour of GPU time: its begin and what is stored of it; None if that is only a part of it."""
+        self._tiers: dict[int, tuple[int, tiers.Points]] = {}
+        """The newest block of each tier, by seconds of its points: its begin and its points."""
+
+    def seal(self, run: int, samples: Sequence[Sample], frames: bytes, boot: float) -> None:
+        """Writes the block of these samples, at least one, whose chunk has these frames.
+
+        ``boot``: seconds since the machine started, at its end.
+        """
+        snapshots = [snapshot for snapshot, _ in samples]
+        times = [snapshot.taken_at.timestamp() for snapshot in snapshots]
+        entry = (run, times[0], times[-1], boot, len(times))
+        cursor = self._db.execute(
+            "INSERT INTO minutes (run, begin, end, boot, samples, times, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*entry, pack_times(times), checksum(*entry)),
+        )
+        self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, compressed(frames)))
+        for seconds, block in tiers.BLOCKS.items():
+            self._write_tier(seconds, block, tiers.summaries(snapshots, seconds))
+        for snapshot in snapshots:
+            self._lives.add(snapshot)
+            self._meter.look(snapshot)
+        for begin, time in self._meter.taken().items():
+            self._write_hour(begin, time, cursor.lastrowid or 0)
+        self._db.executemany(
+            "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (*one.key, one.first, one.last, stored(one, one.first, one.last))
+                for one in self._lives.changed(times[-1] - _LIVES_KNOWN)
+            ],
+        )
+
+    def _write_tier(self, seconds: int, block: int, points: tiers.Points) -> None:
+        by_block: dict[int, tiers.Points] = {}
+        for begin, found in points.items():
+            by_block.setdefault(tiers.begin_of(begin, block), {})[begin] = found
+        for begin, more in by_block.items():
+            known = self._tiers.get(seconds)
+            if known is None or known[0] != begin:
+                query = "SELECT block FROM tiers WHERE seconds = ? AND begin = ?"
+                row = self._db.execute(query, (seconds, begin)).fetchone()
+                known = self._tiers[seconds] = (begin, tiers.unpack_points(row[0]) if row else {})
+            tiers.merge(known[1], more)
+            values = (seconds, begin, tiers.pack_points(known[1]))
+            self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
+
+    def _write_hour(self, begin: int, time: gpu_time.GpuTime, block: int) -> None:
+        if self._hour is None or self._hour[0] != begin:
+            self._hour = (begin, self._hour_before(begin, block))
+        known = self._hour[1]
+        if known is not None:
+            known = gpu_time.merged((known, time))
+            self._hour = (begin, known)
+            self._db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time.pack(known)))
+
+    def _hour_before(self, begin: int, block: int) -> gpu_time.GpuTime | None:
+        """What is stored of the hour; None if that is damaged: it is left to readers."""
+        row = self._db.execute("SELECT block FROM gpu_time WHERE begin = ?", (begin,)).fetchone()
+        if row is not None:
+            try:
+                return gpu_time.unpack(row[0])
+            except ValueError:
+                return None
+        earlier = "SELECT 1 FROM minutes WHERE id < ? AND begin <= ? AND end > ? LIMIT 1"
+        found = self._db.execute(earlier, (block, begin + gpu_time.HOUR, begin)).fetchone()
+        return None if found else gpu_time.GpuTime()
+
+    def _life(self, key: Key) -> ProcessLife | None:
+        query = "SELECT first, last, life FROM processes WHERE pid = ? AND create_time = ? AND device = ?"
+        row = self._db.execute(query, key).fetchone()
+        with suppress(ValueError):
+            return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife) if row else None
+        return None
+
+
+def write_findings(db: sqlite3.Connection, found: Iterable[tuple[float, float, Finding]]) -> None:
+    """Writes findings, without secrets, with the times since and until which they held, inside a transaction."""
+    db.executemany(
+        "INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (one.id, one.device_uuid or "", one.pid or 0, since, until, one.severity, stored(one, since, until))
+            for since, until, one in found
+        ],
+    )
+
+
+def write_events(db: sqlite3.Connection, events: Iterable[MachineEvent]) -> None:
+    """Writes events, which have no secrets any more, inside a transaction."""
+    db.executemany(
+        "INSERT INTO events (at, kind, severity, event) VALUES (?, ?, ?, ?)",
+        [(one.at, one.kind, one.severity, stored(one, one.at)) for one in events],
+    )

@@ -1,0 +1,104 @@
+"""How data is stored in the cells of a recording: compressed where it is large, and with a checksum.
+
+A database finds damage in its structure, not in what it holds.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import msgspec
+
+from gpuwatch.machine.history.frames import MOST_PACKED, DamagedFrame, encoded
+
+try:
+    import lzma
+except ImportError:  # Python was built without liblzma
+    lzma = None  # type: ignore[assignment]
+
+_XZ = b"\xfd7zXZ"
+_DICTIONARY = 1 << 20
+"""Bytes: more than most blocks have. The preset's own takes 94 MB of memory."""
+_MEMORY = 64 << 20
+_NUMBERS = tuple(struct.Struct(f"<{count}d") for count in range(6))
+_SUM = struct.Struct(">I")
+_MICROSECOND = 1e6
+
+
+class DamagedData(DamagedFrame):
+    """Data that is not as it was written."""
+
+
+def checksum(*numbers: float, data: bytes = b"") -> int:
+    """Of the numbers of a row and its data; :class:`DamagedData` if they are no numbers."""
+    try:
+        return zlib.crc32(_NUMBERS[len(numbers)].pack(*numbers), zlib.crc32(data))
+    except (struct.error, TypeError, OverflowError) as error:
+        raise DamagedData(str(error)) from error
+
+
+def stamped(data: bytes, *numbers: float) -> bytes:
+    """The data with a checksum, also of numbers that are stored beside it."""
+    return data + _SUM.pack(checksum(*numbers, data=data))
+
+
+def unstamped(data: object, *numbers: float) -> bytes:
+    """The data again; :class:`DamagedData`."""
+    if not isinstance(data, bytes):  # a database may have anything anywhere
+        raise DamagedData("not bytes")
+    body = data[: -_SUM.size]
+    if data[-_SUM.size :] != _SUM.pack(checksum(*numbers, data=body)):
+        raise DamagedData("wrong checksum")
+    return body
+
+
+def stored(what: object, *numbers: float) -> bytes:
+    """A document as it is stored."""
+    return stamped(encoded(what), *numbers)
+
+
+def pack_times(times: Sequence[float]) -> bytes:
+    """Times in seconds since the epoch, at least one, as microseconds and steps."""
+    micros = [round(at * _MICROSECOND) for at in times]
+    return stored([micros[0], *(after - before for before, after in pairwise(micros))])
+
+
+def unpack_times(data: object) -> list[float]:
+    """The times again; :class:`DamagedData`."""
+    try:
+        steps = msgspec.msgpack.decode(unstamped(data), type=list[int])
+    except msgspec.MsgspecError as error:
+        raise DamagedData(str(error)) from error
+    return [micros / _MICROSECOND for micros in accumulate(steps)]
+
+
+def compressed(data: bytes) -> bytes:
+    """The data by xz, a quarter smaller than by zlib; by zlib where Python was built without xz."""
+    if lzma is None:
+        return stamped(zlib.compress(data, 6))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _DICTIONARY}]
+    return stamped(lzma.compress(data, check=lzma.CHECK_NONE, filters=filters))
+
+
+def decompressed(data: object) -> bytes:
+    """The data again; :class:`DamagedData`."""
+    body = unstamped(data)
+    unpack: Any
+    failed: type[Exception]
+    if not body.startswith(_XZ):
+        unpack, failed = zlib.decompressobj(), zlib.error
+    elif lzma is None:
+        raise DamagedData("compressed with xz, which this Python was built without")
+    else:
+        unpack, failed = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY), lzma.LZMAError
+    try:
+        plain: bytes = unpack.decompress(body, MOST_PACKED)
+    except failed as error:
+        raise DamagedData(str(error)) from error
+    if not unpack.eof:
+        raise DamagedData("truncated, or too large")
+    return plain

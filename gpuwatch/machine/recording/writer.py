@@ -1,0 +1,449 @@
+"""Writes a recording: every sample is committed when it comes, and sealed into a block with those of its minute."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch import __version__
+from gpuwatch.core import ownership
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.units import lasted
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, whole
+from gpuwatch.machine.recording import tiers
+from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events, write_findings
+from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.storage import created, looked_at
+from gpuwatch.machine.recording.stored_data import stamped, unstamped
+
+SEAL_SECONDS = 60.0
+"""Length of a block, which begins at a multiple of it."""
+LEAST_BYTES = 4 << 20
+"""Minimum of ``max_bytes``."""
+_JUMP = 2.0
+"""Seconds by which the wall clock may drift between two samples before it was set."""
+_MOST_OPEN = 600
+"""Samples in a block, however short the interval."""
+_SLACK = 0.02
+"""Share of the maximum size that is freed at once, so that not every block deletes one."""
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot; empty if it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The clocks of this machine, in seconds."""
+
+    wall: Callable[[], float] = time.time
+    boot: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
+    """Since the start, suspended time included."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Since the start, without suspended time."""
+    boot_id: Callable[[], str] = boot_id
+
+
+class RecordingStopped(GpuwatchError):
+    """The file can no longer be written; what was recorded can be read."""
+
+
+class RecordingWriter:
+    """The only writer of a file. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        interval: float = 1.0,
+        max_bytes: int = 1 << 30,
+        max_age: float = 30 * 86_400.0,
+        seal_seconds: float = SEAL_SECONDS,
+        clock: Clock | None = None,
+        hostname: str | None = None,
+    ) -> None:
+        """Creates the file, or continues it. ``interval``, ``max_age`` and ``seal_seconds`` in seconds.
+
+        UsageError if it cannot be used, as when another process writes it.
+        """
+        self.path = path
+        self.samples = 0
+        """Samples recorded by this writer."""
+        self._max_bytes, self._max_age, self._seal_seconds = max(max_bytes, LEAST_BYTES), max_age, seal_seconds
+        self._clock = clock or Clock()
+        self._lock = _locked(path)
+        try:
+            self._db = self._opened()
+            self._sealer = Sealer(self._db, interval)
+            self._open: list[Sample] = []
+            self._frames: list[bytes] = []
+            """Those of the open samples."""
+            self._open_bytes = 0
+            self._block_opened()
+            self._storable = Storable()
+            self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
+            """The findings of the last sample, as given and as stored."""
+            self._run = 0
+            with self._guarded():
+                self._recover()
+                self._begin(interval, hostname)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    # Opening
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            if self.path.stat().st_size:
+                looked_at(self.path)
+                connection = sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
+            else:
+                connection = created(self.path)
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            # A kill loses nothing; a power failure loses at most what came since the last checkpoint, about a minute.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            # The log is part of the size: it is merged before it takes a sixteenth of it, or a megabyte.
+            pages = max(min(self._max_bytes // 16, 1 << 20) // 4096, 4)
+            connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchone()
+            connection.execute(f"PRAGMA journal_size_limit = {self._max_bytes // 16}").fetchone()
+        except sqlite3.Error as error:
+            raise UsageError(
+                f"cannot record to {file_name(self.path)}: {error}", hint="name another file, or see record check"
+            ) from None
+        return connection
+
+    def _recover(self) -> None:
+        """Seals the samples of a writer that was killed."""
+        rows = self._db.execute("SELECT boot, frame FROM open_frames ORDER BY id").fetchall()
+        last_boot = next((boot for boot, _ in reversed(rows) if boot is not None), 0.0)
+        reader = ChunkReader()
+        with suppress(ValueError):  # what follows a damaged frame needs it
+            for _, data in rows:
+                frames = unstamped(data)
+                self._open += [(kept.snapshot, kept.findings) for kept in whole(reader.take(frames))]
+                self._frames.append(frames)
+        if self._open:
+            self._run = self._db.execute("SELECT max(id) FROM runs").fetchone()[0]
+            with self._transaction():
+                self._seal(last_boot)
+
+    def _begin(self, interval: float, hostname: str | None) -> None:
+        wall, boot, monotonic = self._now = self._clock.wall(), self._clock.boot(), self._clock.monotonic()
+        self._began = (wall, boot)
+        self._boot_id = self._clock.boot_id()
+        with self._transaction():
+            cursor = self._db.execute(
+                "INSERT INTO runs (began, began_boot, boot_id, hostname, version, interval) VALUES (?, ?, ?, ?, ?, ?)",
+                (wall, boot, self._boot_id, hostname, __version__, interval),
+            )
+            assert cursor.lastrowid is not None
+            self._run = cursor.lastrowid
+            self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, wall, boot, monotonic))
+            write_events(self._db, [_event(wall, "recording.began", f"recording began, every {interval:g} s")])
+
+    # Writing
+
+    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] = (), events: Sequence[MachineEvent] = ()) -> None:
+        """Records a sample with the findings that hold in it and the events since the previous one.
+
+        :class:`RecordingStopped` if the file can no longer be written: the recording is closed then.
+        """
+        at = snapshot.taken_at.timestamp()
+        with self._guarded():
+            set_, noticed = self._look_at_clocks()
+            if self._open and (
+                set_
+                or at < self._open[-1][0].taken_at.timestamp()
+                or at // self._seal_seconds != self._open[0][0].taken_at.timestamp() // self._seal_seconds
+                or len(self._open) >= _MOST_OPEN
+            ):
+                with self._transaction():
+                    self._seal(self._now[1])
+                self._tidy()
+            stored = self._storable.of(snapshot)
+            changed = self._found(findings)
+            frames = self._chunk.frames(stored, self._findings[1])
+            with self._transaction():
+                row = (at, self._now[1], stamped(frames))
+                self._db.execute("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", row)
+                if changed:
+                    self._write_findings(at)
+                write_events(self._db, [*noticed, *map(masked, events)])
+            self._open.append((stored, self._findings[1]))
+            self._frames.append(frames)
+            self._open_bytes += len(frames)
+            self.samples += 1
+
+    def add_events(self, events: Sequence[MachineEvent]) -> None:
+        """Records events without a sample, as while the driver does not answer."""
+        if events:
+            with self._guarded(), self._transaction():
+                write_events(self._db, [*map(masked, events)])
+
+    def close(self, why: str = "") -> None:
+        """Seals what is open and ends the recording; ``why``: the reason, for those who read it."""
+        if self._lock.closed:
+            return
+        with self._guarded():
+            wall, boot = self._clock.wall(), self._clock.boot()
+            with self._transaction():
+                if self._open:
+                    self._seal(boot)
+                self._db.execute("UPDATE runs SET ended = ?, why = ? WHERE id = ?", (wall, why, self._run))
+                write_events(self._db, [_event(wall, "recording.ended", f"recording ended{f': {why}' if why else ''}")])
+            self._tidy()
+            with suppress(sqlite3.OperationalError):  # somebody is reading: do not wait
+                self._db.execute("PRAGMA busy_timeout = 100").fetchone()
+                self._db.execute("PRAGMA journal_mode = DELETE").fetchone()  # at rest it is one file
+        self._shut()
+
+    @property
+    def size_bytes(self) -> int:
+        """What the file and its write-ahead log take on the disk."""
+        return sum(_size(self.path.with_name(self.path.name + suffix)) for suffix in ("", "-wal"))
+
+    # Inside
+
+    def _shut(self) -> None:
+        with suppress(sqlite3.Error):
+            self._db.close()  # the log is merged if there is room; otherwise readers do it
+        self._lock.close()  # last: closing any descriptor of the file drops SQLite's own locks on it
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._shut()
+            raise _stopped(self.path, error) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _look_at_clocks(self) -> tuple[bool, list[MachineEvent]]:
+        """Whether the wall clock was set since the last sample, and the events of that and of a suspend."""
+        before, self._now = self._now, (self._clock.wall(), self._clock.boot(), self._clock.monotonic())
+        wall, boot, monotonic = (now - then for now, then in zip(self._now, before, strict=True))
+        found = []
+        if boot - monotonic > _JUMP:
+            text = f"the machine was suspended for {lasted(boot - monotonic)}"
+            found.append(_event(self._now[0], "machine.resumed", text))
+        jump = wall - boot
+        if abs(jump) <= _JUMP:
+            return False, found
+        self._db.execute("INSERT INTO clocks VALUES (?, ?, ?, ?)", (self._run, *self._now))
+        way = "forward" if jump > 0 else "back"
+        return True, [*found, _event(self._now[0], "clock.set", f"the clock was set {way} by {lasted(abs(jump))}")]
+
+    def _found(self, findings: tuple[Finding, ...]) -> bool:
+        """Takes the findings of a sample; whether they changed."""
+        given, _ = self._findings
+        if findings is given:
+            return False
+        changed = findings != given
+        self._findings = (findings, tuple(map(masked, findings)) if changed else self._findings[1])
+        return changed
+
+    def _write_findings(self, at: float) -> None:
+        rows = []
+        for one in self._findings[1]:
+            if one.id == "healthy":
+                continue
+            since = one.since.timestamp() if one.since is not None else at
+            until = one.until.timestamp() if one.until is not None else at
+            if one.since is None:  # of a single sample: one row for as long as it is repeated
+                known = self._db.execute(
+                    "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?",
+                    (one.id, one.device_uuid or "", one.pid or 0, at - 2 * self._seal_seconds),
+                ).fetchone()[0]
+                since = known if known is not None else at
+            rows.append((since, until, one))
+        write_findings(self._db, rows)
+
+    def _block_opened(self) -> None:
+        self._open.clear()
+        self._frames.clear()
+        self._chunk = ChunkWriter()
+
+    def _seal(self, boot: float) -> None:
+        """Compresses the open samples, inside a transaction."""
+        self._sealer.seal(self._run, self._open, b"".join(self._frames), boot)
+        self._db.execute("DELETE FROM open_frames")
+        self._block_opened()
+
+    # Limits
+
+    def _tidy(self) -> None:
+        """Enforces the limits, after a block was sealed."""
+        with self._transaction():
+            self._forget_old()
+            self._forget_most()
+        self._open_bytes = 0
+        free, pages = self._number("freelist_count"), self._number("page_count")
+        if free * 20 > pages:
+            self._db.execute(f"PRAGMA incremental_vacuum({free - pages // 20})").fetchall()
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _forget_old(self) -> None:
+        """Deletes what is older than the maximum age.
+
+        Age is measured by the clock that is never set; across restarts of the machine by the wall clock, the lower one
+        of what it was when this run began and what it is now, so that a clock set forward deletes nothing.
+        """
+        wall, boot, _ = self._now
+        elapsed = boot - self._began[1]
+        now = min(self._began[0], wall - elapsed) + elapsed
+        self._delete(
+            "(run IN (SELECT id FROM runs WHERE boot_id = ?1) AND boot < ?2) "
+            "OR (run NOT IN (SELECT id FROM runs WHERE boot_id = ?1) AND end < ?3)",
+            (self._boot_id, boot - self._max_age, now - self._max_age),
+        )
+        self._delete_rows(now - self._max_age)
+        for seconds, times in tiers.KEPT.items():
+            last = now - times * self._max_age - tiers.BLOCKS[seconds]
+            self._db.execute("DELETE FROM tiers WHERE seconds = ? AND begin < ?", (seconds, last))
+        self._db.execute("DELETE FROM gpu_time WHERE begin < ?", (now - tiers.KEPT[tiers.HOUR] * self._max_age,))
+
+    def _forget_most(self) -> None:
+        """Deletes the oldest blocks until the file is below its maximum size, and then the means."""
+        # The log is as large as it ever was, and the next minute may take as much as the last one.
+        log = _size(self.path.with_name(f"{self.path.name}-wal"))
+        most = self._max_bytes - log - 2 * self._open_bytes - self._max_bytes // 32
+        if self._used() <= most:
+            return
+        target = max(int(most - self._max_bytes * _SLACK), 0)
+        while (over := self._used() - target) > 0:
+            last = None
+            # All but the newest: readers count on growing numbers.
+            blocks = "SELECT id, length(block) FROM data WHERE id < (SELECT max(id) FROM data) ORDER BY id"
+            for number, size in self._db.execute(blocks):
+                last, over = number, over - size
+                if over <= 0:
+                    break
+            if last is None:
+                break
+            self._delete("id <= ?1", (last,))
+            row = self._db.execute("SELECT begin FROM minutes ORDER BY id LIMIT 1").fetchone()
+            self._delete_rows(row[0] if row else float("inf"))
+        for seconds in tiers.BLOCKS:
+            while self._used() > most:
+                oldest = "SELECT min(begin) FROM tiers WHERE seconds = ?1"
+                query = f"DELETE FROM tiers WHERE seconds = ?1 AND begin = ({oldest})"
+                if not self._db.execute(query, (seconds,)).rowcount:
+                    break
+        while self._used() > most:
+            if not self._db.execute("DELETE FROM gpu_time WHERE begin = (SELECT min(begin) FROM gpu_time)").rowcount:
+                break
+
+    def _delete(self, which: str, values: tuple[object, ...]) -> None:
+        self._db.execute(f"DELETE FROM data WHERE id IN (SELECT id FROM minutes WHERE {which})", values)
+        self._db.execute(f"DELETE FROM minutes WHERE {which}", values)
+
+    def _delete_rows(self, before: float) -> None:
+        """Deletes events, findings and processes that were over before a moment."""
+        self._db.execute("DELETE FROM events WHERE at < ?", (before,))
+        self._db.execute("DELETE FROM findings WHERE until < ?", (before,))
+        self._db.execute("DELETE FROM processes WHERE last < ?", (before,))
+        # The newest anchor and run are this one's.
+        self._db.execute("DELETE FROM clocks WHERE wall < ? AND run < ?", (before, self._run))
+        self._db.execute(
+            "DELETE FROM runs WHERE id < ? AND coalesce(ended, began) < ? AND id NOT IN (SELECT run FROM minutes)",
+            (self._run, before),
+        )
+
+    def _used(self) -> int:
+        return (self._number("page_count") - self._number("freelist_count")) * self._number("page_size")
+
+    def _number(self, pragma: str) -> int:
+        return int(self._db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+class _Lock:
+    """An open descriptor of the file, locked for as long as it is open."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.closed = False
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._descriptor)
+
+
+def _locked(path: Path) -> _Lock:
+    """Creates the file, for this user alone, and locks it; UsageError if it cannot be used."""
+    name = file_name(path)
+    why = ownership.distrust(path.parent)
+    if why:
+        raise UsageError(f"not recording to {name}: {why}", hint="name a file in a folder of your own")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
+        raise UsageError(f"cannot record to {name}: {why}", hint="name another file") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UsageError(f"cannot record to {name}: it is not a file", hint="name another file")
+        why = ownership.file_distrust(path)
+        if why:
+            raise UsageError(f"not recording to {name}: {why}", hint="name a file of your own")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(
+                f"another gpuwatch records to {name}", hint="one recorder is enough for all readers"
+            ) from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return _Lock(descriptor)
+
+
+def _event(at: float, kind: str, text: str) -> MachineEvent:
+    return MachineEvent(at=at, kind=kind, text=text)
+
+
+def _stopped(path: Path, error: sqlite3.Error) -> RecordingStopped:
+    name = file_name(path)
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_FULL:
+        why = "the disk is full"
+    elif code & 0xFF == sqlite3.SQLITE_IOERR:
+        why = f"{error}; is the disk full, or the file's size limited (ulimit -f)?"
+    else:
+        why = str(error)
+    return RecordingStopped(f"recording stopped: cannot write {name}: {why}", hint="what was recorded can be read")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

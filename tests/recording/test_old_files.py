@@ -1,0 +1,80 @@
+"""Recordings of every schema since the first release keep opening."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.recording.check import checked
+from gpuwatch.machine.recording.overview import look_at, overview
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.storage import SCHEMA
+from gpuwatch.machine.recording.usage import usage
+from gpuwatch.machine.recording.writer import RecordingWriter
+from gpuwatch.session.period import period
+from tests.recording.days import NOON
+from tests.recording.make_fixture import FOLDER, HOT
+
+FILES = sorted(FOLDER.glob("recording-*.gpuwatch"))
+
+
+def test_there_is_one_of_each() -> None:
+    assert {path.name for path in FILES} == {f"recording-{number}.gpuwatch" for number in range(3, SCHEMA + 1)}
+
+
+def test_files_of_previews_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "old.gpuwatch"
+    data = bytearray(FILES[0].read_bytes())
+    data[60:64] = (2).to_bytes(4, "big")
+    path.write_bytes(data)
+    for use in (Recording, checked, RecordingWriter):
+        with pytest.raises(UsageError, match=r"old.gpuwatch was written by a preview of gpuwatch 0.1 \(schema 2\)"):
+            use(path)
+    assert path.read_bytes() == bytes(data)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_old_files_open(path: Path) -> None:
+    with Recording(path) as recording:
+        assert recording.samples == 90
+        assert recording.begin == pytest.approx(NOON.timestamp(), abs=0.01)
+        shots = [kept.snapshot for kept in recording.snapshots()]
+        assert [device.name for device in shots[0].devices] == ["NVIDIA H200"] * 2
+        assert {row.user for row in shots[-1].processes} == {"alice", "bob", "carol"}
+        assert [shot.devices[0].number("temperature.gpu_celsius") for shot in shots[:3]] == [50, 50, 50]
+        assert [one.kind for one in recording.events()] == ["recording.began", "throttle.began", "recording.ended"]
+        assert [one.finding.title for one in recording.findings()] == [HOT.title]
+        assert len(recording.processes()) == 3
+        (point, *_) = recording.summaries(60, 0, 2e9, frozenset({"power.draw_watts"})).values()
+        assert all(one.least <= one.mean <= one.most for one in point.values())
+    assert not checked(path).damaged
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_file_is_never_an_error_of_gpuwatch(tmp_path: Path, seed: int) -> None:
+    """Bytes anywhere in the file are overwritten: it is refused, or what is left is read."""
+    noise, whole = random.Random(seed), FILES[-1].read_bytes()
+    path = tmp_path / "damaged.gpuwatch"
+    for _ in range(20):
+        data = bytearray(whole)
+        for _ in range(noise.choice((1, 3, 20))):
+            place = noise.randrange(len(data))
+            data[place : place + 8] = noise.randbytes(8)
+        path.write_bytes(data[: noise.choice((len(data), noise.randrange(len(data))))])
+        with suppress(GpuwatchError):
+            checked(path)
+        with suppress(GpuwatchError), Recording(path) as recording:
+            list(overview(look_at(recording)))
+        with suppress(GpuwatchError), Recording(path) as recording:
+            for kept in recording.snapshots():
+                assert kept.snapshot
+            recording.history(NOON.timestamp() + 60, 60, frozenset({"power.draw_watts"}))
+            with suppress(GpuwatchError):
+                usage(recording, None, None, "user")
+            with suppress(GpuwatchError):
+                period(recording, NOON.timestamp(), NOON.timestamp() + 90, runs=RunStore(tmp_path))
