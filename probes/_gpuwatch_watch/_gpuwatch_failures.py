@@ -1,7 +1,7 @@
 """Counts failed requests for memory, so that a log's line about one can be told from one that the program only printed.
 
 TensorFlow makes an exception of each op that fails, PyTorch's allocator counts. Children are noted that live long
-enough to load a framework, and forks of which nobody else knows. Standard library only, Python 3.7 or newer.
+enough to load a framework, and processes of which nobody else knows. Standard library only, Python 3.7 or newer.
 """
 
 import sys
@@ -26,7 +26,7 @@ class Failures:
         self.exhausted = self.other = 0
         self.counts = _ERRORS in sys.modules and _ERRORS not in self.actions
         self.forks = 0
-        """Forks without multiprocessing, which are watched by nobody."""
+        """Processes started without subprocess and multiprocessing, which are followed by nobody."""
 
     def failed(self, name, error):
         self.counts = False

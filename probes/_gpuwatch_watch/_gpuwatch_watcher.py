@@ -739,12 +739,40 @@ def _hush():
         warnings.filterwarnings("ignore", message=_FORK_WARNING, category=DeprecationWarning)
 
 
+_STARTERS = ("system", "posix_spawn", "posix_spawnp")
+"""Functions of os that start a process without a fork that Python sees."""
+
+
+def _count_starts(name, started):
+    """Has a function of os call ``started`` before; it stays the one that ``os`` has by that name, for pickle too."""
+    original = getattr(os, name, None)
+    if original is None:
+        return
+
+    def start(*args, **options):
+        started()
+        return original(*args, **options)
+
+    start.__name__ = start.__qualname__ = name
+    start.__module__, start.__doc__ = "os", original.__doc__
+    setattr(os, name, start)
+
+
 def _follow_forks(watcher):
-    """Watches processes that multiprocessing forks too; plain forks are not watched."""
+    """Watches processes that multiprocessing forks too; others that start without subprocess are only counted."""
+
+    def unfollowed():
+        if os.path.basename(sys._getframe(2).f_code.co_filename) in _FOLLOWED:
+            return
+        watcher.failures.forks += 1
+        if hasattr(getattr(os.environ, "_data", None), "late"):
+            os.environ._data.late = None  # it may be meant for this child
+
+    for name in _STARTERS:
+        _count_starts(name, unfollowed)
 
     def before():
-        if os.path.basename(sys._getframe(1).f_code.co_filename) not in _FOLLOWED:
-            watcher.failures.forks += 1
+        unfollowed()
         if sys.version_info >= (3, 12) and not watcher.broken and os.getpid() == watcher.pid:
             _hush()
         util = sys.modules.get("multiprocessing.util")

@@ -73,6 +73,7 @@ def _run(tmp_path: Path, code: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "gpuwatch", "run", "-q", "--no-save", "-o", str(out), "--", sys.executable]
     done = subprocess.run(
         [*command, str(script)],
+        cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=with_torch(tmp_path),
@@ -110,13 +111,23 @@ _UNWATCHED = f"import time\n{_PRINT}time.sleep(1.2)"
         f"import subprocess, sys\nimport torch\nsubprocess.run([sys.executable, '-I', '-c', {_UNWATCHED!r}])\n",
         f"import os, sys\nos.execv(sys.executable, [sys.executable, '-I', '-c', {_UNWATCHED!r}])\n",
         f"import os\nimport torch\nif os.fork() == 0:\n    {_PRINT}\nelse:\n    os.wait()\n",
+        f"import os\nimport torch\n_LOG = {_LOG!r}\nopen('log', 'w').write(_LOG)\nos.system('cat log')\n",
+        f"import os\nimport torch\n_LOG = {_LOG!r}\nopen('log', 'w').write(_LOG)\n"
+        "os.waitpid(os.posix_spawn('/bin/cat', ['cat', 'log'], os.environ), 0)\n",
         f"import os, socket\n{_PRINT}",
         f"import os, sys\n{_PRINT}sys.stdout.flush()\nos._exit(0)\n",
     ],
-    ids=["caught", "a child without watcher", "exec", "a fork", "perhaps from elsewhere", "without last words"],
+    ids=[
+        *("caught", "a child without watcher", "exec", "a fork", "os.system", "posix_spawn"),
+        *("perhaps from elsewhere", "without last words"),
+    ],
 )
 def test_not_ruled_out(tmp_path: Path, code: str) -> None:
     assert _run(tmp_path, code)["ooms"]
+
+
+def test_functions_that_start_processes_stay_the_ones_of_os(tmp_path: Path) -> None:
+    _run(tmp_path, "import os, pickle, torch\nassert pickle.loads(pickle.dumps(os.system)) is os.system\n" + _PRINT)
 
 
 @pytest.mark.tensorflow
