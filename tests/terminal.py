@@ -66,6 +66,7 @@ class Terminal:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 code = os.waitstatus_to_exitcode(status)
+                self.drain(0.2)  # what it wrote last, up to the end of the output
                 break
         else:
             os.kill(self.pid, signal.SIGKILL)

@@ -629,7 +629,7 @@ PROGRAMS = (
         import tensorflow as tf, time, numpy as np
         def batches():
             for number in range(40):
-                time.sleep(0.15)
+                time.sleep(0.2)
                 yield np.ones([16, 8], "float32"), np.ones([16, 1], "float32")
         model = tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(1)])
         model.compile("sgd", "mse", jit_compile=False)
