@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gpuwatch.sim import build
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.fast import fast_ones, forbid_processes
@@ -189,6 +190,20 @@ def sim_machine() -> Iterator[Callable[[str], SimMachine]]:
     for machine in opened:
         machine.clear_faults()
         machine.remove()
+
+
+@pytest.fixture(scope="session")
+def builds() -> tuple[Path, Path]:
+    """The simulated GPUs' libraries of both tiers, in the cache that the tests share."""
+    return build.ensure_built("driver"), build.ensure_built("plugin")
+
+
+def copy_builds(builds: tuple[Path, Path], cache_home: Path) -> None:
+    """Copies them to where a command looks that has ``cache_home`` as XDG_CACHE_HOME: it compiles nothing."""
+    folder = cache_home / "gpuwatch" / "sim"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for made in builds:
+        shutil.copytree(made, folder / made.name, symlinks=True)
 
 
 @pytest.fixture

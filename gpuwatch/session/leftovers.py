@@ -1,8 +1,8 @@
 """What gpuwatch keeps on this machine beside the program itself, and its removal.
 
-Nothing in use is removed: a simulated machine that a process has open, the libraries while any machine is open, the
-recording of a running recorder. Nor anything in a folder that another user can write to. Folders are those of this
-environment (``XDG_CACHE_HOME``, ``XDG_STATE_HOME``, ``XDG_RUNTIME_DIR``), as with every command.
+Nothing in use is removed: a simulated machine that a process has open, the libraries while a program's environment
+names them, the recording of a running recorder. Nor anything in a folder that another user can write to. Folders are
+those of this environment (``XDG_CACHE_HOME``, ``XDG_STATE_HOME``, ``XDG_RUNTIME_DIR``), as with every command.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+import psutil
 
 from gpuwatch.core import ownership
 from gpuwatch.machine.recording import running_recorders
@@ -44,10 +45,7 @@ class Leftover:
 
 def leftovers(*, recordings: bool = False) -> list[Leftover]:
     """All that is there. Recordings are only to be removed if ``recordings``."""
-    found = [*_machines()]
-    open_machine = any(one.keep for one in found)
-    found += _libraries("a simulated machine is in use" if open_machine else "")
-    found += _saved(recordings)
+    found = [*_machines(), *_libraries(), *_saved(recordings)]
     settings = platformdirs.user_config_path("gpuwatch") / "settings.toml"
     if settings.exists():
         found.append(Leftover(settings, "your settings", "yours: remove it yourself"))
@@ -101,15 +99,25 @@ def _machines() -> Iterator[Leftover]:
             yield Leftover(path, "a simulated machine", why or ("in use" if state_files.in_use(path) else ""))
 
 
-def _libraries(in_use: str) -> Iterator[Leftover]:
+def _libraries() -> Iterator[Leftover]:
     cache = build.cache_folder()
     if cache.is_dir():
+        in_use = "a program uses them" if _is_named_by_a_process(cache) else ""
         try:
             with _not_being_built(cache):
                 pass
         except BlockingIOError:
             in_use = "they are being compiled"
         yield Leftover(cache, "libraries of the simulated GPUs", ownership.distrust(cache) or in_use)
+
+
+def _is_named_by_a_process(folder: Path) -> bool:
+    """Whether a program's environment names it: one that starts has no machine open yet, nor every library mapped.
+
+    Its simulated machine may also be in a folder that this environment does not know (``XDG_RUNTIME_DIR``).
+    """
+    environments = (process.info["environ"] or {} for process in psutil.process_iter(["environ"]))
+    return any(str(folder) in value for environment in environments for value in environment.values())
 
 
 def _saved(recordings: bool) -> Iterator[Leftover]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Result
+from tests.conftest import Result, copy_builds
 
 SHAPE = "1x2GiB"
 
@@ -76,14 +76,14 @@ def test_a_folder_that_others_can_write_to_is_left_alone(home: Path) -> None:
     assert "s/gpuwatch/runs/1-run.json" in _files(home)
 
 
-def test_what_is_in_use_stays(home: Path) -> None:
+def test_what_is_in_use_stays(builds: tuple[Path, Path], home: Path) -> None:
     sim = [sys.executable, "-m", "gpuwatch", "sim", "--sim", SHAPE, "--", "sh", "-c", "echo up; exec sleep 60"]
     recorder = [sys.executable, "-m", "gpuwatch", "record", "--sim", "1x1GiB"]
-    built = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}  # nothing is compiled
-    with subprocess.Popen(sim, stdout=subprocess.PIPE, env=built) as program:
+    copy_builds(builds, home / "c")
+    with subprocess.Popen(sim, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == b"up\n"
-        with subprocess.Popen(recorder, stderr=subprocess.PIPE, text=True, env=built) as recording:
+        with subprocess.Popen(recorder, stderr=subprocess.PIPE, text=True) as recording:
             assert recording.stderr is not None
             assert "recording" in recording.stderr.readline()
             done = _clean("--recordings")
@@ -92,7 +92,7 @@ def test_what_is_in_use_stays(home: Path) -> None:
     lines = {line.split(" (")[0].removeprefix("kept "): line for line in done.out.splitlines()}
     state = next(name for name in lines if f"-{SHAPE}." in name)
     assert lines[state].endswith("in use")
-    assert lines[str(home / "c/gpuwatch/sim")].endswith("a simulated machine is in use")
+    assert lines[str(home / "c/gpuwatch/sim")].endswith("a program uses them")
     own = f"{os.uname().nodename}.gpuwatch"
     assert lines[str(home / "s/gpuwatch/recordings" / own)].endswith("a recorder writes it")
     assert "s/gpuwatch/recordings/here.gpuwatch" not in _files(home)

@@ -21,6 +21,7 @@ import msgspec
 import pytest
 
 from gpuwatch.cli.main import cli
+from tests.conftest import copy_builds
 from tests.forked import gpuwatch_forked
 from tests.packaging.documented_lines import ROOT, Line, calls, lines
 from tests.reports.documents import bare_run, full_run
@@ -51,6 +52,8 @@ command = next((word for word in given if not word.startswith("-")), "")
 here = given.index(command) + 1 if command in os.environ["SIMULATED"].split() else 0
 wants = "--sim" not in given and (here or all(word.startswith("-") for word in given[:1]))
 given[here:here] = ["--sim", "{SHAPE}"] if wants else []
+if command == "exporter":
+    given += ["--listen", "127.0.0.1:0"]  # whatever else listens on this machine
 os.execv(sys.executable, [sys.executable, "-m", "gpuwatch", *given])
 """
 _OTHERS = "#!/bin/sh\n[ -t 0 ] || cat >/dev/null\n"
@@ -96,11 +99,13 @@ def _recordings(home: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def environment(home: Path) -> Mapping[str, str]:
+def environment(builds: tuple[Path, Path], home: Path) -> Mapping[str, str]:
     (home / "run").mkdir(mode=0o700)
+    copy_builds(builds, home / "cache")
     return {
         **os.environ,
         "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(home / "cache"),
         "XDG_STATE_HOME": str(home / "state"),
         "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_RUNTIME_DIR": str(home / "run"),
