@@ -1,4 +1,6 @@
-"""Compiles the simulated GPUs when a wheel is made, so that whoever installs it needs no compiler.
+"""What a wheel gets when it is made: links to the repository, and simulated GPUs.
+
+The simulated GPUs are compiled into it, so that whoever installs it needs no compiler.
 
 The variable GPUWATCH_WHEEL chooses: ``x86_64`` or ``aarch64`` (libraries for that machine, glibc 2.17 or later),
 ``pure`` (none: they are compiled on first use). Without it: this machine's own if it lacks a C or C++ compiler, else
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -16,9 +19,30 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _ZIG = "ziglang==0.17.1"
 _GLIBC = (2, 17)
+
+
+class CustomMetadataHook(MetadataHookInterface):
+    """The project's links and README, whose links to files a package index cannot follow unless they are absolute."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Fills in what pyproject.toml calls dynamic. Without an address links stay as they are."""
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        address = self.config["repository"]
+        metadata["urls"] = {}
+        if address:
+            metadata["urls"] = {
+                "Repository": address,
+                "Documentation": f"{address}/blob/HEAD/gpuwatch/docs/README.md",
+                "Changelog": f"{address}/blob/HEAD/CHANGELOG.md",
+                "Issues": f"{address}/issues",
+            }
+            text = re.sub(r"(!\[[^\]]*\]\()(?!https?:|#)", rf"\1{address}/raw/HEAD/", text)
+            text = re.sub(r"((?<!!)\[[^\]]*\]\()(?!https?:|#)", rf"\1{address}/blob/HEAD/", text)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
