@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.usage import By, Usage, UsageGroup
-from gpuwatch.machine.recording.gpu_time import GpuTimeMeter, merged
+from gpuwatch.machine.recording.gpu_time import GpuTime, GpuTimeMeter, bounded, merged
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.usage import usage
 from gpuwatch.machine.recording.writer import RecordingWriter
@@ -222,3 +224,46 @@ def test_nothing_is_there(file: Path, tmp_path: Path) -> None:
         of(file, begin=200, end=300)
     with pytest.raises(UsageError, match="is after the end"):
         of(file, begin=20, end=10)
+
+
+def _samples(count: int, processes: Callable[[int], list[dict[str, object]]], **readings: float) -> Iterator[Snapshot]:
+    """One GPU, a sample each second; ``processes``: the fields of each in a sample."""
+    base = machines.many(1, 1)
+    device, row = replace(base.devices[0], readings={**base.devices[0].readings, **readings}), base.processes[0]
+    for tick in range(count):
+        rows = [replace(row, create_time=1.0, **fields) for fields in processes(tick)]  # type: ignore[arg-type]
+        at = machines.NOON + datetime.timedelta(seconds=tick)
+        yield replace(base, devices=(device,), processes=tuple(rows), taken_at=at)
+
+
+def test_what_a_neighbour_computes_that_has_just_begun_is_not_credited() -> None:
+    lack = {"sm_percent": Missing("no_sample")}
+
+    def rows(tick: int) -> list[dict[str, object]]:
+        idle = {"pid": 1, "readings": {}, "missing": lack}
+        return [idle] if tick < 9 else [idle, {"pid": 2, "readings": {"sm_percent": 50.0}, "missing": {}}]
+
+    meter = GpuTimeMeter()
+    for snapshot in _samples(10, rows, **{"utilization.gpu_percent": 50.0}):
+        device = snapshot.devices[0]
+        busy = 50.0 if len(snapshot.processes) == 2 else 0.0
+        readings = {**device.readings, "utilization.gpu_percent": busy}
+        meter.look(replace(snapshot, devices=(replace(device, readings=readings),)))
+    idle = next(one for one in merged(meter.taken().values()).processes if one.pid == 1)
+    assert (idle.sm_percent_max, idle.used_seconds) == (0.0, 0.0)
+
+
+def test_short_processes_by_the_thousand_are_summed_and_a_counter_that_stands_still_keeps_none() -> None:
+    meter, known = GpuTimeMeter(), GpuTime()
+    for second, snapshot in enumerate(
+        _samples(600, lambda tick: [{"pid": 20 * tick + pid} for pid in range(1, 61)], energy_joules=5.0)
+    ):
+        meter.look(snapshot)
+        if second % 60 == 59:
+            minute = merged(meter.taken().values())
+            known = bounded(merged((known, minute)), minute)
+    assert len(known.processes) < 4100
+    assert len(meter._rows) < 4100
+    assert sum(len(window.shares) for window in meter._windows.values()) < 20 * 130
+    assert sum(one.gpu_seconds for one in known.processes) == pytest.approx(known.devices[0].held_seconds)
+    assert sum(1 + one.more for one in known.processes) == 20 * 599 + 60

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.brief import program_of
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
 from gpuwatch.machine.history.process_events import GAP as GAP
@@ -27,6 +28,10 @@ _IDLE = 1.0
 """Utilization in percent up to which a device counts as idle."""
 _MOST_PACKED = 64 << 20
 _MOST_ROWS = 256
+_MOST_PROCESSES = 4000
+"""Processes of one hour that are kept apart."""
+_LONGEST_WINDOW = 120.0
+"""Seconds after which an energy counter that has not moved is taken to stand still: every card draws some power."""
 _GRAPHICS = "G"
 
 Key = tuple[int, float | None, str, str | None]
@@ -51,6 +56,8 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str | None = None
     framework: str | None = None
     container: str | None = None
+    more: int = 0
+    """Other short processes of the same user and program that are counted with it (:func:`bounded`)."""
     samples: int = 0
     """Samples in which it was seen."""
     process_seconds: float = 0.0
@@ -87,7 +94,7 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 _SUMS = (
-    *("samples", "process_seconds", "gpu_seconds", "own_seconds", "shared_seconds", "used_seconds"),
+    *("more", "samples", "process_seconds", "gpu_seconds", "own_seconds", "shared_seconds", "used_seconds"),
     *("energy_joules", "energy_seconds", "sampled_seconds"),
 )
 _FACTS = ("user", "command", "name", "framework", "container")
@@ -168,11 +175,11 @@ def unpack(data: bytes) -> GpuTime:
 class _Window:
     """A device since its energy counter moved: who has held it, in seconds."""
 
-    __slots__ = ("counter", "free", "shares")
+    __slots__ = ("counter", "free", "seconds", "shares")
 
     def __init__(self, counter: float) -> None:
         self.counter = counter
-        self.free = 0.0
+        self.free = self.seconds = 0.0
         self.shares: dict[Key, float] = {}
 
 
@@ -258,7 +265,9 @@ class GpuTimeMeter:
         busy = device.number("utilization.gpu_percent")
         if holders and seconds:
             time.held_seconds += seconds
-            used = _utilizations([row for _, row in holders], busy)
+            here = {key for key, _ in entries}
+            found = _utilizations([row for _, row in entries], busy, len(before - here))  # who came or went shares it
+            used = [one for (key, _), one in zip(entries, found, strict=True) if key in before]
             own = [one for one, _ in used if one is not None]
             if busy is not None or len(own) == len(used):
                 idle = busy <= _IDLE if busy is not None else max(own) <= _IDLE
@@ -315,7 +324,10 @@ class GpuTimeMeter:
             window.shares[key] = window.shares.get(key, 0.0) + seconds / len(holders)
         if not holders:
             window.free += seconds
+        window.seconds += seconds
         if value == window.counter:
+            if window.seconds > max(_LONGEST_WINDOW, 2 * self.gap):
+                self._windows[device.uuid] = _Window(value)  # else it would keep each process that ever ran
             return
         all_seconds = window.free + sum(window.shares.values())
         self._windows[device.uuid] = _Window(value)
@@ -356,14 +368,14 @@ def _key(row: Process) -> Key:
     return (row.pid, row.create_time, row.device_uuid or "", row.mig_instance)
 
 
-def _utilizations(rows: list[Process], busy: float | None) -> list[tuple[float | None, bool]]:
+def _utilizations(rows: list[Process], busy: float | None, gone: int) -> list[tuple[float | None, bool]]:
     """The SM utilization of each process in percent, and whether it is its own: otherwise the device's, divided.
 
-    Of processes that the driver samples, one without a sample ran no kernel.
+    Of processes that the driver samples, one without a sample ran no kernel. ``gone``: how many more were there before.
     """
     own = [row.number("sm_percent") for row in rows]
     known = [one for one in own if one is not None]
-    rest = None if busy is None else max(busy - sum(known), 0.0) / max(len(own) - len(known), 1)
+    rest = None if busy is None else max(busy - sum(known), 0.0) / max(len(own) - len(known) + gone, 1)
     found: list[tuple[float | None, bool]] = []
     for row, percent in zip(rows, own, strict=True):
         if percent is not None:
@@ -379,6 +391,28 @@ def _most(one: float | None, other: float | None) -> float | None:
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)
+
+
+def bounded(time: GpuTime, newest: GpuTime) -> GpuTime:
+    """With a bounded number of processes: the shorter ones count together, by user and program, so that sums stay.
+
+    ``newest``: the part that was counted last; its processes may go on, so they stay apart.
+    """
+    if len(time.processes) <= _MOST_PROCESSES:
+        return time
+    going_on = {one.key for one in newest.processes}
+    ended = [one for one in time.processes if one.key not in going_on]
+    ended.sort(key=lambda one: -one.process_seconds)
+    short: dict[object, ProcessTime] = {}
+    for one in ended[_MOST_PROCESSES // 2 :]:
+        program = program_of(one.command or one.name or "")
+        whose = (one.user, program, one.framework, one.container, one.device_uuid, one.mig_instance)
+        if (first := short.setdefault(whose, one)) is not one:
+            first.merge(one)
+            first.more += 1
+    apart = [one for one in time.processes if one.key in going_on]
+    time.processes = [*apart, *ended[: _MOST_PROCESSES // 2], *short.values()]
+    return time
 
 
 def merged(times: Iterable[GpuTime]) -> GpuTime:

@@ -80,7 +80,7 @@ class Sealer:
             self._hour = (begin, self._hour_before(begin, block))
         known = self._hour[1]
         if known is not None:
-            known = gpu_time.merged((known, time))
+            known = gpu_time.bounded(gpu_time.merged((known, time)), time)
             self._hour = (begin, known)
             self._db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time.pack(known)))
 

@@ -87,7 +87,8 @@ def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGro
     known = sum(one.own_seconds + one.shared_seconds for one in members)
     used = sum(one.used_seconds for one in members)
     energy_seconds = sum(one.energy_seconds for one in members)
-    one_process = len({(one.pid, one.create_time) for one in members}) == 1
+    more = sum(one.more for one in members)
+    one_process = not more and len({(one.pid, one.create_time) for one in members}) == 1
     return UsageGroup(
         user=_common(one.user for one in members),
         container=_common(one.container for one in members),
@@ -96,7 +97,7 @@ def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGro
         pid=members[0].pid if one_process else None,
         unreadable=by is not None and all(one.create_time is None for one in members),
         gpus=tuple(sorted({indices[one.device_uuid] for one in members if one.device_uuid in indices})),
-        processes=len({(one.pid, one.create_time) for one in members if one.samples}),
+        processes=len({(one.pid, one.create_time) for one in members if one.samples}) + more,
         gpu_hours_held=sum(one.gpu_seconds for one in members) / _HOUR,
         gpu_hours_used=used / _HOUR if known else None,
         process_hours=process_seconds / _HOUR,
