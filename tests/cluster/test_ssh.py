@@ -43,6 +43,11 @@ def test_lists_that_are_none_are_errors(text: str) -> None:
         parse_hosts(text)
 
 
+def test_repeated_numbers_end_at_the_bound() -> None:
+    with pytest.raises(UsageError, match="more than"):
+        parse_hosts("n[" + "1," * 200 + "1]" + "n[" + "1," * 200 + "1]")
+
+
 def test_as_many_hosts_as_allowed() -> None:
     assert len(parse_hosts(f"n[1-{MOST_HOSTS}]")) == MOST_HOSTS
 

@@ -26,6 +26,7 @@ def parse_hosts(text: str) -> list[str]:
         UsageError: an empty list or name, brackets that are no ranges, or more than :data:`MOST_HOSTS` hosts.
     """
     hosts: dict[str, None] = {}
+    made = 0
     for pattern in _parts(text):
         if not pattern:
             what = "the list of hosts is empty" if not text.strip(" ,") else f"an empty name in the hosts {text[:80]!r}"
@@ -34,7 +35,8 @@ def parse_hosts(text: str) -> list[str]:
             raise UsageError(f"too many brackets in {pattern[:80]!r}", hint="for example rack[1-2]-n[1-16]")
         for host in _expanded(pattern):
             hosts[host] = None
-            if len(hosts) > MOST_HOSTS:
+            made += 1  # repeated ones, too: n[1,1,1]n[1,1,1] makes nine
+            if made > MOST_HOSTS:
                 raise UsageError(f"{pattern[:80]!r} makes more than {MOST_HOSTS} hosts", hint="for example n[1-64]")
     return list(hosts)
 

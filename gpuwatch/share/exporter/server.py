@@ -163,14 +163,13 @@ class MetricsServer(socketserver.ThreadingTCPServer):
                 self._connections[connection].since = time.monotonic()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Refuses connections beyond the most."""
+        """Beyond the most connections the one goes that has been silent for longest: a new scrape is always served."""
         with self._lock:
-            full = len(self._connections) >= _CONNECTIONS
-            if not full:
-                self._connections[request] = _Connection(request, time.monotonic())
-        if full:
-            self.shutdown_request(request)
-            return
+            if len(self._connections) >= _CONNECTIONS:
+                longest = min(self._connections, key=lambda one: self._connections[one].since)
+                with suppress(OSError):
+                    self._connections.pop(longest).socket.shutdown(socket.SHUT_RDWR)  # its thread closes it
+            self._connections[request] = _Connection(request, time.monotonic())
         super().process_request(request, client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
@@ -182,7 +181,8 @@ class MetricsServer(socketserver.ThreadingTCPServer):
             return
         secured = settings.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
         with self._lock:
-            self._connections[request].socket = secured
+            if (connection := self._connections.get(request)) is not None:
+                connection.socket = secured
         with secured:
             secured.do_handshake()
             if settings.allowed_names and not settings.allowed_names & _names(secured):
