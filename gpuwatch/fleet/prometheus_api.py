@@ -24,8 +24,8 @@ from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.text import printable, shorten
 
-_MOST_BYTES = 96 << 20
-"""Maximum size of an answer, uncompressed: 125 hosts with 8 GPUs have about 4 MB."""
+_MOST_BYTES = 32 << 20
+"""Maximum size of an answer, uncompressed: 125 hosts with 8 GPUs have about 4 MB; decoded it is ten times as large."""
 _CHUNK = 1 << 18
 _QUOTED = 160
 """Characters of a server's own message that are shown."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.schemas import json_schema
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.share.assistant import arguments as kinds
@@ -25,6 +26,7 @@ from gpuwatch.share.assistant.answer import MOST_BYTES, bounded, output_schema, 
 from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.log_files import open_document, open_log
+from gpuwatch.share.assistant.server import _listed
 from gpuwatch.share.assistant.tools import BY_NAME, TOOLS, Tools
 from gpuwatch.share.reports.compare import compare
 from tests.reports.documents import full_run
@@ -103,6 +105,7 @@ def test_large_documents_are_shortened_and_stay_valid() -> None:
     assert note == f"processes: {300 - len(found['processes'])} of 300"
     assert len(found["devices"]) == 16
     jsonschema.validate(found, output_schema(Snapshot))
+    jsonschema.validate(found, json_schema(Snapshot))
 
 
 def test_runs_stay_and_their_details_go() -> None:
@@ -113,6 +116,7 @@ def test_runs_stay_and_their_details_go() -> None:
     assert found["runs"][0]["log_tail"][-1].startswith("line 199"), "the end of a log tells most"
     assert found["runs"][0]["findings"] == plain(run, redact=False)["findings"]
     jsonschema.validate(found, output_schema(Run, Comparison))
+    jsonschema.validate(found, json_schema(Comparison))
 
 
 def test_small_documents_stay_whole() -> None:
@@ -207,6 +211,12 @@ def test_no_argument_becomes_an_option(name: str, given: Any) -> None:
             option = word.partition("=")[0]
             assert word in ("-", "--recover") or option in {f"--{one}" for one in own} or word.startswith("/dev/fd/")
         assert not program or name == "try"
+
+
+def test_the_list_of_tools_is_small() -> None:
+    listed = [_listed(tool).model_dump(by_alias=True, exclude_none=True) for tool in TOOLS]
+    assert len(json.dumps(listed)) <= 20_000
+    assert "schema" in listed[0]["outputSchema"]["required"]
 
 
 def test_schemas_of_arguments_are_objects_without_more() -> None:

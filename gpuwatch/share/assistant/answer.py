@@ -124,27 +124,23 @@ def plain(document: msgspec.Struct, *, redact: bool, known: msgspec.Struct | Non
 
 
 def output_schema(*kinds: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON Schema of an answer that is one of these documents, without the texts for people."""
-    definitions: dict[str, Any] = {}
-    roots = []
-    for kind in kinds:
-        schema = _without_texts(json_schema(kind))
-        definitions |= schema["$defs"]
-        roots.append({"$ref": f"#/$defs/{kind.__name__}"})
+    """The JSON Schema of an answer that is one of these documents: its top level, as an assistant's context is small.
+
+    ``gpuwatch schema`` prints the whole.
+    """
+    roots = [_top_level(json_schema(kind)["$defs"][kind.__name__]) for kind in kinds]
     return {
         "type": "object",
-        "properties": {LEFT_OUT: {"type": "array", "items": {"type": "string"}}},
+        "properties": {LEFT_OUT: {"type": "array"}},
         "required": ["schema", LEFT_OUT],
-        **({"anyOf": roots} if len(roots) > 1 else {"allOf": roots}),
-        "$defs": definitions,
+        **({"anyOf": roots} if len(roots) > 1 else roots[0]),
     }
 
 
-def _without_texts(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            name: _without_texts(item)
-            for name, item in value.items()
-            if not (name in ("title", "description", "$schema", "$id") and isinstance(item, str))
-        }
-    return [_without_texts(item) for item in value] if isinstance(value, list) else value
+def _top_level(schema: dict[str, Any]) -> dict[str, Any]:
+    kept = ("type", "const", "enum")
+    fields = {
+        name: {"type": "object"} if "$ref" in field else {key: field[key] for key in kept if key in field}
+        for name, field in schema["properties"].items()
+    }
+    return {"properties": {**fields, LEFT_OUT: {"type": "array"}}, "required": [*schema.get("required", ()), LEFT_OUT]}
