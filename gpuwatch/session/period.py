@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from gpuwatch import __version__
 from gpuwatch.core.formatting.brief import program_of
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.period import (
     GRAPHED,
     Period,
@@ -24,7 +24,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.recording import tiers
-from gpuwatch.machine.recording.reader import RecordedFinding, Recording
+from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.usage import usage
 from gpuwatch.session.changes_before import LOOK_BACK, changes
 
@@ -58,9 +58,11 @@ def period(
     first = begin if step < tiers.MINUTE else begin // step * step
     last = recording.at(end)
     devices = {} if last is None else {device.uuid: device for device in last.snapshot.devices}
-    findings = [one for one in recording.findings(begin, end) if one.finding.id not in _QUIET]
-    main = _main(findings)
-    trouble = main if main is not None and main.finding.severity != "info" else None
+    findings = tuple(_findings(recording, begin, end, () if last is None else last.findings))
+    main = min(findings, key=lambda one: one.rank, default=None)
+    first_problem = next((one for one in findings if one.finding.severity != "info"), None)
+    trouble = None if first_problem is None else first_problem.begin.timestamp()
+    uuid = None if first_problem is None else first_problem.finding.device_uuid
     host = hours.host
     return Period(
         source=hours.source,
@@ -83,12 +85,10 @@ def period(
             for one in recording.events()
             if begin <= one.at <= end
         ),
-        findings=tuple(
-            PeriodFinding(begin=_time(one.since), end=_time(one.until), finding=one.finding) for one in findings
-        ),
-        trouble=_time(trouble.since) if trouble is not None else None,
-        changes_begin=_time(trouble.since - LOOK_BACK) if trouble is not None else None,
-        changes=tuple(changes(recording, trouble.since, trouble.finding.device_uuid)) if trouble is not None else (),
+        findings=findings,
+        trouble=_time(trouble) if trouble is not None else None,
+        changes_begin=_time(trouble - LOOK_BACK) if trouble is not None else None,
+        changes=tuple(changes(recording, trouble, uuid)) if trouble is not None else (),
         usage=hours,
         notes=hours.notes,
     )  # fmt: skip
@@ -100,15 +100,15 @@ def _step(seconds: float, interval: float) -> float:
     return float(next((step for step in _STEPS if step >= least), _STEPS[-1]))
 
 
-def _main(findings: list[RecordedFinding]) -> RecordedFinding | None:
-    """Of the most severe findings the most important cause, where it began first."""
-    order = list(CAUSES)
-
-    def rank(one: RecordedFinding) -> tuple[int, int, float]:
-        name = one.finding.id
-        return (SEVERITY_ORDER[one.finding.severity], order.index(name) if name in order else len(order), one.since)
-
-    return min(findings, key=rank, default=None)
+def _findings(recording: Recording, begin: float, end: float, last: tuple[Finding, ...]) -> Iterator[PeriodFinding]:
+    """The earliest onset first. ``last``: those of the last sample."""
+    active = {(one.id, one.device_uuid, one.pid) for one in last if one.until is None}
+    kept = [one for one in recording.findings(begin, end) if one.finding.id not in _QUIET]
+    latest = {(one.finding.id, one.finding.device_uuid, one.finding.pid): one for one in kept}
+    for one in kept:
+        whose = (one.finding.id, one.finding.device_uuid, one.finding.pid)
+        still = whose in active and latest[whose] is one  # earlier ones have ended
+        yield PeriodFinding(begin=_time(one.since), end=_time(one.until), finding=one.finding, active=still)
 
 
 def _devices(

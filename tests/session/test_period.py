@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,18 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.period import GRAPHED, Period
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.period import period
 from gpuwatch.share.reports.document import content_of
 from gpuwatch.share.reports.format_registry import FORMATS, render
 from tests.recording import incident
+from tests.recording.days import day
 from tests.recording.incident import APART, BEGIN, COOL, HOT, LIMITED, NEW, OFF, SAMPLES, STARTED
+from tests.recording.recordings import BEGIN as RECORDED
+from tests.recording.recordings import recorded
 from tests.reports.documents import full_run
 
 END = BEGIN + (SAMPLES - 1) * APART
@@ -165,3 +171,35 @@ def test_what_was_not_recorded_is_an_error(file: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is after the end"):
         of(file, tmp_path, 100, 50)
     assert END > BEGIN
+
+
+def _ill(samples: int = 900) -> Iterator[Snapshot]:
+    """GPU 3 is too hot for a minute, then GPUs 1 and 2 count uncorrected errors to the end."""
+    for number, shot in enumerate(day(4, 4, samples)):
+        devices = [replace(one, readings=one.readings | {"ecc.uncorrected": 0}) for one in shot.devices]
+        if 100 <= number < 180:
+            hot: dict[str, Value] = {"clocks.event_reasons": "hw-thermal", "temperature.gpu_celsius": 91}
+            devices[3] = replace(devices[3], readings=devices[3].readings | hot | {"events.thermal_percent": 90.0})
+        if number >= 300:
+            for index in (1, 2):
+                devices[index] = replace(devices[index], readings=devices[index].readings | {"ecc.uncorrected": 3})
+        yield replace(shot, devices=tuple(devices), processes=())
+
+
+def test_each_gpu_with_a_fault_of_its_own_is_told_and_first_what_is_still_so(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "ill.gpuwatch", _ill())
+    with Recording(path) as recording:
+        document = period(recording, *recording.extent(), runs=RunStore(tmp_path))
+    content = content_of(document)
+    assert (document.primary, content.verdict) == ("hardware.fault", "hardware.fault")
+    assert "GPU 1" in content.reason
+    assert "still so" in content.reason
+    told = [(one.id, one.title) for one in content.findings]
+    assert [name for name, _ in told] == ["hardware.fault", "throttle.thermal"]
+    assert "GPU 2" in told[0][1]
+    assert "still so" in told[0][1]
+    assert "still so" not in told[1][1]
+    active = {(one.finding.id, one.active) for one in document.findings}
+    assert active == {("hardware.fault", True), ("throttle.thermal", False)}
+    assert document.trouble is not None, "changes are those before the first problem"
+    assert document.trouble.timestamp() < RECORDED + 180

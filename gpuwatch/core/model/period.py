@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.usage import Usage, UsageGap
 
 GRAPHED = (
@@ -94,10 +94,17 @@ class PeriodFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Until when, as far as recorded."""
     finding: Finding
     """The finding, as it was recorded last."""
+    active: bool = False
+    """Whether it still held in the last sample of the document."""
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, datetime.datetime]:
+        """The smaller, the more important: problems before notes, what still holds first, then severity, then time."""
+        return (self.finding.severity == "info", not self.active, SEVERITY_ORDER[self.finding.severity], self.begin)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that changed before the primary finding. Whether it is the cause is not known."""
+    """Something that changed before the first problem. Whether it is the cause is not known."""
 
     at: datetime.datetime
     """When it changed, or by when."""
@@ -138,7 +145,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     findings: tuple[PeriodFinding, ...] = ()
     """The findings, the earliest onset first."""
     trouble: datetime.datetime | None = None
-    """Onset of the primary finding, if it is a problem; null otherwise."""
+    """Onset of the first finding that is a problem; null if there is none."""
     changes_begin: datetime.datetime | None = None
     """Since when changes were looked for."""
     changes: tuple[Change, ...] = ()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterator
+from operator import attrgetter
+
+from msgspec.structs import replace
 
 from gpuwatch.core.formatting.units import UNKNOWN, lasted
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
+from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.content import GLYPHS, SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
@@ -24,7 +27,7 @@ def period_content(period: Period) -> Content:
     """The whole report."""
     main = _main(period)
     tables = (
-        _changes(period, main),
+        _changes(period),
         *(_graphs(period, device) for device in period.devices),
         _readings(period),
         groups_table(period.usage) if period.usage.groups else None,
@@ -46,24 +49,32 @@ def period_content(period: Period) -> Content:
         tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
         action=clean(main.finding.action) if main is not None and bad and main.finding.action else "",
         evidence=tuple(map(clean, main.finding.evidence[:6])) if main is not None else (),
-        findings=tuple(clean_finding(one.finding) for one in _others(period, main)),
+        findings=tuple(map(clean_finding, _others(period, main))),
         footer=_footer(period),
     )
 
 
 def _main(period: Period) -> PeriodFinding | None:
-    """The finding that the report is named after: of the primary cause, the first."""
-    found = [one for one in period.findings if one.finding.id == period.primary]
-    return min(found, key=lambda one: (SEVERITY_ORDER[one.finding.severity], one.begin), default=None)
+    """The finding that the report is named after."""
+    return min(
+        (one for one in period.findings if one.finding.id == period.primary), key=attrgetter("rank"), default=None
+    )
 
 
-def _others(period: Period, main: PeriodFinding | None) -> list[PeriodFinding]:
-    """The other causes, each once: the table has all findings."""
-    kept: dict[str, PeriodFinding] = {}
-    for one in period.findings:
-        if main is None or one.finding.id != main.finding.id:
-            kept.setdefault(one.finding.id, one)
-    return sorted(kept.values(), key=lambda one: (SEVERITY_ORDER[one.finding.severity], one.begin))
+def _others(period: Period, main: PeriodFinding | None) -> Iterator[Finding]:
+    """The other findings, one of each cause on each GPU, with their time: the table has all."""
+    kept = {} if main is None else {(main.finding.id, main.finding.device_uuid): main}
+    for one in sorted(period.findings, key=attrgetter("rank")):
+        if kept.setdefault((one.finding.id, one.finding.device_uuid), one) is one and one is not main:
+            title = f"{one.finding.title.rstrip('.')} ({_when(period, one)})"
+            yield replace(one.finding, title=title)
+
+
+def _when(period: Period, one: PeriodFinding) -> str:
+    duration = lasted((one.end - one.begin).total_seconds())
+    if one.active:
+        return f"since {_time(period, one.begin)}, for {duration}, still so at the end"
+    return f"at {_time(period, one.begin)}, for {duration}"
 
 
 def _subtitle(period: Period) -> Iterator[str]:
@@ -78,8 +89,7 @@ def _subtitle(period: Period) -> Iterator[str]:
 def _reason(period: Period, main: PeriodFinding | None) -> str:
     if main is None:
         return f"{CAUSES['healthy']} in this time."
-    since = f"since {_time(period, main.begin)}, for {lasted((main.end - main.begin).total_seconds())}"
-    return f"{clean(main.finding.title).rstrip('.')} ({since})."
+    return f"{clean(main.finding.title).rstrip('.')} ({_when(period, main)})."
 
 
 def _facts(period: Period) -> Iterator[tuple[str, str]]:
@@ -99,11 +109,12 @@ def _facts(period: Period) -> Iterator[tuple[str, str]]:
         yield "note", clean(note)
 
 
-def _changes(period: Period, main: PeriodFinding | None) -> Table | None:
+def _changes(period: Period) -> Table | None:
     if period.trouble is None or period.changes_begin is None:
         return None
     rows = tuple((_time(period, one.at), one.kind, clean(one.text)) for one in period.changes)
-    what = clean(main.finding.id) if main is not None else "it"
+    problems = (one.finding.id for one in period.findings if one.finding.severity != "info")
+    what = clean(next(problems, "the first finding"))
     span = lasted((period.trouble - period.changes_begin).total_seconds())
     note = (
         f"In the {span} before {what} ({_time(period, period.trouble)}). Whether one of them is its cause is not known."
@@ -142,7 +153,7 @@ def _findings(period: Period) -> Table:
         (
             f"{GLYPHS[one.finding.severity]} {one.finding.severity}",
             _time(period, one.begin),
-            _time(period, one.end),
+            "still" if one.active else _time(period, one.end),
             clean(one.finding.id),
             clean(one.finding.title),
         )
