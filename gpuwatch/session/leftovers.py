@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
-import psutil
 
 from gpuwatch.core import ownership
 from gpuwatch.machine.recording import running_recorders
@@ -116,8 +115,11 @@ def _is_named_by_a_process(folder: Path) -> bool:
 
     Its simulated machine may also be in a folder that this environment does not know (``XDG_RUNTIME_DIR``).
     """
-    environments = (process.info["environ"] or {} for process in psutil.process_iter(["environ"]))
-    return any(str(folder) in value for environment in environments for value in environment.values())
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # another user's, or gone
+            if os.fsencode(folder) in environment.read_bytes():
+                return True
+    return False
 
 
 def _saved(recordings: bool) -> Iterator[Leftover]:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 import pytest
 
 from gpuwatch.sim.machine import SimMachine
+from tests.safety.fault_pairs import SHAPE
 
 PAIRS = 2000
 
 
-def fire(machine: SimMachine, *arguments: str) -> dict[str, object]:
+def fire(machine: SimMachine, *arguments: str, of: str = "faulted_calls") -> dict[str, object]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.safety.faulted_calls", *arguments],
+        [sys.executable, "-m", f"tests.safety.{of}", *arguments],
         env=machine.environment(os.environ),
         capture_output=True,
         text=True,
@@ -35,6 +36,12 @@ def test_every_call_with_every_bad_answer_in_every_front_end(sim_machine: Callab
     assert said["cases"] == said["functions"] * said["behaviours"]  # type: ignore[operator]
     assert said["functions"] > 70
     assert said["shown"] == 4 * said["cases"]  # type: ignore[operator]
+
+
+def test_every_fault_begins_is_told_of_its_gpu_and_ends(sim_machine: Callable[[str], SimMachine]) -> None:
+    said = fire(sim_machine(SHAPE), of="fault_pairs")
+    assert said["wrong"] == []
+    assert said["cases"] == 7 + 41 + 7 + 12
 
 
 @pytest.mark.long

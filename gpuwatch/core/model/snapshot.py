@@ -95,6 +95,10 @@ class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
         return number(self.get(reading_id))
 
 
+UNIDENTIFIED, ASLEEP_AT = "unknown-", "asleep-"
+"""Begin of what stands for the UUID of a device of which only the place is known: it does not answer, or sleeps."""
+
+
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A physical GPU. ``uuid`` is the only join key; ``index`` is NVML's, in PCI bus order."""
 
@@ -131,6 +135,17 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     def number(self, metric_id: str) -> float | None:
         """The reading as a number, or None."""
         return number(self.get(metric_id))
+
+    @property
+    def is_place(self) -> bool:
+        """Whether only its place is known: it does not answer, or is suspended, since gpuwatch was started."""
+        return self.uuid.startswith((UNIDENTIFIED, ASLEEP_AT))
+
+    def was(self, place: Device) -> bool:
+        """Whether it is the device of which only the place was known before."""
+        if self.is_place or not place.is_place:
+            return False
+        return self.pci_bus_id == place.pci_bus_id if place.pci_bus_id else self.index == place.index
 
 
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):

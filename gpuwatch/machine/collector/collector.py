@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import is_
 from typing import NamedTuple, TypeVar
 
@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import UNLISTED, Device, Driver, Problem, Process, Reservation, Snapshot, Topology
-from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.bystanders import Bystanders
 from gpuwatch.machine.collector.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
-from gpuwatch.machine.sources.base import DeviceSource, SourceDevice, SourceUnavailable
+from gpuwatch.machine.sources.base import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
 from gpuwatch.machine.sources.host import HostReader, ProcessTable
 from gpuwatch.machine.sources.process_tree import ProcessTree
@@ -42,11 +41,9 @@ _WENT_BACK = Missing("no_sample", detail="its counter was reset; known after the
 class Collector:
     """Keeps the sources open between samples; one per process."""
 
-    def __init__(
-        self, on_demand: bool = False, *, gpm: bool = False, xids: Mapping[str, tuple[Xid, ...]] | None = None
-    ) -> None:
-        """``xids``: what the driver reported to an earlier collector, by UUID of the device."""
-        self._connections = [_Connection(source) for source in device_sources(xids)]
+    def __init__(self, on_demand: bool = False, *, gpm: bool = False, seen: Sequence[SeenDevice] = ()) -> None:
+        """``seen``: the devices of an earlier collector."""
+        self._connections = [_Connection(source) for source in device_sources(seen)]
         self._table = ProcessTable()
         self._bystanders = Bystanders(self._table)
         self._tree = ProcessTree(self._table)

@@ -20,14 +20,24 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.collector_watch import HANGS_AFTER, CollectorWatch, Suspects
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.fork import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
-from gpuwatch.machine.collector.wire import FAILURE, MEANWHILE, PREVIEW, SOURCE, Receiver, Settings, Source, source_of
+from gpuwatch.machine.collector.wire import (
+    FAILURE,
+    MEANWHILE,
+    PREVIEW,
+    SOURCE,
+    Receiver,
+    Settings,
+    Source,
+    note,
+    source_of,
+)
 from gpuwatch.machine.history.frames import HEAD_BYTES, head
 from gpuwatch.machine.sources import procfs
+from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.driver_calls import CallPage
 
 if TYPE_CHECKING:
@@ -121,8 +131,9 @@ class LiveFeed:
         """The error of gpuwatch itself that ended the last collector; empty once a snapshot has come."""
         self._crashed = False
         """Whether the driver's library crashes as it is opened: then no sample will come soon."""
-        self._xids: dict[str, tuple[Xid, ...]] = {}
-        """Xids by UUID of the device: the driver reports each once, so a new collector has to be given them."""
+        self._seen: dict[str, SeenDevice] = {}
+        """What a new collector has to be given, by UUID of the device: the driver reports each Xid once, and does not
+        say which GPU it is that it has lost."""
         self._threads: list[threading.Thread] = []
 
     @property
@@ -292,7 +303,7 @@ class LiveFeed:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         package_parent = str(Path(__file__).resolve().parents[3])
-        settings = Settings(self._interval, self._on_demand, self._gpm, self._share, self._xids)
+        settings = Settings(self._interval, self._on_demand, self._gpm, self._share, self._seen)
         settings.left_out = self._suspects.left_out
         try:
             page = CallPage()
@@ -446,7 +457,7 @@ class LiveFeed:
             self._in_vain, self._took = 0, snapshot.took_seconds
             if snapshot.devices is not devices:
                 devices = snapshot.devices
-                self._xids.update({device.uuid: device.xids for device in devices if device.xids})
+                note(self._seen, devices)
             with self._arrived:
                 self._frames.append(snapshot)
                 self._arrived.notify_all()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.wire import Source
 from gpuwatch.machine.history.frames import DamagedFrame
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, running
+from gpuwatch.machine.sources.base import SeenDevice
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.own_processes import OwnProcesses
 
-Xids = Mapping[str, tuple[Xid, ...]]
+
 """By UUID of the device."""
 
 _FRESH = 2.0
@@ -87,10 +87,10 @@ class SharedSamples:
         detail, blame = (silence.detail, silence.blame) if silence is not None else ("", "")
         return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, blame)
 
-    def is_usable(self, xids: Xids) -> bool:
+    def is_usable(self, seen: Mapping[str, SeenDevice]) -> bool:
         """Whether its first sample is new and has what a collector here would have."""
         first = self.first
-        if first is None or not _is_new(first, self.interval) or not _has(first, xids):
+        if first is None or not _is_new(first, self.interval) or not _has(first, seen):
             return False
         if self._own is None:
             return True
@@ -147,17 +147,18 @@ def _suits(recorder: RunningRecorder, interval: float, *, gpm: bool) -> bool:
     return entry.interval <= interval and (entry.gpm or not gpm)
 
 
-def find(interval: float, *, gpm: bool, xids: Xids) -> SharedSamples | None:
+def find(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> SharedSamples | None:
     """A recorder that works and whose samples have all that is wanted; None if there is none.
 
-    ``interval``: maximum seconds between samples. ``xids``: what the driver reported, once, to a collector before.
+    ``interval``: maximum seconds between samples. ``seen``: the devices of a collector before, with the errors that the
+    driver reports once.
     """
     chosen: SharedSamples | None = None
     for recorder in running():
         if chosen is None and _suits(recorder, interval, gpm=gpm):
             with suppress(GpuwatchError, DamagedFrame, OSError):
                 shared = SharedSamples(recorder)
-                if shared.is_usable(xids):
+                if shared.is_usable(seen):
                     chosen = shared
                     continue
                 shared.close()
@@ -169,9 +170,9 @@ def _is_new(snapshot: Snapshot, interval: float) -> bool:
     return abs(time.time() - snapshot.taken_at.timestamp()) <= 2 * interval + _FRESH + snapshot.took_seconds
 
 
-def _has(snapshot: Snapshot, xids: Xids) -> bool:
+def _has(snapshot: Snapshot, seen: Mapping[str, SeenDevice]) -> bool:
     for device in snapshot.devices:
-        known: Sequence[Xid] = xids.get(device.uuid, ())
-        if not {one.code for one in known} <= {one.code for one in device.xids}:
+        known = seen.get(device.uuid)
+        if known is not None and not {one.code for one in known.xids} <= {one.code for one in device.xids}:
             return False
     return True

@@ -6,11 +6,13 @@ sample, where samples come from, and the error that ended the collector.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.xids import Xid
+from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.frames import FrameDecoder, encoded, framed
+from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.driver_calls import LeftOut
 
 
@@ -23,12 +25,24 @@ class Settings(msgspec.Struct):
     gpm: bool = False
     share: bool = False
     """Whether the samples may come from a recorder."""
-    xids: dict[str, tuple[Xid, ...]] = {}
-    """Those of an earlier collector, by UUID."""
+    seen: dict[str, SeenDevice] = {}
+    """The devices of an earlier collector, by UUID."""
     page: int | None = None
     """The descriptor of the page that says which call into the driver is under way."""
     left_out: dict[str, LeftOut] = {}
     """Calls that took an earlier collector down."""
+
+
+def note(seen: dict[str, SeenDevice], devices: Iterable[Device]) -> None:
+    """Adds the devices of a sample, but for those of which only the place is known."""
+    for device in devices:
+        known = seen.get(device.uuid)
+        if device.is_place:
+            continue
+        xids = device.xids or (known.xids if known is not None else ())
+        if known is None or (known.index, known.state, known.xids) != (device.index, device.state, xids):
+            facts = (device.name, device.pci_bus_id, device.compute_capability)
+            seen[device.uuid] = SeenDevice(device.index, device.uuid, *facts, device.state, xids)
 
 
 PREVIEW, MEANWHILE, SOURCE, FAILURE = b"P", b"M", b"R", b"F"

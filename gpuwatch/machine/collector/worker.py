@@ -21,7 +21,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.host_fallback import HostFallback
-from gpuwatch.machine.collector.wire import Settings, Source, failure, meanwhile, preview
+from gpuwatch.machine.collector.wire import Settings, Source, failure, meanwhile, note, preview
 from gpuwatch.machine.collector.wire import source as source_frame
 from gpuwatch.machine.history.frames import FrameEncoder
 from gpuwatch.machine.sources import driver_calls
@@ -94,7 +94,7 @@ class _Service:
         from gpuwatch.machine.collector.collector import Collector  # if this fails, :func:`serve` reports it
 
         settings = self._settings
-        collector = Collector(settings.on_demand, gpm=settings.gpm, xids=settings.xids)
+        collector = Collector(settings.on_demand, gpm=settings.gpm, seen=tuple(settings.seen.values()))
         fallback = HostFallback(lambda host: _write(meanwhile(host)), settings.interval)
 
         def look_ahead(devices: Snapshot) -> None:
@@ -132,7 +132,7 @@ class _Service:
             return None
         from gpuwatch.machine.collector.shared_samples import find
 
-        return find(settings.interval, gpm=settings.gpm, xids=settings.xids)
+        return find(settings.interval, gpm=settings.gpm, seen=settings.seen)
 
     def _follow(self, shared: SharedSamples) -> bool:
         """Sends what a recorder records until there is a reason to sample here; False when stdin ended."""
@@ -173,9 +173,7 @@ class _Service:
 
     def _send(self, snapshot: Snapshot) -> None:
         self._sent = snapshot.taken_at
-        for device in snapshot.devices:
-            if device.xids:
-                self._settings.xids[device.uuid] = device.xids
+        note(self._settings.seen, snapshot.devices)
         _write(self._encoder.frame(snapshot))
         if self._settling:
             self._settling -= 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, of_device
+from gpuwatch.machine.history.machine_event import BAD_STATES, MachineEvent, of_device
 
 _FREED_SHARE = 0.05
 _FREED_LEAST = 2**30
@@ -30,13 +30,13 @@ class DeviceEvents:
         """The events of this sample; ``freed``: memory of processes that have exited, in bytes by UUID."""
         found: list[MachineEvent] = []
         first = not self._known
-        asleep = {known.pci_bus_id for known in self._known.values() if known.state == ASLEEP}
+        places = [known for known in self._known.values() if known.is_place]
         for device in snapshot.devices:
             before = self._known.get(device.uuid)
             if before is device and not freed:
                 continue
             self._known[device.uuid] = device
-            if before is None and not first and device.pci_bus_id not in asleep:
+            if before is None and not first and not any(map(device.was, places)):
                 found.append(of_device(device, at, "device.new", "appeared", "good"))
             elif before is not None and device.state not in BAD_STATES:
                 found += _mig_layout(before, device, at)

@@ -51,6 +51,20 @@ class SourceDevice(msgspec.Struct):
     """The latest processes that ended, if the driver keeps account of them."""
 
 
+class SeenDevice(msgspec.Struct, frozen=True):
+    """A device that an earlier collector identified: one that does not answer any more is still the same device."""
+
+    index: int
+    uuid: str
+    name: str
+    pci_bus_id: str
+    compute_capability: str | None = None
+    state: str = "ok"
+    """As of :class:`SourceDevice`."""
+    xids: tuple[Xid, ...] = ()
+    """What the driver reported: each error only once."""
+
+
 class GpuProcess(msgspec.Struct, frozen=True):
     """A process that uses a device."""
 

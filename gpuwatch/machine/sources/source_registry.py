@@ -3,17 +3,16 @@ here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
-from gpuwatch.core.model.xids import Xid
-from gpuwatch.machine.sources.base import DeviceSource
+from gpuwatch.machine.sources.base import DeviceSource, SeenDevice
 from gpuwatch.machine.sources.nvidia.source import NvmlSource
 
 
-def device_sources(xids: Mapping[str, tuple[Xid, ...]] | None = None) -> tuple[DeviceSource[Any], ...]:
+def device_sources(seen: Sequence[SeenDevice] = ()) -> tuple[DeviceSource[Any], ...]:
     """A new source of each kind, not yet opened.
 
-    ``xids``: what the driver reported to an earlier collector, by UUID of the device.
+    ``seen``: the devices of an earlier collector.
     """
-    return (NvmlSource(xids),)
+    return (NvmlSource(seen),)

@@ -10,7 +10,6 @@ from gpuwatch.core.model.clock_reasons import clock_reasons
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.machine.history.machine_event import ASLEEP
 
 BUCKET = 10.0
 """Seconds in a bucket."""
@@ -149,10 +148,8 @@ class Memory:
     def know_devices(self, here: Mapping[str, Device], at: float) -> None:
         """Adds the devices of a sample; one that is no longer listed is missed for a quarter of an hour."""
         for uuid in self.devices.keys() - here.keys():
-            known = self.devices[uuid]
-            # A device that was asleep when first listed gets its UUID when it wakes.
-            woken = known.state == ASLEEP and any(one.pci_bus_id == known.pci_bus_id for one in here.values())
-            if woken or at - self.missed.setdefault(uuid, at) > _MISSED:
+            identified = any(one.was(self.devices[uuid]) for one in here.values())
+            if identified or at - self.missed.setdefault(uuid, at) > _MISSED:
                 del self.devices[uuid]
                 self.missed.pop(uuid, None)
         for uuid in self.missed.keys() & here.keys():

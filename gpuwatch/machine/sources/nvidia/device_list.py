@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gpuwatch.core.model.metrics import Lane
-from gpuwatch.machine.sources.base import ASLEEP
+from gpuwatch.core.model.snapshot import ASLEEP_AT, UNIDENTIFIED
+from gpuwatch.machine.sources.base import ASLEEP, SeenDevice
 from gpuwatch.machine.sources.nvidia import errors
 from gpuwatch.machine.sources.nvidia.decode import bus_id, decode, text_of
 from gpuwatch.machine.sources.nvidia.device import NvmlDevice
@@ -19,11 +20,27 @@ _MOST = 1024
 """More GPUs no host has."""
 
 
+class _Answer(NamedTuple):
+    """What NVML says of a place in its list."""
+
+    handle: Any
+    uuid: str
+    """Empty: it did not say."""
+    lost: str = ""
+    """The state of a device that NVML calls lost."""
+    detail: str = ""
+    """Why it did not say."""
+
+
 class DeviceList:
     """The devices of a session, listed again when they change. Cached facts about a device outlive the session."""
 
-    def __init__(self, lib: Any) -> None:
+    def __init__(self, lib: Any, seen: Iterable[SeenDevice] = ()) -> None:
+        """``seen``: the devices of an earlier session, of which some may not answer any more."""
         self._lib = lib
+        self._seen = [
+            NvmlDevice(one.index, one.uuid, one.name, one.pci_bus_id, one.compute_capability, one.state) for one in seen
+        ]
         self._runtime_pm = RuntimePm()
         self.devices: list[NvmlDevice] = []
         self.woke = False
@@ -38,7 +55,8 @@ class DeviceList:
 
     def renew(self) -> None:
         """Lists the devices again. ``NVMLError`` if they cannot be counted."""
-        known = {device.uuid: device for device in self.devices}
+        known = {device.uuid: device for device in (*self._seen, *self.devices)}
+        self._seen = []
         count = self._lib.count("nvmlDeviceGetCount", _MOST)
         there = self._runtime_pm.gpus()
         asleep = {
@@ -46,9 +64,18 @@ class DeviceList:
             for index, pci in enumerate(there)
             if len(there) == count and self._runtime_pm.managed(pci) and self._runtime_pm.asleep(pci)
         }
+        places = there if len(there) == count else [""] * count
+        answers = [None if index in asleep else self._ask(index) for index in range(count)]
+        silent = [index for index, one in enumerate(answers) if one is not None and not one.uuid]
+        taken = {one.uuid for one in answers if one is not None and one.uuid}
+        before = _silent_ones(silent, places, [one for one in known.values() if one.uuid not in taken])
         self.devices = [
-            self._sleeping(index, asleep[index]) if index in asleep else self._describe(index, known)
-            for index in range(count)
+            self._sleeping(index, asleep[index], known)
+            if one is None
+            else self._describe(index, one, known)
+            if one.uuid
+            else self._silent(index, one, places[index], before.get(index))
+            for index, one in enumerate(answers)
         ]
         self.woke = False
 
@@ -84,33 +111,37 @@ class DeviceList:
         except self._lib.NVMLError:
             return None
 
-    def _sleeping(self, index: int, pci_bus_id: str) -> NvmlDevice:
+    def _sleeping(self, index: int, pci_bus_id: str, known: Mapping[str, NvmlDevice]) -> NvmlDevice:
         """A suspended device: the known one, or a placeholder for its PCI address."""
-        for device in self.devices:
-            if device.pci_bus_id == pci_bus_id and device.handle is not None:
-                device.index, device.state = index, ASLEEP
-                return device
-        return NvmlDevice(
-            index, f"asleep-{pci_bus_id}", "sleeping GPU", pci_bus_id, state=ASLEEP, state_detail=_SUSPENDED
-        )
+        before = next((one for one in known.values() if one.pci_bus_id == pci_bus_id), None)
+        device = before or NvmlDevice(index, f"{ASLEEP_AT}{pci_bus_id}", "sleeping GPU", pci_bus_id)
+        device.index, device.state, device.state_detail = index, ASLEEP, _SUSPENDED
+        return device
 
-    def _describe(self, index: int, known: dict[str, NvmlDevice]) -> NvmlDevice:
-        lib = self._lib
-        before = next((device for device in known.values() if device.index == index), None)
-        handle, called = None, "nvmlDeviceGetHandleByIndex"
+    def _ask(self, index: int) -> _Answer:
+        """Which device is at ``index``."""
+        lib, handle, called = self._lib, None, "nvmlDeviceGetHandleByIndex"
         try:
             handle = lib.nvmlDeviceGetHandleByIndex(index)
             called = "nvmlDeviceGetUUID"
-            uuid = decode(lib.nvmlDeviceGetUUID(handle))
+            return _Answer(handle, decode(lib.nvmlDeviceGetUUID(handle)))
         except lib.NVMLError as error:
-            lost = errors.LOST.get(error.value)
-            if handle is None or lost:
-                # A lost device has no handle; its row stays, with what was known of this slot.
-                detail = f"{called}: {errors.text(lib, error.value)}"
-                device = before or NvmlDevice(index, f"unknown-{index}", "unknown GPU", "")
-                device.handle, device.state, device.state_detail = None, lost or "failed", detail
-                return device
-            uuid = before.uuid if before is not None else f"unknown-{index}"  # the other queries may well answer
+            lost = errors.LOST.get(error.value, "")
+            return _Answer(None if lost else handle, "", lost, f"{called}: {errors.text(lib, error.value)}")
+
+    def _silent(self, index: int, answer: _Answer, place: str, before: NvmlDevice | None) -> NvmlDevice:
+        """A device that does not say which it is: as it was before, or a placeholder."""
+        if answer.handle is not None:  # the other queries may well answer
+            uuid = before.uuid if before is not None else f"{UNIDENTIFIED}{index}"
+            known = {} if before is None else {uuid: before}
+            return self._describe(index, _Answer(answer.handle, uuid), known)
+        device = before or NvmlDevice(index, f"{UNIDENTIFIED}{index}", "unknown GPU", place)
+        device.index, device.handle = index, None
+        device.state, device.state_detail = answer.lost or "failed", answer.detail
+        return device
+
+    def _describe(self, index: int, answer: _Answer, known: Mapping[str, NvmlDevice]) -> NvmlDevice:
+        lib, handle, uuid = self._lib, answer.handle, answer.uuid
         if uuid in known:
             device = known[uuid]
             device.index, device.handle = index, handle
@@ -131,6 +162,24 @@ class DeviceList:
             None if capability is None else f"{capability[0]}.{capability[1]}",
             handle=handle,
         )
+
+
+def _silent_ones(silent: list[int], places: Sequence[str], known: Sequence[NvmlDevice]) -> dict[int, NvmlDevice]:
+    """Which known devices those are that do not answer, by index; one that cannot be told is missing.
+
+    ``known``: without those that answered. By the PCI bus id where the kernel lists as many devices as NVML does. Else
+    in their order, which is NVML's too, if there are as many of them: all, or all that did not answer before either.
+    """
+    if not silent:
+        return {}
+    if places[silent[0]]:
+        by_place = {one.pci_bus_id: one for one in known}
+        return {index: by_place[places[index]] for index in silent if places[index] in by_place}
+    ordered = sorted(known, key=lambda one: one.index)
+    for some in (ordered, [one for one in ordered if one.state != "ok"]):
+        if len(some) == len(silent):
+            return dict(zip(silent, some, strict=True))
+    return {}
 
 
 def maybe(lib: Any, call: Callable[..., Any], *args: Any) -> Any:

@@ -15,9 +15,16 @@ import msgspec
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Driver, MigInstance, Problem, Topology
-from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.sources import driver_calls, procfs
-from gpuwatch.machine.sources.base import ASLEEP, GpuProcess, MissingReadings, Readings, SourceUnavailable, Utilization
+from gpuwatch.machine.sources.base import (
+    ASLEEP,
+    GpuProcess,
+    MissingReadings,
+    Readings,
+    SeenDevice,
+    SourceUnavailable,
+    Utilization,
+)
 from gpuwatch.machine.sources.nvidia import errors, mig, nvml_binding
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.decode import decode
@@ -61,17 +68,17 @@ class NvmlSource:
 
     name = "nvml"
 
-    def __init__(self, xids: Mapping[str, tuple[Xid, ...]] | None = None) -> None:
-        """``xids``: what the driver reported to an earlier session, by UUID of the device."""
+    def __init__(self, seen: Sequence[SeenDevice] = ()) -> None:
+        """``seen``: the devices of an earlier session."""
         self.simulated = False
         self.driver: Driver | None = None
         self._open = False
         self._again_at = time.monotonic()
-        self._list = DeviceList(_LIB)
+        self._list = DeviceList(_LIB, seen)
         self._reader = MetricReader(_LIB)
         self._activity = Activity(_LIB, _GPM)
         self._process_lists = ProcessLists(_LIB)
-        self._xids = Xids(_LIB, xids)
+        self._xids = Xids(_LIB, {device.uuid: device.xids for device in seen})
         self._accounting = Accounting(_LIB)
         self._topology: tuple[list[Member], Topology] | None = None
         self._gpm = False

@@ -1,0 +1,213 @@
+"""Faults of GPUs alone, then in each order of pairs: each begins, is named with its GPU, and ends.
+
+Run by ``test_fault_pairs.py`` in a process on simulated GPUs: ``python -m tests.safety.fault_pairs`` prints what was
+wrong and how many cases there were, as JSON. The clock is turned on between samples instead of waiting.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gpuwatch.core.model.period import Period
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.collector.collector import Collector
+from gpuwatch.machine.collector.wire import note
+from gpuwatch.machine.history.runs import RunStore
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.writer import Clock, RecordingWriter
+from gpuwatch.machine.sources.base import SeenDevice
+from gpuwatch.session.period import period
+from gpuwatch.session.session import all_findings
+from gpuwatch.share.exporter.page import Content, Options, Page
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import FOR_EVER, SimMachine
+
+SHAPE = "6x24GiB"
+MACHINE: SimMachine
+
+
+@dataclass(frozen=True)
+class Fault:
+    gpu: int | None
+    """None: of the driver, which hides all others."""
+    cause: str
+    begin: Callable[[], object]
+    end: Callable[[], object]
+    stays: bool = False
+    """Whether it is told after its end: results since then may be wrong."""
+
+
+def _fails(label: str, gpu: int, function: str, code: str) -> Callable[[], object]:
+    return lambda: MACHINE.inject(function, code=faults.CODES[code], device=gpu, count=FOR_EVER, label=label)
+
+
+FAULTS = {
+    # The first one leaves the list, so that all others have another index meanwhile.
+    "removed": Fault(0, "hardware.fault", lambda: MACHINE.show_device(0, False), lambda: MACHINE.show_device(0)),
+    "lost": Fault(1, "hardware.fault", lambda: faults.lose(MACHINE, 1), lambda: faults.bring_back(MACHINE, 1)),
+    "needs a reset": Fault(
+        2, "hardware.fault", _fails("reset", 2, "*", "RESET_REQUIRED"), lambda: MACHINE.clear_faults("reset")
+    ),
+    "no memory reading": Fault(
+        3,
+        "driver.bad-state",
+        _fails("memory", 3, "nvmlDeviceGetMemoryInfo*", "UNKNOWN"),
+        lambda: MACHINE.clear_faults("memory"),
+    ),
+    "uncorrected errors": Fault(
+        4,
+        "hardware.fault",
+        lambda: MACHINE.override(4, "ecc_uncorrected", 3),
+        lambda: MACHINE.override(4, "ecc_uncorrected", None),
+        stays=True,
+    ),
+    "Xid": Fault(
+        5,
+        "hardware.fault",
+        lambda: MACHINE.override(5, "xid", 79),
+        lambda: MACHINE.override(5, "xid", None),
+        stays=True,
+    ),
+    "no driver": Fault(
+        None,
+        "driver.missing",
+        lambda: faults.fail_init(MACHINE, faults.CODES["DRIVER_NOT_LOADED"], None),
+        lambda: MACHINE.clear_faults(faults.INIT),
+    ),
+}
+
+
+class Watched:
+    """A machine from its first sample on, as the dashboard, the recorder and the exporter see it."""
+
+    def __init__(self, what: str, path: Path) -> None:
+        self.what, self.path = what, path
+        self.wrong: list[str] = []
+        self.at = datetime.datetime(2026, 5, 11, tzinfo=datetime.UTC)
+        self.ahead = 0.0
+        self.seen: dict[str, SeenDevice] = {}
+        self.collector, self.conditions = Collector(), Conditions()
+        clock = Clock(*[lambda: self.at.timestamp()] * 3, lambda: "boot")
+        self.writer = RecordingWriter(path, interval=10.0, seal_seconds=60.0, clock=clock, max_age=1e9)
+        self.events: Counter[tuple[str, str | None]] = Counter()
+        self.sample(4)
+        self.uuids = [device.uuid for device in self.snapshot.devices]
+
+    def sample(self, count: int = 6) -> None:
+        for _ in range(count):
+            AHEAD[0] += 61.0  # slow readings, too
+            self.at += datetime.timedelta(seconds=10)
+            self.snapshot = replace(self.collector.sample(), taken_at=self.at)
+            note(self.seen, self.snapshot.devices)
+            events = self.conditions.look(self.snapshot)
+            self.writer.add(self.snapshot, all_findings(self.snapshot.findings, self.conditions), events)
+            self.events.update((event.kind, event.device_uuid) for event in events)
+
+    def replace_collector(self) -> None:
+        """As after a crash or a hang."""
+        self.collector.close()
+        self.collector = Collector(seen=tuple(self.seen.values()))
+
+    def check(self, when: str, active: list[Fault]) -> None:
+        """Each is told, of its GPU, and nothing else."""
+        hidden = any(fault.gpu is None for fault in active)
+        found = {(one.id, one.device_uuid) for one in self.conditions.findings if one.severity != "info"}
+        wanted = {
+            (fault.cause, None if fault.gpu is None else self.uuids[fault.gpu])
+            for fault in active
+            if fault.gpu is None or not hidden
+        }
+        if found != wanted:
+            self.wrong.append(f"{self.what}, {when}: {sorted(found, key=str)} instead of {sorted(wanted, key=str)}")
+        listed = [device.uuid for device in self.snapshot.devices]
+        if unknown := [uuid for uuid in listed if uuid not in self.uuids]:
+            self.wrong.append(f"{self.what}, {when}: {unknown} is listed")
+        content = Content(self.snapshot, self.conditions.findings, True, 0, True)
+        page = Page(content, Options("host", "all", True, processes=9), None).body("openmetrics").decode()
+        for cause, uuid in wanted:
+            if not any(f'cause="{cause}"' in line and (uuid or "") in line for line in page.splitlines()):
+                self.wrong.append(f"{self.what}, {when}: the exporter does not tell {cause} of {uuid}")
+
+    def close(self, expected: list[Fault], runs: RunStore) -> None:
+        """What began has ended, and the report tells each."""
+        self.writer.close("by a test")
+        self.collector.close()
+        with Recording(self.path) as recording:
+            document: Period = period(recording, *recording.extent(), runs=runs)
+        told = {(one.finding.id, one.finding.device_uuid): one.active for one in document.findings}
+        for fault in expected:
+            whose = (fault.cause, None if fault.gpu is None else self.uuids[fault.gpu])
+            if told.get(whose) is not fault.stays:
+                self.wrong.append(f"{self.what}: the report has {told.get(whose)} for {whose}")
+        for (kind, uuid), count in self.events.items():
+            name, _, phase = kind.rpartition(".")
+            ends = phase == "began" and name != "finding" and not any(fault.stays for fault in expected)
+            if ends and self.events[f"{name}.ended", uuid] != count:
+                self.wrong.append(f"{self.what}: {kind} of {uuid} without an end")
+            if kind == "device.new":
+                self.wrong.append(f"{self.what}: {uuid} is called new")
+
+
+AHEAD = [0.0]
+
+
+def case(names: tuple[str, ...], folder: Path, *, replaced: bool) -> list[str]:
+    """These faults one after the other, then ended in the same order."""
+    what = " + ".join(names) + (", collector replaced" if replaced else "")
+    watched = Watched(what, folder / f"{len(list(folder.iterdir()))}.gpuwatch")
+    chosen = [FAULTS[name] for name in names]
+    active: list[Fault] = []
+    for name, fault in zip(names, chosen, strict=True):
+        fault.begin()
+        active.append(fault)
+        watched.sample(1)
+        if replaced:
+            watched.replace_collector()
+        watched.sample()
+        watched.check(f"with {name}", active)
+    for name, fault in zip(names, chosen, strict=True):
+        fault.end()
+        if not fault.stays:
+            active.remove(fault)
+        watched.sample()
+        watched.check(f"after {name}", active)
+    watched.close(chosen, RunStore(folder / "runs"))
+    MACHINE.heal()
+    return watched.wrong
+
+
+def main() -> None:
+    global MACHINE
+    found = SimMachine.from_environment(os.environ)
+    assert found is not None
+    MACHINE = found
+    MACHINE.heal()
+    real = time.monotonic
+    time.monotonic = lambda: real() + AHEAD[0]  # type: ignore[assignment]
+    alone = [(name,) for name in FAULTS]
+    # Nobody hears of an Xid that comes while the driver is away.
+    pairs = [pair for pair in itertools.permutations(FAULTS, 2) if pair != ("no driver", "Xid")]
+    away = {"removed", "lost", "needs a reset", "no driver"}
+    cases = [(names, False) for names in (*alone, *pairs)]
+    cases += [(names, True) for names in (*alone, *pairs) if away >= set(names) or len(names) == 1]
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for names, replaced in cases:
+            wrong += case(names, Path(folder), replaced=replaced)
+    json.dump({"cases": len(cases), "wrong": wrong, "cpu_seconds": round(time.process_time(), 1)}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
