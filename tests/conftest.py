@@ -84,6 +84,8 @@ def has_tensorflow() -> bool:
 
 LONGEST = (
     "tests/agreement/test_one_cause.py",
+    "tests/packaging/test_documented_lines.py",
+    "tests/placement/test_programs.py",
     "tests/probing/test_verdicts.py",
     "tests/cli/test_run.py",
     "tests/trials/test_trials.py",
@@ -93,6 +95,10 @@ LONGEST = (
     "tests/trials/test_largest.py",
     "tests/probing/test_trial.py",
     "tests/sim/test_build.py",
+    "tests/guides/test_guides.py",
+    "tests/probing/test_program_threads.py",
+    "tests/diagnosis/test_conditions_machine.py",
+    "tests/safety/test_faulted_calls.py",
     "tests/assistant/test_server.py",
     "tests/ui/test_ui_layouts.py",
     "tests/probing/test_watch.py",

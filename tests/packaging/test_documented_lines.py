@@ -207,7 +207,7 @@ def _of_readme() -> set[tuple[str, ...]]:
     return {tuple(arguments) for text in texts for arguments in calls(text) if arguments[0] in (*_FRAMEWORK, "run")}
 
 
-_ALWAYS = ("probe --config default --config growth --sim 2x24GiB", "run --memory -- python train.py")
+_ALWAYS = ("probe --config default --config growth --sim 2x24GiB",)
 """What ``.ci/run`` runs on TensorFlow: the other lines of README have such tests of their own."""
 
 

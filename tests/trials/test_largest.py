@@ -327,7 +327,7 @@ def test_it_finds_the_border_that_a_loop_by_hand_finds(
     by_hand = {}
     last, failing = largest["value"], largest["first_failing"]
     assert failing == last + step
-    for value in (last - step, last, failing, failing + step):
+    for value in (last, failing):
         if tier == "plugin":  # as a user runs it: in a fork, the plugin's allocator has more room
             code = subprocess.run([sys.executable, str(script), str(value)], env=own, check=False).returncode
         else:
@@ -335,5 +335,5 @@ def test_it_finds_the_border_that_a_loop_by_hand_finds(
                 done.communicate()
             code = done.returncode
         by_hand[value] = code == 0
-    assert list(by_hand.values()) == [True, True, False, False], json.dumps(by_hand)
+    assert list(by_hand.values()) == [True, False], json.dumps(by_hand)
     assert largest["bytes_per_unit"] == pytest.approx(1 << 20, rel=0.05)
