@@ -21,7 +21,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.tiers import MINUTE
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, TROUBLE, Navigation, event_beside
 from gpuwatch.session.process_history import ProcessHistories
-from gpuwatch.session.session import Session
+from gpuwatch.session.session import Session, stepped
 from gpuwatch.session.view import PlayheadPosition, ReplayState, View
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ class ReplaySession(Session):
 
     def change_interval(self, step: int) -> None:
         """Plays faster (-1) or slower (1): the interval between recorded samples cannot change."""
-        others = [speed for speed in SPEEDS if (speed > self.speed if step < 0 else speed < self.speed)]
-        if others:
-            self._played.speed = min(others) if step < 0 else max(others)
+        self._played.speed = stepped(SPEEDS, self.speed, -step)
 
     def take(self) -> list[Snapshot]:
         """As in the base; nothing is judged again."""

@@ -32,6 +32,13 @@ INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
 
 
+def stepped(choices: Sequence[float], value: float, step: int) -> float:
+    """The next greater choice (1) or smaller one (-1); ``value`` if there is none."""
+    if step > 0:
+        return min((one for one in choices if one > value), default=value)
+    return max((one for one in choices if one < value), default=value)
+
+
 class Session:
     """A feed, and what is known about its machine over time. Used by one thread.
 
@@ -115,8 +122,7 @@ class Session:
 
     def change_interval(self, step: int) -> None:
         """Changes to the next longer (1) or shorter (-1) interval."""
-        nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.feed.interval))
-        self.feed.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
+        self.feed.interval = stepped(INTERVALS, self.feed.interval, step)
 
     # A recording of the same machine
 

@@ -16,7 +16,7 @@ from gpuwatch.fleet.summary import FleetSummary
 from gpuwatch.fleet.watch import FleetWatch
 from gpuwatch.machine.collector.feed import Feed, FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
-from gpuwatch.session.session import Session
+from gpuwatch.session.session import Session, stepped
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.fleet import FleetScreen
 from gpuwatch.ui.screens.tab import TabScreen
@@ -175,8 +175,7 @@ class FleetApp(GpuwatchApp):
         if self.session is not self._idle:
             super().change_interval(step)
             return
-        nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.fleet_watch.interval))
-        self.fleet_watch.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
+        self.fleet_watch.interval = stepped(INTERVALS, self.fleet_watch.interval, step)
         self.fleet_screen.head.redraw()
 
 

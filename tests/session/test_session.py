@@ -164,6 +164,9 @@ def test_the_interval_goes_up_and_down_in_steps() -> None:
     for _ in range(10):
         watched.session.change_interval(-1)
     assert watched.feed.interval == INTERVALS[0]
+    watched.feed.interval = 3.0
+    watched.session.change_interval(-1)
+    assert watched.feed.interval == 2.0, "the next one, none is left out"
 
 
 def recording(seconds: int) -> Timeline:

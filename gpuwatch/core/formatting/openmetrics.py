@@ -17,6 +17,7 @@ from typing import NamedTuple
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.reading import Reading
+from gpuwatch.core.model.snapshot import Device, Driver, Process
 
 _RENAMED = {"_percent": ("_ratio", 0.01), "_mhz": ("_hertz", 1e6)}
 _UNITS = {
@@ -172,6 +173,28 @@ SNAPSHOT_TOOK = _gauge("snapshot_duration_seconds", "Time that this sample took"
 REPLACED = Family("gpuwatch_collector_replacements", "counter", "", "Collectors replaced since they hung")
 BUILD = Family("gpuwatch_exporter", "info", "", "The exporter")
 """``version``, ``metrics``, ``interval_seconds``."""
+
+
+def gpu_labels(device: Device, host: str | None) -> dict[str, object]:
+    """Those of every series of a GPU."""
+    return {"uuid": device.uuid, "gpu": device.index if device.index >= 0 else None, "host": host}
+
+
+def gpu_identity(device: Device, driver: Driver | None) -> dict[str, object]:
+    """The others of its :data:`INFO`."""
+    return {
+        "name": device.name or None,
+        "pci_bus_id": device.pci_bus_id or None,
+        "compute_capability": device.compute_capability,
+        "driver": driver.version if driver is not None else None,
+        "mig": device.readings.get("mig.mode"),
+        "simulated": "true" if device.simulated else None,
+    }
+
+
+def process_labels(row: Process) -> dict[str, object]:
+    """Those of every series of a process, besides its GPU's."""
+    return {"pid": row.pid, "user": row.user, "mig_instance": row.mig_instance}
 
 
 def labels(values: Mapping[str, object]) -> str:

@@ -7,7 +7,16 @@ from typing import Literal, NamedTuple
 
 from gpuwatch import __version__
 from gpuwatch.core.formatting import openmetrics as names
-from gpuwatch.core.formatting.openmetrics import as_number, device_family, is_number, labels, mig_family
+from gpuwatch.core.formatting.openmetrics import (
+    as_number,
+    device_family,
+    gpu_identity,
+    gpu_labels,
+    is_number,
+    labels,
+    mig_family,
+    process_labels,
+)
 from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.findings import Finding
@@ -120,19 +129,15 @@ def series(content: Content, options: Options) -> SampleLines:
     if snapshot.driver is not None:
         found.add(names.DRIVER, labels(_driver(snapshot) | {"host": options.host}), 1)
     _findings(found, content, options)
-    own = {device.uuid: labels(_gpu(device, options)) for device in snapshot.devices}
+    own = {device.uuid: labels(gpu_labels(device, options.host)) for device in snapshot.devices}
     for device in snapshot.devices:
-        found.add(names.INFO, labels(_gpu(device, options) | _identity(device, snapshot)), 1)
+        found.add(names.INFO, labels(gpu_labels(device, options.host) | gpu_identity(device, snapshot.driver)), 1)
     for device in snapshot.devices:
         _xids(found, device, content, options, own[device.uuid])
     if content.current:
         _host(found, snapshot, host)
         _gpus(found, snapshot, content, options, own)
     return found
-
-
-def _gpu(device: Device, options: Options) -> dict[str, object]:
-    return {"uuid": device.uuid, "gpu": device.index if device.index >= 0 else None, "host": options.host}
 
 
 def _driver(snapshot: Snapshot) -> dict[str, object]:
@@ -142,17 +147,6 @@ def _driver(snapshot: Snapshot) -> dict[str, object]:
         "version": driver.version,
         "cuda_version": driver.cuda_version,
         "nvml_version": driver.nvml_version,
-    }
-
-
-def _identity(device: Device, snapshot: Snapshot) -> dict[str, object]:
-    return {
-        "name": device.name,
-        "pci_bus_id": device.pci_bus_id,
-        "compute_capability": device.compute_capability,
-        "driver": snapshot.driver.version if snapshot.driver is not None else None,
-        "mig": device.readings.get("mig.mode"),
-        "simulated": "true" if device.simulated else None,
     }
 
 
@@ -182,7 +176,7 @@ def _findings(found: SampleLines, content: Content, options: Options) -> None:
             "certainty": "fact" if fact else "likely",
         }
         device = content.snapshot.device(uuid) if content.snapshot is not None else None
-        about |= _gpu(device, options) if device is not None else {"uuid": uuid, "host": options.host}
+        about |= gpu_labels(device, options.host) if device is not None else {"uuid": uuid, "host": options.host}
         found.add(names.FINDING, labels(about), 1)
 
 
@@ -191,7 +185,7 @@ def _xids(found: SampleLines, device: Device, content: Content, options: Options
     if device.xids_missing is None or counts:
         found.add(names.XIDS, own, sum(counts.values()))
     for xid, count in counts.items():
-        found.add(names.XID_ERRORS, labels(_gpu(device, options) | {"xid": xid}), count)
+        found.add(names.XID_ERRORS, labels(gpu_labels(device, options.host) | {"xid": xid}), count)
 
 
 def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Options, own: Mapping[str, str]) -> None:
@@ -201,7 +195,7 @@ def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Opt
             by_device.setdefault(row.device_uuid, []).append(row)
     readable = [device for device in snapshot.devices if device.state not in BAD_STATES]
     for device in snapshot.devices:
-        found.add(names.STATE, labels(_gpu(device, options) | {"state": device.state}), 1)
+        found.add(names.STATE, labels(gpu_labels(device, options.host) | {"state": device.state}), 1)
     for device, instance, free in unused(snapshot, reserved(), content.findings):
         if instance is not None:
             found.add(names.MIG_FREE, labels(_mig(device, instance, options)), float(free))
@@ -237,11 +231,11 @@ def _readings(found: SampleLines, device: Device, options: Options, own: str) ->
 def _names(found: SampleLines, device: Device, options: Options) -> None:
     """What is no number."""
     modes = {spec.id.replace(".", "_"): device.readings.get(spec.id) for spec in _MODES}
-    found.add(names.MODES, labels(_gpu(device, options) | modes), 1)
+    found.add(names.MODES, labels(gpu_labels(device, options.host) | modes), 1)
     reasons = device.readings.get(_REASONS)
     if isinstance(reasons, str) and reasons != "none":
         for reason in reasons.split("+"):
-            found.add(names.CLOCK_REASON, labels(_gpu(device, options) | {"reason": reason}), 1)
+            found.add(names.CLOCK_REASON, labels(gpu_labels(device, options.host) | {"reason": reason}), 1)
 
 
 def _owners(found: SampleLines, device: Device, rows: list[Process], options: Options, own: str) -> None:
@@ -251,13 +245,13 @@ def _owners(found: SampleLines, device: Device, rows: list[Process], options: Op
     owners = shares(rows)
     found.add(names.OWNERS, own, len(owners))
     for share in owners[:OWNERS_LISTED]:
-        about = labels(_gpu(device, options) | share.owner._asdict())
+        about = labels(gpu_labels(device, options.host) | share.owner._asdict())
         found.add(names.OWNER_PROCESSES, about, share.processes)
         found.add(names.OWNER_MEMORY, about, share.memory_bytes)
 
 
 def _mig(device: Device, instance: MigInstance, options: Options) -> dict[str, object]:
-    return _gpu(device, options) | {"mig_instance": instance.id}
+    return gpu_labels(device, options.host) | {"mig_instance": instance.id}
 
 
 def _mig_readings(found: SampleLines, device: Device, instance: MigInstance, options: Options) -> None:
@@ -280,10 +274,10 @@ def _processes(
     devices = {device.uuid: device for device in snapshot.devices}
     for row in shown:
         device = devices[row.device_uuid or ""]
-        about = _gpu(device, options) | {"pid": row.pid, "user": row.user, "mig_instance": row.mig_instance}
+        about = gpu_labels(device, options.host) | process_labels(row)
         command = shorten(mask_text(row.command), _COMMAND) if options.commands and row.command else None
-        told = {"name": row.name, "type": row.type, "framework": row.framework, "command": command}
-        found.add(names.PROCESS_INFO, labels(about | owner_of(row)._asdict() | told), 1)
+        details = {"name": row.name, "type": row.type, "framework": row.framework, "command": command}
+        found.add(names.PROCESS_INFO, labels(about | owner_of(row)._asdict() | details), 1)
         own = labels(about)
         for family, reading, scale in names.PROCESS_FAMILIES:
             number = row.number(reading)

@@ -20,13 +20,16 @@ from gpuwatch.core.formatting.openmetrics import (
     Family,
     as_number,
     device_family,
+    gpu_identity,
+    gpu_labels,
     labels,
     mig_family,
     moment,
+    process_labels,
     value,
 )
 from gpuwatch.core.model.metrics import Lane
-from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Process
+from gpuwatch.core.model.snapshot import MIG_READINGS, Device
 from gpuwatch.machine.recording.tiers import Key
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch
 
@@ -131,7 +134,7 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
         for (uuid, name), values in columns.items():
             family = families[name]
             if (uuid, name) not in known:
-                known[uuid, name] = labels(_labels(stretch, stretch.device(uuid, times[0])))
+                known[uuid, name] = labels(gpu_labels(stretch.device(uuid, times[0]), stretch.host))
             head, scale = family.sample + known[uuid, name], family.scale
             lines = [
                 f"{head} {value(number if scale == 1 else _scaled(number, scale))} {at}\n"
@@ -152,7 +155,7 @@ def _parts(stretch: Stretch, spool: _Spool) -> None:
         last, stamp = at, moment(at)
         for device in snapshot.devices:
             for instance in device.mig_instances:
-                about = _labels(stretch, device) | {"mig_instance": instance.id}
+                about = gpu_labels(device, stretch.host) | {"mig_instance": instance.id}
                 instances.seen(labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
                 own = labels(about)
                 for spec, family in _OF_MIG:
@@ -165,13 +168,13 @@ def _parts(stretch: Stretch, spool: _Spool) -> None:
             device_of_row = snapshot.device(row.device_uuid)
             if device_of_row is None:
                 continue
-            about = _labels(stretch, device_of_row) | _process(row)
+            about = gpu_labels(device_of_row, stretch.host) | process_labels(row)
             own = labels(about)
             if own in seen:
                 continue
             seen.add(own)
-            told = {"name": row.name, "type": row.type, "framework": row.framework, "container": row.container}
-            programs.seen(labels(about | told), at)
+            details = {"name": row.name, "type": row.type, "framework": row.framework, "container": row.container}
+            programs.seen(labels(about | details), at)
             for family, reading_id, scale in PROCESS_FAMILIES:
                 found = row.number(reading_id)
                 if found is not None:
@@ -179,15 +182,11 @@ def _parts(stretch: Stretch, spool: _Spool) -> None:
                     spool.add((family.name, own), text)
 
 
-def _process(row: Process) -> dict[str, object]:
-    return {"pid": row.pid, "user": row.user, "mig_instance": row.mig_instance}
-
-
 def _means(stretch: Stretch, spool: _Spool) -> None:
     specs = {spec.id: (spec, device_family(spec)) for spec in NUMBERS}
     infos = _Lasting(spool, INFO)
     for at, device, metrics in stretch.means():
-        own = labels(_labels(stretch, device))
+        own = labels(gpu_labels(device, stretch.host))
         infos.seen(_info(stretch, device), at)
         for name, summary in metrics.items():
             spec, family = specs[name]
@@ -201,21 +200,9 @@ def _scaled(number: float, scale: float) -> float:
     return round(number * scale, 9)
 
 
-def _labels(stretch: Stretch, device: Device) -> dict[str, object]:
-    gpu = device.index if device.index >= 0 else None
-    return {"uuid": device.uuid, "gpu": gpu, "host": stretch.host}
-
-
 def _info(stretch: Stretch, device: Device) -> str:
     """The labels of its :data:`INFO`."""
-    about: dict[str, object] = {
-        "name": device.name or None,
-        "pci_bus_id": device.pci_bus_id or None,
-        "compute_capability": device.compute_capability,
-        "driver": stretch.last.driver.version if stretch.last.driver is not None else None,
-        "simulated": "true" if device.simulated else None,
-    }
-    return labels(_labels(stretch, device) | about)
+    return labels(gpu_labels(device, stretch.host) | gpu_identity(device, stretch.last.driver))
 
 
 def _findings(stretch: Stretch) -> Iterator[bytes]:
@@ -224,7 +211,7 @@ def _findings(stretch: Stretch) -> Iterator[bytes]:
     for since, until, finding in stretch.findings():
         about: dict[str, object] = {"cause": finding.id, "severity": finding.severity}
         if finding.device_uuid is not None:
-            about |= _labels(stretch, stretch.device(finding.device_uuid, since))
+            about |= gpu_labels(stretch.device(finding.device_uuid, since), stretch.host)
         else:
             about["host"] = stretch.host
         since, until = max(since, stretch.begin), min(until, stretch.end)

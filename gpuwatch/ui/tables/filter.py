@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.brief import short_framework
 from gpuwatch.core.formatting.units import shown_memory
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.ui.tables import filter_language as language
-from gpuwatch.ui.tables.columns import on_cpu
+from gpuwatch.ui.tables.columns import COLUMNS, Column, on_cpu
 from gpuwatch.ui.tables.filter_language import Amount, Fields, FilterError, Kind, whole
 
 __all__ = ["FIELDS", "SIGNS", "Filter", "FilterError", "Test", "field", "parse"]
@@ -32,15 +32,6 @@ def _names_of(framework: str) -> str:
     name, _, version = framework.partition(" ")
     brief = f"{'tf' if name == 'tensorflow' else name} {version}"
     return "\n".join((framework, brief, *(short_framework(framework, width) for width in range(6, 16)))).lower()
-
-
-def _reading(
-    name: str, kind: Kind = "count", shown: Callable[[float], float] | None = None
-) -> Amount[[Process, float]]:
-    def get(process: Process, at: float) -> float | None:
-        return process.number(name)
-
-    return Amount(get, kind) if shown is None else Amount(get, kind, shown)
 
 
 def _gpu(wanted: str) -> Test:
@@ -83,13 +74,37 @@ def _lists(visible: str | None, wanted: str) -> bool:
     return visible.lower() == wanted or any(one.startswith(wanted) for one in named)
 
 
-_TEXTS: dict[str, Callable[[Process, float], str]] = {
-    "user": lambda p, at: p.user or "",
-    "type": lambda p, at: p.type,
-    "job": lambda p, at: p.container or "",
-    "framework": lambda p, at: _names_of(p.framework) if p.framework else "",
-    "cmd": lambda p, at: p.command or p.name or "",
+_EXACT = {"gpu": _gpu, "mig": _mig, "sees": _sees, "visible": _visible}
+_SHORT = {"memory": "mem", "container": "job", "command": "cmd"}
+"""Fields that are shorter than the ids of their columns, which are fields too."""
+_KINDS: dict[str, Kind] = {"GiB": "size", "bytes": "size", "%": "percent", "h:mm:ss": "time"}
+_SHOWN: dict[str, Callable[[float], float]] = {"memory": shown_memory, "cpu": float, "host": float, "time": math.floor}
+"""How columns round; the others show no digits after the point."""
+_SPELLED: dict[str, Callable[[Process], str | None]] = {
+    "framework": lambda process: _names_of(process.framework) if process.framework else "",
+    "command": lambda process: process.command or process.name,
 }
+"""Texts that are more than their columns show."""
+
+
+def _name(column: Column) -> str:
+    return _SHORT.get(column.id, column.id)
+
+
+def _text(column: Column) -> Callable[[Process, float], str]:
+    get = _SPELLED.get(column.id, column.value_of)
+    return lambda process, at: str(get(process) or "")
+
+
+def _amount(column: Column) -> Amount[[Process, float]]:
+    def get(process: Process, at: float) -> float | None:
+        return process.run_seconds(at) if column.follows_clock else process.number(column.reading)
+
+    return Amount(get, _KINDS.get(column.unit, "count"), _SHOWN.get(column.id, round))
+
+
+_OTHERS = tuple(column for column in COLUMNS if column.id not in (*_EXACT, "pid"))
+_TEXTS = {_name(column): _text(column) for column in _OTHERS if not column.number}
 
 
 def _anywhere(wanted: str) -> Test:
@@ -103,23 +118,15 @@ def _anywhere(wanted: str) -> Test:
 
 _FIELDS: Fields[[Process, float]] = Fields(
     texts=_TEXTS,
-    amounts={
-        "mem": _reading("gpu_memory_bytes", "size", shown_memory),
-        "sm": _reading("sm_percent", "percent", round),
-        "mbw": _reading("memory_percent", "percent", round),
-        "enc": _reading("encoder_percent", "percent", round),
-        "dec": _reading("decoder_percent", "percent", round),
-        "cpu": _reading("cpu_percent", "percent"),
-        "host": _reading("host_memory_bytes", "size"),
-        "threads": _reading("threads"),
-        "time": Amount(Process.run_seconds, "time", math.floor),
-    },
+    amounts={_name(column): _amount(column) for column in _OTHERS if column.number},
     anywhere=_anywhere,
-    exact={"gpu": _gpu, "mig": _mig, "sees": _sees, "visible": _visible},
+    exact=_EXACT,
     ids={"pid": lambda process, at: process.pid},
-    also={"memory": "mem", "gpu-mem": "mem", "thr": "threads", "command": "cmd", "container": "job"},
+    also={
+        name: _name(one) for one in COLUMNS for name in (one.id, one.title.lower().rstrip("%")) if name != _name(one)
+    },
 )
-FIELDS = ("gpu", "pid", "mig", "sees", "visible", *_FIELDS.texts, *_FIELDS.amounts)
+FIELDS = tuple(map(_name, COLUMNS))
 SIGNS = {field: ">" if field in _FIELDS.amounts else ":" for field in FIELDS}
 """The operator between a field and its value."""
 
