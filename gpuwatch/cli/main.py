@@ -60,6 +60,9 @@ _COMMANDS = {
     "report": Lazy("gpuwatch.cli.report:report", "Write a report to send to whoever helps you.", "Share"),
     "compare": Lazy("gpuwatch.cli.report:compare", "Compare saved runs, or reports: why here and not there?", "Share"),
     "diff": Lazy("gpuwatch.cli.diff:diff", "Compare two machines, or two days of one: what changed?", "Share"),
+    "capture": Lazy(
+        "gpuwatch.cli.capture:capture", "Write what the driver answers about these GPUs to a file.", "Share"
+    ),
     "mcp": Lazy("gpuwatch.cli.mcp:mcp", "Serve GPU facts and causes to an assistant (MCP).", "Share"),
     "schema": Lazy("gpuwatch.cli.report:schema", "Print the JSON Schema of a document.", "More"),
     "completion": Lazy(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.machine.history.sample_chunks import ChunkWriter
 from gpuwatch.machine.history.sample_store import Kept
-from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.reader import ATTACHED, Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events, write_findings
 from gpuwatch.machine.recording.storage import created
@@ -22,11 +22,20 @@ _BLOCK = 60.0
 """Seconds of a block."""
 
 
-def cut_out(recording: Recording, begin: float, end: float, output: Path, *, redact: bool = False) -> int:
+def cut_out(
+    recording: Recording,
+    begin: float,
+    end: float,
+    output: Path,
+    *,
+    redact: bool = False,
+    attached: Mapping[str, str] | None = None,
+) -> int:
     """Writes the samples, events, findings and processes from ``begin`` to ``end``; returns the number of samples.
 
-    ``redact``: users, hosts, paths, addresses and ids are replaced, each by the same name everywhere. UsageError if
-    ``output`` exists or cannot be written; a part of a file is never left behind.
+    ``redact``: users, hosts, paths, addresses and ids are replaced, each by the same name everywhere. ``attached``: XML
+    to keep beside them, by name. UsageError if ``output`` exists or cannot be written; a part of a file is never left
+    behind.
     """
     name = file_name(output)
     try:
@@ -44,7 +53,7 @@ def cut_out(recording: Recording, begin: float, end: float, output: Path, *, red
             private.learn_parts(recording.events())
         db = created(output)
         try:
-            samples = _copy(recording, begin, end, db, private)
+            samples = _copy(recording, begin, end, db, private, attached or {})
         finally:
             db.close()
         done = True
@@ -59,7 +68,12 @@ def cut_out(recording: Recording, begin: float, end: float, output: Path, *, red
 
 
 def _copy(
-    recording: Recording, begin: float, end: float, db: sqlite3.Connection, private: SampleRedactor | None
+    recording: Recording,
+    begin: float,
+    end: float,
+    db: sqlite3.Connection,
+    private: SampleRedactor | None,
+    attached: Mapping[str, str],
 ) -> int:
     db.execute("BEGIN")
     interval = 1.0
@@ -85,6 +99,8 @@ def _copy(
     notes = {"cut": f"{shown(begin)} to {shown(end)} of a recording, every {interval:g} s"}
     if private is not None:
         notes["redacted"] = "users, hosts, paths, addresses and ids have other names"
+    for name, text in attached.items():
+        notes[ATTACHED + name] = private.xml(text) if private is not None else text
     db.executemany("INSERT INTO notes VALUES (?, ?)", list(notes.items()))
     db.execute("COMMIT")
     db.execute("PRAGMA journal_mode = DELETE").fetchone()

@@ -40,6 +40,8 @@ _DECODED = 12
 """Blocks that are kept decompressed."""
 _LOST = 1000
 """Blocks that may be missing in a row; more are a damaged number."""
+ATTACHED = "file: "
+"""Begin of the name of a note that is a whole text, such as the output of a program."""
 OPEN = -1
 """Number of the samples that are not in a block yet."""
 
@@ -226,7 +228,14 @@ class Recording(SampleStore):
     @property
     def notes(self) -> dict[str, str]:
         """What is noted about the file, such as that it is a cut."""
-        return dict(self._db.rows("SELECT name, value FROM notes"))
+        found = self._db.rows("SELECT name, value FROM notes")
+        return {name: value for name, value in found if not name.startswith(ATTACHED)}
+
+    @property
+    def attached(self) -> dict[str, str]:
+        """Texts that are kept beside the samples, by name."""
+        found = self._db.rows("SELECT name, value FROM notes")
+        return {name.removeprefix(ATTACHED): value for name, value in found if name.startswith(ATTACHED)}
 
     @property
     def begin(self) -> float | None:

@@ -37,6 +37,12 @@ def nvidia_smi() -> Answer:
     return tuple(lines[:_LINES]), why
 
 
+def nvidia_smi_query() -> list[str]:
+    """The lines of ``nvidia-smi -q -x``; empty if it is not there or fails."""
+    lines, why = _output(("nvidia-smi", "-q", "-x"))
+    return [] if why else lines
+
+
 def kernel_log() -> Answer:
     """The kernel log's last lines about GPUs (NVRM, Xid, nvidia, nouveau) and OOM kills."""
     refusals: dict[str, str] = {}

@@ -1,0 +1,55 @@
+"""``gpuwatch capture``: what a GPU answers, as a file that anybody can send."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.completion import files
+from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, progress, progress_wanted, sim_option
+from gpuwatch.cli.output import say
+from gpuwatch.cli.quantities import Duration
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.units import size, span
+
+_EXAMPLES = """\b
+Examples:
+  gpuwatch capture -o h100.gpuwatch              60 s of whatever runs
+  gpuwatch capture -o h100.gpuwatch --for 10m --gpm
+  gpuwatch --sim h100.gpuwatch                   simulated GPUs that answer as these
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(path_type=Path), shell_complete=files)
+@click.option("--for", "seconds", type=Duration(1.0, 3600.0), default="60s", show_default=True, help="How long.")
+@gpm_option
+@sim_option
+@click.pass_context
+def capture(ctx: click.Context, output: Path, seconds: float) -> None:
+    """Write what the driver answers about these GPUs to a file.
+
+    Each reading with its value or the driver's error code, each second, and the output of nvidia-smi -q -x. Users,
+    hosts, paths, addresses and ids are replaced. FILE is a recording: gpuwatch replay shows it before you send it.
+    """
+    if os.path.lexists(output):
+        raise UsageError(f"{file_name(output)} exists", hint="name a new file")
+    enter_simulation(ctx)
+    from gpuwatch.session import capture as capturing
+
+    if not progress_wanted():
+        say(f"gpuwatch: capturing for {span(seconds)}")
+    try:
+        samples = capturing.capture(
+            output,
+            seconds,
+            gpm=bool(asked_gpm(ctx)),
+            show=lambda share: progress(f"capturing: {share:.0%} of {span(seconds)}"),
+        )
+    finally:
+        progress("")
+    written = f"{file_name(output)} ({size(output.stat().st_size)})"
+    say(f"gpuwatch: {samples} samples in {written}: gpuwatch replay shows them")

@@ -1,0 +1,59 @@
+"""A short recording with everything that the driver answers, without private names: a GPU's truth, to be sent.
+
+It is a recording as any other: `gpuwatch replay` opens it, and ``--sim FILE`` answers as that machine.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.recording.cut import cut_out
+from gpuwatch.machine.recording.reader import open_recording
+from gpuwatch.machine.recording.writer import RecordingWriter
+from gpuwatch.machine.sources.tool_output import nvidia_smi_query
+from gpuwatch.session.recorder import Recorder
+
+SMI = "nvidia-smi -q -x"
+_PRIVATE = re.compile(
+    r"(<(serial|uuid|gpu_uuid|gpu_part_number|board_id|board_part_number|process_name|imex_domain_uuid|clusterUuid|pid)>)"
+    r"[^<]*"
+)
+
+
+def capture(output: Path, seconds: float, *, gpm: bool, show: Callable[[float], None] = lambda share: None) -> int:
+    """Samples for so many seconds and writes them to ``output``, a new file; returns the number of samples.
+
+    ``show`` is called with the share that is done. Beside the samples it holds the output of ``nvidia-smi -q -x``, if
+    that is installed and the GPUs are real.
+
+    Raises:
+        GpuwatchError: no sample came, or the file cannot be written.
+    """
+    with TemporaryDirectory(prefix="gpuwatch-capture-") as folder:
+        raw = Path(folder, "raw.gpuwatch")
+        writer = RecordingWriter(raw, interval=1.0)
+        recorder = Recorder(LiveFeed(1.0, gpm=gpm), writer)
+        ended = threading.Timer(seconds, recorder.stop)
+        ended.daemon = True
+        began = time.monotonic()
+        ended.start()
+        try:
+            recorder.run(lambda: show(min((time.monotonic() - began) / seconds, 1.0)))
+        finally:
+            ended.cancel()
+            writer.close("capture")
+        snapshot = recorder.snapshot
+        if snapshot is None or not snapshot.devices:
+            why = "; ".join(one.detail for one in snapshot.problems) if snapshot is not None else "no sample came"
+            raise GpuwatchError(f"there is nothing to capture: {why or 'no GPU is listed'}", hint="gpuwatch doctor")
+        lines = () if snapshot.simulated else nvidia_smi_query()
+        attached = {SMI: _PRIVATE.sub(r"\1masked", "\n".join(lines))} if lines else {}
+        with open_recording(raw) as recording:
+            return cut_out(recording, *recording.extent(), output, redact=True, attached=attached)

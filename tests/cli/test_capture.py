@@ -1,0 +1,69 @@
+"""``gpuwatch capture``: what a machine's driver answers, in a file without private names that ``--sim`` takes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from gpuwatch.machine.recording.cut import cut_out
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.session.capture import SMI
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import FOR_EVER, SimMachine
+from tests.conftest import gpuwatch
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "recording-3.gpuwatch"
+
+
+def test_a_capture_has_values_and_error_codes_and_is_a_machine(
+    sim_machine: Callable[[str], SimMachine], tmp_path: Path
+) -> None:
+    machine, path = sim_machine("2x24GiB"), tmp_path / "gpu.gpuwatch"
+    machine.inject("nvmlDeviceGetFanSpeed*", code=3, device=1, count=FOR_EVER, label="fan")
+    environment = machine.environment(os.environ)
+    done = gpuwatch("capture", "-o", str(path), "--for", "2s", environment=environment)
+    assert done.code == 0, done.err
+    assert done.out == ""
+    uuids = [device.uuid for device in machine.devices()]
+    assert not any(uuid.encode() in path.read_bytes() for uuid in uuids)
+    with Recording(path) as recording:
+        (kept, *_) = recording.snapshots()
+        assert recording.notes["redacted"]
+        assert recording.attached == {}, "nvidia-smi knows nothing of simulated GPUs"
+    assert kept.snapshot.host.hostname == "host-1"
+    codes = [
+        device.missing["fan.speed_percent"].code if "fan.speed_percent" in device.missing else None
+        for device in kept.snapshot.devices
+    ]
+    assert codes == [None, 3]
+    again = json.loads(gpuwatch("snapshot", "--json", "--sim", str(path)).out)
+    assert [device["missing"].get("fan.speed_percent", {}).get("code") for device in again["devices"]] == codes
+
+
+def test_without_a_gpu_or_over_a_file_nothing_is_written(
+    sim_machine: Callable[[str], SimMachine], tmp_path: Path
+) -> None:
+    machine, path = sim_machine("1x2GiB"), tmp_path / "gpu.gpuwatch"
+    faults.fail_init(machine, faults.CODES["DRIVER_NOT_LOADED"], None)
+    done = gpuwatch("capture", "-o", str(path), "--for", "1s", environment=machine.environment(os.environ))
+    assert done.code == 1
+    assert "there is nothing to capture" in done.err
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("mine")
+    assert gpuwatch("capture", "-o", str(path)).code == 2
+    assert path.read_text() == "mine"
+
+
+def test_what_nvidia_smi_printed_has_no_names(tmp_path: Path) -> None:
+    program = "<host>node07</host><p>/home/alice/t.py</p>"
+    smi = f"<nvidia_smi_log><driver_version>595.71</driver_version>{program}</nvidia_smi_log>"
+    with Recording(FIXTURE) as recording:
+        cut_out(recording, *recording.extent(), tmp_path / "cut.gpuwatch", redact=True, attached={SMI: smi})
+    with Recording(tmp_path / "cut.gpuwatch") as recording:
+        (text,) = recording.attached.values()
+        assert set(recording.notes) == {"cut", "redacted"}
+    assert "alice" not in text
+    assert text.startswith("<nvidia_smi_log><driver_version>595.71</driver_version>")
+    assert text.endswith("</p></nvidia_smi_log>")
