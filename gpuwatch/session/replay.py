@@ -34,7 +34,7 @@ _SEARCHED = 86_400.0
 """Seconds before a jump in which the last readings of a lost device are looked for."""
 
 
-class ReplaySession(Session):
+class ReplaySession(Session, Navigation):
     """Plays a recording. A pause stops the feed, so that the view stands still; nothing is lost.
 
     Findings and events are the recorded ones: after a jump they are known at once, with their durations.
@@ -70,7 +70,6 @@ class ReplaySession(Session):
         """Those of the last minutes before a jump and since; read when they are first asked for."""
         self._stretches: list[tuple[float, float]] | None = None
         """The recorded times, for the track; None if they have changed."""
-        self._navigation = _ReplayNavigation(self)
         self._take_events()
         self.go(self.begin if moment is None else moment)
 
@@ -99,7 +98,7 @@ class ReplaySession(Session):
         """As in the base; nothing is judged again."""
         arrived = self._played.take()
         for kept in arrived:
-            newest = self._navigation.moment
+            newest = self.moment
             if newest is not None and kept.at < newest:  # the clock was set back while it was recorded
                 self._begin_with(kept)
             else:
@@ -127,11 +126,21 @@ class ReplaySession(Session):
             self._take_events()
 
     def take_skipped(self) -> list[Skipped]:
-        """The gaps that were passed over since the last call, or in which the moment of the last jump is."""
+        """As in the base."""
         skipped, self._skipped = self._skipped, []
         return skipped
 
     # Moving
+
+    @property
+    def moment(self) -> float | None:
+        """As in the base."""
+        return self.snapshot.taken_at.timestamp() if self.snapshot is not None else None
+
+    @property
+    def times(self) -> Sequence[float]:
+        """As in the base."""
+        return self._recording.times
 
     def go(self, moment: float, *, within: bool = False) -> None:
         """Shows the last sample not later than ``moment``, and goes on from there.
@@ -192,10 +201,7 @@ class ReplaySession(Session):
         return times[place] if place < len(times) else math.inf
 
     def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
-        """Moves to the next event (1) or the one before (-1), of errors and warnings alone if ``bad``.
-
-        The event; None if there is none.
-        """
+        """As in the base."""
         found = event_beside(self._known_events, self.clock(), way, bad=bad)
         if found is not None:
             self.go(found.at, within=True)
@@ -222,7 +228,11 @@ class ReplaySession(Session):
         """Stands still; the view can then be moved in time."""
         self.take()  # what has been played is shown
         self._played.paused = True
-        return self._navigation
+        return self
+
+    def cursor(self) -> Navigation:
+        """As in the base."""
+        return self
 
     def resume(self) -> None:
         """Plays on."""
@@ -252,7 +262,7 @@ class ReplaySession(Session):
             from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
 
             self._episodes = ClockEpisodes()
-            newest = self._navigation.moment
+            newest = self.moment
             if newest is not None:
                 first = True
                 for at, devices in self._recording.devices(self._looked_back, newest):
@@ -303,28 +313,6 @@ class ReplaySession(Session):
             self._stretches = self._recording.stretches(limit)
         position = PlayheadPosition(view.moment, (self.begin, self.end), self._bad, self.feed.interval, self._stretches)
         return replace(view, replay=state, paused_since=now, past=position)
-
-
-class _ReplayNavigation(Navigation):
-    """Moves a replay."""
-
-    def __init__(self, session: ReplaySession) -> None:
-        self._session = session
-
-    @property
-    def moment(self) -> float | None:
-        snapshot = self._session.snapshot
-        return snapshot.taken_at.timestamp() if snapshot is not None else None
-
-    @property
-    def times(self) -> Sequence[float]:
-        return self._session.timeline.times
-
-    def go(self, moment: float) -> None:
-        self._session.go(moment)
-
-    def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
-        return self._session.go_to_event(way, bad=bad)
 
 
 def open_replay(

@@ -23,6 +23,7 @@ from gpuwatch.session.view import View, ranked
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
     from gpuwatch.explain.diagnosis.conditions.throttling import Episode
+    from gpuwatch.machine.collector.recorded_feed import Skipped
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Navigation, Playhead
@@ -95,6 +96,11 @@ class Session:
     def replay(self) -> ReplaySession | None:
         """This session, if it plays a recording."""
         return None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it plays a recording: nothing is judged, nor done to a machine."""
+        return self.replay is not None
 
     @property
     def host(self) -> HostAccess:
@@ -205,6 +211,10 @@ class Session:
         if self._conditions is not None:
             self._record(self._conditions.feed(status, self.clock()))
 
+    def take_skipped(self) -> Sequence[Skipped]:
+        """The gaps of a recording that were passed over since the last call, or that the last jump led to."""
+        return ()
+
     def _record(self, events: list[MachineEvent]) -> None:
         if self._kept is not None:
             self._kept.add_events(events)
@@ -310,9 +320,12 @@ class Session:
         if self.playhead is None:
             from gpuwatch.session.playhead import Playhead
 
-            recorded = self._kept is None
-            self.playhead = Playhead(self.live_view(), self.timeline, self.history, recorded=recorded)
+            self.playhead = Playhead(self.live_view(), self.timeline, self.history, recorded=self._kept is None)
         return self.playhead
+
+    def cursor(self) -> Navigation:
+        """Moves the view in time. What is live is paused by that; a recording plays on from there."""
+        return self.pause()
 
     def resume(self) -> None:
         """Returns to the live view."""

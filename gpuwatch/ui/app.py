@@ -364,7 +364,7 @@ class GpuwatchApp(PreferencesApp):
     def gathered(self) -> Preferences:
         """The preferences as they would be saved now, with the state of the screen."""
         gathered = replace(super().gathered(), tab=self.tab.TAB, **self.overview.processes.chosen_order)
-        if self.session.replay is not None:
+        if self.session.recorded:
             return gathered
         return replace(gathered, interval=self.session.feed.interval, read_only=self.session.read_only)
 
@@ -378,20 +378,20 @@ class GpuwatchApp(PreferencesApp):
             self.session.pause()
         self.tab.show(self.session.view())
 
-    def look_at(self, move: Callable[[Navigation], None]) -> None:
-        """Moves to another moment; pauses first if needed."""
+    def look_at(self, move: Callable[[Navigation], None], *, stop: bool = True) -> None:
+        """Moves to another moment; pauses first if needed. ``stop`` False: a recording plays on from there."""
         if self.session.snapshot is not None:
-            move(self.session.pause())
+            move(self.session.pause() if stop else self.session.cursor())
             self.tell_skipped()
             self.tab.show(self.session.view())
 
     def tell_skipped(self) -> None:
         """Says in the footer which gaps of a recording were passed over."""
-        skipped = self.session.replay.take_skipped() if self.session.replay is not None else ()
+        skipped = self.session.take_skipped()
         if skipped:
-            from gpuwatch.ui.details.recorded_gaps import told
+            from gpuwatch.ui.details.recorded_gaps import gap_text
 
-            text = told(skipped, self.session.clock(), self.session.timeline.events())
+            text = gap_text(skipped, self.session.clock(), self.session.timeline.events())
             self.tab.show_message(text, "warning", _TOLD)
 
     def change_interval(self, step: int) -> None:
@@ -430,7 +430,7 @@ class GpuwatchApp(PreferencesApp):
         """The command palette: every action of this tab and of the others, themes, ASCII mode."""
         if screen is self.tab:
             here = self.tab.TAB
-            replay = self.session.replay is not None
+            replay = self.session.recorded
             fleet = here == FLEET.id
             for action in of_tab(here, replay=replay):
                 if action.name and not (fleet and action.id in NOT_IN_FLEET):

@@ -21,7 +21,7 @@ _AFTER = 2.0
 """Seconds after a gap in which its reason may be recorded."""
 
 
-def told(skipped: Sequence[Skipped], now: float, events: Sequence[MachineEvent]) -> str:
+def gap_text(skipped: Sequence[Skipped], now: float, events: Sequence[MachineEvent]) -> str:
     """``nothing recorded 02:10:05–07:45:00 (5 h 35 min): the recorder was off``; of several the last, and how many."""
     last = skipped[-1]
     begin, end = clock(last.begin, now), clock(last.end, now)

@@ -202,7 +202,7 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
             self._set_filter(None)
         elif self.processes.untag() or self.processes.unpin():
             pass
-        elif session.paused and session.replay is None:
+        elif session.paused and not session.recorded:
             self.action_pause()
         elif await self.gpuwatch.leave_host():
             return

@@ -222,7 +222,7 @@ class ProbesScreen(TabScreen):
         lines += [[("▲ ", "warning"), (printable(note), "text")] for note in probe_runs.notes]
         if self._message[0]:
             lines.append([self._message])
-        replay = self.gpuwatch.session.replay is not None
+        replay = self.gpuwatch.session.recorded
         if replay:
             lines.append([("Probe runs are not part of a recording: these are the ones saved on this machine.", "dim")])
         row = self.table.chosen
@@ -320,7 +320,7 @@ class ProbesScreen(TabScreen):
         if self.probe_runs.live is not None:
             self._stop()
             return
-        if self.gpuwatch.session.replay is not None:
+        if self.gpuwatch.session.recorded:
             self.say("no probes in a recording: they need the machine as it is now; start gpuwatch there", "warning")
             return
         wanted = [name for name in self.probe_runs.scripts if name in self.probe_runs.chosen] or self._under_cursor()

@@ -23,7 +23,7 @@ _NOBODY = "no visible process owns this memory"
 def refuse_while_paused(screen: TabScreen) -> bool:
     """Reports that signals are disabled while paused and in a replay; False if the display is live."""
     session = screen.gpuwatch.session
-    if session.replay is not None:
+    if session.recorded:
         screen.say("no signals: this is a recording", "warning")
         return True
     past = session.view().past
@@ -36,7 +36,7 @@ def refuse_while_paused(screen: TabScreen) -> bool:
 
 def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[list[Process]], object]) -> None:
     """Asks which signal, sends it, reports the result; ``delivered`` gets the processes that received it."""
-    if screen.gpuwatch.session.read_only and screen.gpuwatch.session.replay is None:
+    if screen.gpuwatch.session.read_only and not screen.gpuwatch.session.recorded:
         screen.say(READ_ONLY, "warning")
         return
     if refuse_while_paused(screen):

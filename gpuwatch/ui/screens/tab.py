@@ -164,7 +164,7 @@ class TabScreen(Screen[None]):
             titles=self.titles(),
             note=note,
             message=self.footer_message,
-            replay=self.gpuwatch.session.replay is not None,
+            replay=self.gpuwatch.session.recorded,
         )
 
     @property
@@ -292,7 +292,7 @@ class TabScreen(Screen[None]):
     def action_no_signal(self) -> None:
         """The signal key while the timeline is focused."""
         why = "no signals while paused; P goes back to now"
-        self.say("no signals: this is a recording" if self.gpuwatch.session.replay is not None else why, "warning")
+        self.say("no signals: this is a recording" if self.gpuwatch.session.recorded else why, "warning")
 
     def action_up_by_k(self) -> None:
         """``k`` moves up; the first time, the footer says that signals have another key."""
@@ -305,8 +305,7 @@ class TabScreen(Screen[None]):
         """Shows all keys, by pane."""
         from gpuwatch.ui.screens.help_sheet import HelpSheet
 
-        replay = self.gpuwatch.session.replay is not None
-        self.app.push_screen(HelpSheet(self.TAB, self.gpuwatch.key_name, replay=replay))
+        self.app.push_screen(HelpSheet(self.TAB, self.gpuwatch.key_name, replay=self.gpuwatch.session.recorded))
 
     def action_save_settings(self) -> None:
         """Saves to the settings file, or shows why that is not possible."""
@@ -341,9 +340,9 @@ class TabScreen(Screen[None]):
         """A click on the track moves to that moment."""
         self._look(lambda past: past.go(event.moment))
 
-    def _look(self, move: Callable[[Navigation], None]) -> None:
+    def _look(self, move: Callable[[Navigation], None], *, stop: bool = True) -> None:
         began = not self.gpuwatch.session.paused
-        self.gpuwatch.look_at(move)
+        self.gpuwatch.look_at(move, stop=stop)
         if began and self.gpuwatch.session.paused:
             self._focus_timeline()
 
@@ -374,7 +373,7 @@ class TabScreen(Screen[None]):
             typing = self.focused is not None and self.focused.check_consume_key("n", "n")
             session = self.gpuwatch.session
             past = session.paused or session.past is not None
-            here = session.replay is not None or (action in _OF_PAST and past)
+            here = session.recorded or (action in _OF_PAST and past)
             return here and not typing
         return super().check_action(action, parameters)
 
@@ -392,43 +391,31 @@ class TabScreen(Screen[None]):
 
     def _go_to_event(self, way: int, *, bad: bool) -> None:
         session = self.gpuwatch.session
-        replay = session.replay
+        live = not session.paused
         found: MachineEvent | None = None
 
         def move(past: Navigation) -> None:
             nonlocal found
             found = past.go_to_event(way, bad=bad)
 
-        if replay is not None:
-            found = replay.go_to_event(way, bad=bad)
-            self.show(replay.view())
-        else:
-            live = not session.paused
-            self._look(move)
-            if found is None and live:
-                self.gpuwatch.toggle_pause()
+        self._look(move, stop=False)
+        if found is None and live and session.paused:
+            self.gpuwatch.toggle_pause()
         if found is not None:
             self.say(f"{clock(found.at, session.clock())}  {printable(found.text)}", "accent")
         else:
             what = f"{'later' if way > 0 else 'earlier'} {'warning or error' if bad else 'event'}"
-            self.say(f"no {what}{' in this recording' if replay is not None else ''}", "warning")
+            self.say(f"no {what}{' in this recording' if session.recorded else ''}", "warning")
 
     def action_go_to_time(self) -> None:
         """Asks for a time, and goes there."""
         from gpuwatch.ui.screens.time_prompt import TimePrompt
 
-        session = self.gpuwatch.session
-        replay, times = session.replay, session.timeline.times
+        times = self.gpuwatch.session.timeline.times
 
         def answered(moment: float | None) -> None:
-            if moment is None:
-                return
-            if replay is None:
-                self._look(lambda past: past.go(moment))
-                return
-            replay.go(moment)
-            self.gpuwatch.tell_skipped()
-            self.show(replay.view())
+            if moment is not None:
+                self._look(lambda past: past.go(moment), stop=False)
 
         if times:
             self.app.push_screen(TimePrompt(times[0], times[-1]), answered)

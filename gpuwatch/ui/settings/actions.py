@@ -6,7 +6,7 @@ To add an action: an entry here, and a method ``action_<id>`` on the screens of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
@@ -72,6 +72,30 @@ class Action:
 _OLD_SIGNAL_KEY = Action("up_by_k", "k", "up", "", footer=False)
 """``k`` once sent a signal, as in htop: now it moves up, and the first time the footer names the new key."""
 
+_GO_TO = (
+    Action("go_to_trouble(1)", "n", "next problem", "Next warning or error", name="Next warning or error"),
+    Action(
+        "go_to_trouble(-1)",
+        "N",
+        "previous",
+        "Previous warning or error",
+        footer=False,
+        name="Previous warning or error",
+        pair="Next or previous warning or error",
+    ),
+    Action("go_to_event(1)", "full_stop", "next event", "Next event", footer=False, name="Next event"),
+    Action(
+        "go_to_event(-1)",
+        "comma",
+        "previous event",
+        "Previous event",
+        footer=False,
+        name="Previous event",
+        pair="Next or previous event",
+    ),
+    Action("go_to_time", "T", "time", "Go to a time: 14:05, 20 min ago", name="Go to a time…"),
+)
+"""To other moments of the past: of a recording, or of the last hour."""
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
         Action(
@@ -245,35 +269,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             "",
             name="Newest sample",
         ),
-        Action("go_to_trouble(1)", "n", "problem", "Next warning or error", footer=False, name="Next warning or error"),
-        Action(
-            "go_to_trouble(-1)",
-            "N",
-            "previous",
-            "Previous warning or error",
-            footer=False,
-            name="Previous warning or error",
-            pair="Next or previous problem",
-        ),
-        Action(
-            "go_to_event(1)",
-            "full_stop",
-            "next event",
-            "Next event",
-            footer=False,
-            name="Next event",
-            pair="Next or previous problem, next event",
-        ),
-        Action(
-            "go_to_event(-1)",
-            "comma",
-            "previous event",
-            "Previous event",
-            footer=False,
-            name="Previous event",
-            pair="Next or previous warning or error; event",
-        ),
-        Action("go_to_time", "T", "time", "Go to a time: 14:05, 20 min ago", name="Go to a time…"),
+        *(replace(action, footer=action.id == "go_to_time") for action in _GO_TO),
         Action("no_signal", "K,f9", "signal", "", footer=False),
         Action("pause", "escape", "back to now", "", footer=False),
     ),
@@ -434,27 +430,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 
 REPLAY = (
     Action("play", "space", "pause", "Play or pause (P)", name="Play or pause"),
-    Action("go_to_trouble(1)", "n", "next problem", "Next warning or error", name="Next warning or error"),
-    Action(
-        "go_to_trouble(-1)",
-        "N",
-        "previous",
-        "Previous warning or error",
-        footer=False,
-        name="Previous warning or error",
-        pair="Next or previous warning or error",
-    ),
-    Action("go_to_event(1)", "full_stop", "next event", "Next event", footer=False, name="Next event"),
-    Action(
-        "go_to_event(-1)",
-        "comma",
-        "previous event",
-        "Previous event",
-        footer=False,
-        name="Previous event",
-        pair="Next or previous event",
-    ),
-    Action("go_to_time", "T", "time", "Go to a time: 14:05, 20 min ago", name="Go to a time…"),
+    *_GO_TO,
     Action("change_speed(1)", "plus,equals_sign", "faster", "Play faster", name="Play faster"),
     Action(
         "change_speed(-1)",
