@@ -11,11 +11,14 @@ import pytest
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.doctor import DeviceFile, DeviceTest, Distribution, FrameworkLook, Library, Loaded, PciCard
 from gpuwatch.core.model.doctor import Entry as Folder
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.snapshot import Driver, Problem, Process
+from gpuwatch.explain.diagnosis.doctor import causes
+from gpuwatch.explain.diagnosis.doctor.causes import RULES
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
 from gpuwatch.explain.diagnosis.doctor.examine import TOPICS, in_order
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, relevant
+from gpuwatch.explain.diagnosis.rule_registry import Rule
 from gpuwatch.explain.logs.facts import CuInitError, LogFacts
 from tests.doctor.machines import (
     ANSWER,
@@ -312,6 +315,21 @@ def test_primary_cause_and_its_action(cause: str, severity: str, facts: Facts, a
     assert action in main.action
     assert main.evidence or cause in ("unknown", "build.cpu-only")
     assert len({(found.id, found.device_uuid, found.title) for found in document.findings}) == len(document.findings)
+
+
+def test_every_rule_of_the_doctor_yields_only_what_it_declares() -> None:
+    for entry in RULES:
+        assert {found.id for row in CAUSES_TABLE for found in entry.find(row[2])} <= set(entry.causes), entry.name
+
+
+def test_a_rule_of_the_doctor_that_breaks_is_said_and_the_others_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(facts: Facts) -> list[Finding]:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(causes, "RULES", [Rule("breaks", ("unknown",), breaks), *RULES])
+    ids = {found.id: found.title for found in examined(bare()).findings}
+    assert ids.keys() == {"driver.missing", "unknown"}
+    assert "breaks" in ids["unknown"]
 
 
 def test_what_ended_the_work_wins_over_why_there_is_no_gpu() -> None:

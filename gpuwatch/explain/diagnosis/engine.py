@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.advice import with_advice
@@ -108,21 +108,13 @@ _FIRST_NO_GPU = _RANK[NO_GPU[0]]
 
 
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
-    """All findings, most severe first; deterministic for the same evidence.
-
-    A rule that raises is reported as a finding; the other rules still run.
-    """
+    """All findings, most severe first; deterministic for the same evidence."""
     found: dict[_Key, Finding] = {}
-    for entry in RULES if rules is None else rules:
-        try:
-            results = tuple(entry.find(evidence))
-        except Exception as error:  # noqa: BLE001 - reported as a finding, see above
-            results = (broken(entry.name, entry.causes, error),)
-        for result in results:
-            key = (result.id, result.device_uuid, result.pid, result.title)
-            known = found.get(key)
-            if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
-                found[key] = result
+    for result in results(RULES if rules is None else rules, evidence):
+        key = (result.id, result.device_uuid, result.pid, result.title)
+        known = found.get(key)
+        if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
+            found[key] = result
     for key in _repeated(found):
         del found[key]
     concluded = any(result.id == "healthy" for result in found.values())
@@ -135,6 +127,15 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
     if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
         findings = [with_advice(result, evidence) for result in findings]
     return tuple(findings)
+
+
+def results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
+    """What rules find in what is known; a rule that raises is reported as a finding, and the others still run."""
+    for entry in rules:
+        try:
+            yield from tuple(entry.find(known))
+        except Exception as error:  # noqa: BLE001 - reported as a finding
+            yield broken(entry.name, entry.causes, error)
 
 
 def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:

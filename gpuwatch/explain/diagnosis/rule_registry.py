@@ -1,19 +1,21 @@
-"""The rules in the order of their declaration, filled by the imports in :mod:`.engine`."""
+"""Rules as they are declared, by input: evidence (the imports in :mod:`.engine` fill it) or the doctor's facts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
 from gpuwatch.core.model.findings import CAUSES, Certainty, Finding, Severity
-from gpuwatch.explain.diagnosis.evidence import Evidence
 
-RuleFunction = Callable[[Evidence], Iterable[Finding]]
+RuleFunction = Callable[[Any], Iterable[Finding]]
+"""Of :class:`Evidence`, or of the doctor's facts."""
+_F = TypeVar("_F", bound=RuleFunction)
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A pure function from evidence to findings, and the causes that it may report."""
+    """A pure function from what is known to findings, and the causes that it may report."""
 
     name: str
     causes: tuple[str, ...]
@@ -25,14 +27,14 @@ class Rule(msgspec.Struct, frozen=True):
 RULES: list[Rule] = []
 
 
-def rule(*causes: str, single_look: bool = False) -> Callable[[RuleFunction], RuleFunction]:
-    """Declares a rule; ``causes`` are the cause ids that it may report."""
+def rule(*causes: str, single_look: bool = False, among: list[Rule] = RULES) -> Callable[[_F], _F]:
+    """Declares a rule; ``causes`` are the cause ids that it may report, ``among``: the rules on the same input."""
     unknown = [cause for cause in causes if cause not in CAUSES]
     if unknown or not causes:
         raise ValueError(f"unknown cause ids: {unknown}")
 
-    def declare(function: RuleFunction) -> RuleFunction:
-        RULES.append(Rule(function.__name__, causes, function, single_look))
+    def declare(function: _F) -> _F:
+        among.append(Rule(function.__name__, causes, function, single_look))
         return function
 
     return declare

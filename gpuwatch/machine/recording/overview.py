@@ -9,7 +9,8 @@ from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import lasted, size
 from gpuwatch.core.model.recording import RecordedGpu, RecordedProblem, RecorderRun, RecordingGap, RecordingInfo
-from gpuwatch.machine.recording.reader import RecordedFinding, Recording, Run
+from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.rows import RecordedFinding, Run
 from gpuwatch.machine.recording.storage import SCHEMA
 from gpuwatch.machine.recording.time_expressions import shown
 

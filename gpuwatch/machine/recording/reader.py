@@ -13,11 +13,8 @@ from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.frames import DamagedFrame
 from gpuwatch.machine.history.machine_event import MachineEvent
@@ -27,8 +24,17 @@ from gpuwatch.machine.recording import tiers
 from gpuwatch.machine.recording.damage import Damage, DamagedBlock
 from gpuwatch.machine.recording.database import Database
 from gpuwatch.machine.recording.gpu_time import HOUR, GpuTime, hour_of
-from gpuwatch.machine.recording.gpu_time import unpack as unpack_time
 from gpuwatch.machine.recording.process_lives import ProcessLife
+from gpuwatch.machine.recording.rows import (
+    RecordedFinding,
+    Run,
+    check_entry,
+    event_of,
+    finding_of,
+    gpu_time_of,
+    life_of,
+    run_of,
+)
 from gpuwatch.machine.recording.stored_data import DamagedData, checksum, decompressed, unpack_times, unstamped
 
 _OPEN_SAMPLE = "sample of the last minute"
@@ -44,30 +50,6 @@ ATTACHED = "file: "
 """Begin of the name of a note that is a whole text, such as the output of a program."""
 OPEN = -1
 """Number of the samples that are not in a block yet."""
-
-
-class Run(NamedTuple):
-    """One run of the recorder."""
-
-    number: int
-    began: float
-    """Seconds since the epoch."""
-    ended: float | None
-    """None: it is running, or was killed."""
-    why: str | None
-    hostname: str | None
-    version: str
-    """Of gpuwatch."""
-    interval: float
-    """Seconds between samples."""
-
-
-class RecordedFinding(NamedTuple):
-    """A finding and the time for which it held, in seconds since the epoch."""
-
-    since: float
-    until: float
-    finding: Finding
 
 
 class _Block(NamedTuple):
@@ -223,7 +205,7 @@ class Recording(SampleStore):
     def runs(self) -> list[Run]:
         """The runs of the recorder, oldest first."""
         rows = self._db.rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
-        return list(self.damage.readable("run", _run_of, ((row[0], row) for row in rows)))
+        return list(self.damage.readable("run", run_of, ((row[0], row) for row in rows)))
 
     @property
     def notes(self) -> dict[str, str]:
@@ -381,7 +363,7 @@ class Recording(SampleStore):
                 rows = self._db.rows(query, (begin, HOUR, until))
                 last = self._db.rows("SELECT max(id) FROM minutes")[0][0]
             if last == before or (self._sealed and last == self._sealed[-1][0]):
-                return dict(self.damage.readable("hour of GPU time", _hour_of, ((row[0], row) for row in rows)))
+                return dict(self.damage.readable("hour of GPU time", gpu_time_of, ((row[0], row) for row in rows)))
             before = last  # a block was sealed in between, or cannot be read
 
     # What happened
@@ -391,7 +373,7 @@ class Recording(SampleStore):
         rows = self._db.rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
         if rows:
             self._last_event = rows[-1][0]
-            self._events += self.damage.readable("event", _event_of, ((row[0], row[1:]) for row in rows))
+            self._events += self.damage.readable("event", event_of, ((row[0], row[1:]) for row in rows))
         return self._events
 
     def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
@@ -399,13 +381,13 @@ class Recording(SampleStore):
         rows = self._db.rows(
             "SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ? ORDER BY since", (begin, end)
         )
-        return list(self.damage.readable("finding", _finding_of, ((row, row) for row in rows)))
+        return list(self.damage.readable("finding", finding_of, ((row, row) for row in rows)))
 
     def processes(self, begin: float = float("-inf"), end: float = float("inf")) -> list[ProcessLife]:
         """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""
         query = "SELECT first, last, life FROM processes WHERE last >= ? AND first <= ? ORDER BY first"
         rows = self._db.rows(query, (begin, end))
-        return list(self.damage.readable("process", _life_of, ((row, row) for row in rows)))
+        return list(self.damage.readable("process", life_of, ((row, row) for row in rows)))
 
     def verify(self) -> None:
         """Notes in :attr:`damage` what is damaged, by checksums: blocks are not decompressed."""
@@ -424,7 +406,7 @@ class Recording(SampleStore):
                 why = "it does not have the samples of its entry"
                 self.damage.blocks[number] = DamagedBlock(begin, end, samples, why)
         entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")
-        list(self.damage.readable("entry", _check_entry, ((row[0], row[1:]) for row in entries)))
+        list(self.damage.readable("entry", check_entry, ((row[0], row[1:]) for row in entries)))
         self._read_rows()
 
     def _read_rows(self) -> None:
@@ -511,34 +493,6 @@ class _Times(Times):
     def __iter__(self) -> Iterator[float]:
         for block in self._recording._blocks:
             yield from self._recording._times_of(block.number)[: block.samples]
-
-
-def _event_of(row: tuple[float, bytes]) -> MachineEvent:
-    return msgspec.msgpack.decode(unstamped(row[1], row[0]), type=MachineEvent)
-
-
-def _finding_of(row: tuple[float, float, bytes]) -> RecordedFinding:
-    since, until, data = row
-    return RecordedFinding(since, until, msgspec.msgpack.decode(unstamped(data, since, until), type=Finding))
-
-
-def _life_of(row: tuple[float, float, bytes]) -> ProcessLife:
-    return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife)
-
-
-def _hour_of(row: tuple[int, bytes]) -> tuple[int, GpuTime]:
-    return row[0], unpack_time(row[1])
-
-
-def _check_entry(row: tuple[Any, ...]) -> None:
-    times, *entry, sum_ = row
-    unpack_times(times)
-    if checksum(*entry) != sum_:
-        raise DamagedData("wrong checksum")
-
-
-def _run_of(row: tuple[Any, ...]) -> Run:
-    return msgspec.convert(row, Run)
 
 
 def open_recording(path: Path) -> Recording:

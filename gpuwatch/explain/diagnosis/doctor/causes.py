@@ -6,7 +6,8 @@ The rules of the engine judge the framework's run and the snapshot. Findings fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -18,21 +19,24 @@ from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY
 from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
-from gpuwatch.explain.diagnosis.engine import NO_GPU, diagnose
+from gpuwatch.explain.diagnosis.engine import NO_GPU, diagnose, results
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory_holders import described, holders, make_room
-from gpuwatch.explain.diagnosis.rule_registry import Rule, finding
+from gpuwatch.explain.diagnosis.rule_registry import Rule, finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.sim.libraries import runtime_obstacle
 
-Cause = Callable[[Facts], Iterator[Finding]]
+RULES: list[Rule] = []
+"""Those of this module, in order."""
+_rule = partial(rule, among=RULES)
 _TIGHT_BYTES = 500 << 20
 """Free memory below which a CUDA context may not fit."""
 _MISMATCH = (803, 804)
 _NO_DEVICE = (100, 303)
 
 
+@_rule("driver.missing")
 def no_driver(facts: Facts) -> Iterator[Finding]:
     """Why there is no driver: nouveau, a container without GPUs, no card, or nothing installed."""
     system = facts.system
@@ -58,6 +62,7 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
         yield finding("driver.missing", "error", "fact", title=title, evidence=lines, action=advice(facts))
 
 
+@_rule("driver.mismatch")
 def versions_differ(facts: Facts) -> Iterator[Finding]:
     """Kernel module, libcuda and NVML have different releases, and CUDA does not start."""
     known = driver_versions(facts)
@@ -72,6 +77,7 @@ def versions_differ(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@_rule("driver.mismatch", "driver.bad-state", "container.lost-devices")
 def does_not_start(facts: Facts) -> Iterator[Finding]:
     """The result of cuInit, without a framework."""
     answer = facts.driver
@@ -101,6 +107,7 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@_rule("driver.missing")
 def half_a_driver(facts: Facts) -> Iterator[Finding]:
     """Only one of the driver's two libraries is present: a container started with half of the driver."""
     answer = facts.driver
@@ -126,6 +133,7 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@_rule("driver.bad-state")
 def nvml_hangs(facts: Facts) -> Iterator[Finding]:
     """NVML was called and did not return, even if a framework got its GPUs anyway."""
     answer = facts.driver
@@ -145,6 +153,7 @@ def nvml_hangs(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@_rule("driver.bad-state", "container.lost-devices")
 def closed_files(facts: Facts) -> Iterator[Finding]:
     """Device files that this user may not use, or that are missing although the driver is loaded."""
     system = facts.system
@@ -170,6 +179,7 @@ def closed_files(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@_rule("cuda.libraries-missing", "cuda.version-mismatch")
 def libraries(facts: Facts) -> Iterator[Finding]:
     """Libraries that cannot be loaded, or that shadow the build's own."""
     found = facts.look.libraries if facts.look is not None else None
@@ -202,6 +212,7 @@ def _why(library: Library) -> str:
     return text if text.startswith(f"{library.name}:") else f"{library.name}: {text}"
 
 
+@_rule("unknown", "build.cpu-only")
 def not_installed(facts: Facts) -> Iterator[Finding]:
     """The framework is not installed, or two distributions overwrite each other."""
     look = facts.look
@@ -229,6 +240,7 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@_rule("build.cpu-only", "unknown")
 def pytorch(facts: Facts) -> Iterator[Finding]:
     """Advice that differs from TensorFlow's; some builds have no simulated GPUs."""
     if facts.look is None or facts.look.name != "torch" or facts.look.missing:
@@ -255,6 +267,7 @@ def _without_simulation(facts: Facts) -> str | None:
     return runtime_obstacle(str(cuda)) if cuda is not None else None
 
 
+@_rule("memory.other-process")
 def full(facts: Facts) -> Iterator[Finding]:
     """A GPU whose memory others mostly hold, perhaps so much that not even a context fits."""
     for device in facts.gpus:
@@ -277,6 +290,7 @@ def full(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@_rule("hardware.fault")
 def wrong_result(facts: Facts) -> Iterator[Finding]:
     """A device whose matrix product is wrong."""
     for test in facts.look.tests if facts.look is not None else ():
@@ -291,6 +305,7 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
             )
 
 
+@_rule("unknown")
 def timed_out(facts: Facts) -> Iterator[Finding]:
     """The framework did not finish before its deadline."""
     if facts.look is not None and facts.look.late and facts.run is not None:
@@ -303,6 +318,7 @@ def timed_out(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@_rule("unknown")
 def in_the_way(facts: Facts) -> Iterator[Finding]:
     """The user's own file or folder with the framework's name, which Python imports instead."""
     for path, everywhere in facts.system.in_the_way if facts.system is not None else ():
@@ -318,6 +334,7 @@ def in_the_way(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@_rule(*CAUSES)
 def broken_import(facts: Facts) -> Iterator[Finding]:
     """The import failed with a message that ``explain`` recognises."""
     run = facts.run
@@ -340,30 +357,11 @@ def broken_import(facts: Facts) -> Iterator[Finding]:
         )
 
 
-CAUSES_HERE: tuple[Cause, ...] = (
-    no_driver,
-    versions_differ,
-    does_not_start,
-    half_a_driver,
-    nvml_hangs,
-    closed_files,
-    libraries,
-    not_installed,
-    pytorch,
-    full,
-    wrong_result,
-    timed_out,
-    in_the_way,
-    broken_import,
-)
-
-
 def findings(facts: Facts, engine: Iterable[Finding]) -> tuple[Finding, ...]:
     """The engine's findings and the doctor's, most severe first."""
     known: list[Finding] = [found for found in engine if found.id != "healthy"]
-    for cause in CAUSES_HERE:
-        for found in cause(facts):
-            known = _added(known, found)
+    for found in results(RULES, facts):
+        known = _added(known, found)
     known = _driver_first(facts, _without_riddle(facts, known))
     if _unexplained(facts, known):
         known.append(
