@@ -16,7 +16,7 @@ from gpuwatch.machine.recording.storage import DATABASE_ERRORS, SCHEMA, open_to_
 def checked(path: Path) -> RecordingCheck:
     """Reads everything; :class:`~gpuwatch.core.errors.GpuwatchError` if nothing of it can be read."""
     with Recording(path) as recording:
-        recording.read_all()
+        recording.verify(decode=True)
         intervals = [run.interval for run in recording.runs]
         damaged = [*(f"database: {line}" for line in _database(path)), *recording.damage.lines()]
         return RecordingCheck(

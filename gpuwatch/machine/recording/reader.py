@@ -389,27 +389,22 @@ class Recording(SampleStore):
         rows = self._db.rows(query, (begin, end))
         return list(self.damage.readable("process", life_of, ((row, row) for row in rows)))
 
-    def verify(self) -> None:
-        """Notes in :attr:`damage` what is damaged, by checksums: blocks are not decompressed."""
-        for number, *_ in self._sealed:
+    def verify(self, *, decode: bool = False) -> None:
+        """Notes in :attr:`damage` what is damaged, by checksums; ``decode``: blocks and their entries are read, too."""
+        for number, begin, end, samples in self._sealed:
             try:
                 unstamped(self._block(number))
             except DamagedData as error:
                 self._note(number, error)
-        self._read_rows()
-
-    def read_all(self) -> None:
-        """Reads everything, so that :attr:`damage` has all that cannot be read."""
-        for number, begin, end, samples in self._sealed:
-            times = self._decoded_times(number)
-            if number not in self.damage.blocks and (len(times), times[:1], times[-1:]) != (samples, [begin], [end]):
+                continue
+            times = self._decoded_times(number) if decode else []
+            edges = (len(times), times[:1], times[-1:])
+            if decode and number not in self.damage.blocks and edges != (samples, [begin], [end]):
                 why = "it does not have the samples of its entry"
                 self.damage.blocks[number] = DamagedBlock(begin, end, samples, why)
-        entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")
-        list(self.damage.readable("entry", check_entry, ((row[0], row[1:]) for row in entries)))
-        self._read_rows()
-
-    def _read_rows(self) -> None:
+        if decode:
+            entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")
+            list(self.damage.readable("entry", check_entry, ((row[0], row[1:]) for row in entries)))
         self.events()
         self.findings()
         self.processes()

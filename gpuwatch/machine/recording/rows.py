@@ -1,0 +1,72 @@
+"""What the rows of a recording hold beside its samples; errors are those of :meth:`.damage.Damage.readable`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.recording.gpu_time import GpuTime
+from gpuwatch.machine.recording.gpu_time import unpack as unpack_time
+from gpuwatch.machine.recording.process_lives import ProcessLife
+from gpuwatch.machine.recording.stored_data import DamagedData, checksum, unpack_times, unstamped
+
+
+class Run(NamedTuple):
+    """One run of the recorder."""
+
+    number: int
+    began: float
+    """Seconds since the epoch."""
+    ended: float | None
+    """None: it is running, or was killed."""
+    why: str | None
+    hostname: str | None
+    version: str
+    """Of gpuwatch."""
+    interval: float
+    """Seconds between samples."""
+
+
+class RecordedFinding(NamedTuple):
+    """A finding and the time for which it held, in seconds since the epoch."""
+
+    since: float
+    until: float
+    finding: Finding
+
+
+def event_of(row: tuple[float, bytes]) -> MachineEvent:
+    """An event, of its time and data."""
+    return msgspec.msgpack.decode(unstamped(row[1], row[0]), type=MachineEvent)
+
+
+def finding_of(row: tuple[float, float, bytes]) -> RecordedFinding:
+    """Begin, end and data of a finding."""
+    since, until, data = row
+    return RecordedFinding(since, until, msgspec.msgpack.decode(unstamped(data, since, until), type=Finding))
+
+
+def life_of(row: tuple[float, float, bytes]) -> ProcessLife:
+    """First and last time, and data, of a process."""
+    return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife)
+
+
+def gpu_time_of(row: tuple[int, bytes]) -> tuple[int, GpuTime]:
+    """Begin and data of an hour of GPU time."""
+    return row[0], unpack_time(row[1])
+
+
+def check_entry(row: tuple[Any, ...]) -> None:
+    """Times, numbers and checksum of a block's entry: :class:`DamagedData` if they do not fit."""
+    times, *entry, sum_ = row
+    unpack_times(times)
+    if checksum(*entry) != sum_:
+        raise DamagedData("wrong checksum")
+
+
+def run_of(row: tuple[Any, ...]) -> Run:
+    """The columns of a run."""
+    return msgspec.convert(row, Run)
