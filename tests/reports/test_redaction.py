@@ -226,3 +226,119 @@ def test_the_keys_of_mappings_are_redacted_like_the_values() -> None:
     replaced = Redactor().replaced({"uuid": UUID, "held_bytes": {UUID: 1}, "results": {"largest": 2}})
     assert UUID not in str(replaced)
     assert replaced == {"uuid": replaced["uuid"], "held_bytes": {replaced["uuid"]: 1}, "results": {"largest": 2}}
+
+
+SAID = {
+    "ssh wanda@bignode": ("wanda", "bignode"),
+    "node07.hpc.uni-musterstadt.de: connection refused": ("node07",),
+    "MAC 0c:42:a1:3e:77:1b of ib0": ("0c:42:a1",),
+    "python train.py --user kowalski": ("kowalski",),
+    "srun --job-name secretproject python t.py": ("secretproject",),
+    "SLURM_JOB_NAME=llama-finetune-kowalski": ("llama-finetune-kowalski",),
+    "gpunode12:48211:48399 [3] NCCL INFO Bootstrap : Using eth0": ("gpunode12",),
+    "Image: registry.acme-corp.com:5000/visionteam/train:1.2": ("acme-corp", "visionteam"),
+    "Serial Number : 1562321004312": ("1562321004312",),
+    "Nov 23 10:00:01 gpuserver3 kernel: NVRM: Xid": ("gpuserver3",),
+    "2026-11-23T10:00:01+00:00 gpuserver4 kernel: NVRM: Xid": ("gpuserver4",),
+    "MASTER_ADDR=head-node-9 MASTER_PORT=29500": ("head-node-9",),
+    "torchrun --rdzv-endpoint head77:29400 t.py": ("head77",),
+    "User: mmuster": ("mmuster",),
+    "user=mmuster2": ("mmuster2",),
+    "owner: jdoe": ("jdoe",),
+    "mail to j.doe@acme.com": ("j.doe",),
+    "ip-10-12-3-4.ec2.internal joined": ("ip-10-12-3-4",),
+    "gpu1.cluster.local": ("gpu1",),
+    "--run-name llm_kowalski_v3": ("llm_kowalski_v3",),
+    "--wandb-project topsecret": ("topsecret",),
+    "WANDB_PROJECT=topsecret2": ("topsecret2",),
+    "POD_NAME=train-alice-0": ("train-alice-0",),
+    "Pod: train-bob-0": ("train-bob-0",),
+    "Namespace: team-vision": ("team-vision",),
+    "container 4f1d9a7b2c3e": ("4f1d9a7b2c3e",),
+    "Node: worker-gpu-17": ("worker-gpu-17",),
+    "username='kowalski3'": ("kowalski3",),
+    "logged in as: kowalski4": ("kowalski4",),
+    "HOSTNAME=dgx-0421": ("dgx-0421",),
+    "10.1.2.3:29500": ("10.1.2.3",),
+    "fe80::1ff:fe23:4567:890a": ("fe80",),
+    "/home/alice/x": ("alice",),
+    "https://git.acme.de/foo/bar": ("acme",),
+    "s3://acme-bucket/data": ("acme-bucket",),
+    "--image reg.acme.io/secretteam/img:3": ("secretteam",),
+    "SLURM_JOB_ACCOUNT=prof-x-lab": ("prof-x-lab",),
+    "--account=prof-y-lab": ("prof-y-lab",),
+    "(base) alice@dgx2:~/work$ python": ("dgx2",),
+    "root@c0ffee123456:/workspace# python": ("c0ffee123456",),
+    "Board ID: 0x2d00abc": ("0x2d00abc",),
+    "--experiment-name nightly_bob": ("nightly_bob",),
+    "Experiment: bobs_run": ("bobs_run",),
+    "logs at gs://my-bucket-7/x": ("my-bucket-7",),
+    "hostname: bignode.acme.com": ("bignode",),
+}
+"""Texts, and what in them names somebody or something."""
+PLAIN = (
+    "[[node conv2d_1/Conv2D]]",
+    "{{node sequential_1/dense-2}}",
+    "node: conv2d_1",
+    "Node name: model_1/dense",
+    "Serial: yes",
+    "File tensorflow/python/framework/ops.py line 3 in tf.function",
+    "torch.nn.modules.linear.Linear",
+    "user code traceback: error",
+    "CUDA_VISIBLE_DEVICES=0,1",
+    "version: 12.4.1",
+    "actions/checkout@v4",
+    "libcudart.so.12: cannot open",
+    "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    "device: /job:localhost/replica:0/task:0/device:GPU:0",
+    "Node: 3, op MatMul",
+    "node: {{node model/dense/MatMul}}",
+    "image: (224, 224, 3)",
+    "see https://www.tensorflow.org/guide",
+    "pod: none",
+    "docker.io/library/python:3.11",
+    "Image: nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
+    "00000000:3B:00.0",
+    "PCI:0000:3b:00",
+    "0000:01:00.0",
+    "sm_90 compute capability 9.0",
+    "GPU 0: NVIDIA H100 80GB HBM3",
+    "transformers.models.llama.modeling_llama",
+    "account: none",
+    "12:00:01.123456",
+    "2026-11-23 10:00:01.123: I tensorflow/core/x.cc:12] msg",
+    "step 100 loss: 0.3 user: 3 s",
+    "self.user = 5",
+    "jax.numpy.linalg",
+    "torch.distributed.elastic.multiprocessing.api",
+    "epoch 1/3",
+    "NCCL WARN Cuda failure 'out of memory'",
+    "project: /dev/null",
+    "host: localhost",
+    "user: root",
+)
+
+
+def _redacted(text: str) -> str:
+    redactor = Redactor()
+    redactor.learn([{"text": text}])
+    replaced: str = redactor.replaced([{"text": text}])[0]["text"]
+    return replaced
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_what_a_text_names_is_replaced(text: str) -> None:
+    found = _redacted(text)
+    assert not [name for name in SAID[text] if name in found], found
+
+
+def test_a_name_that_one_text_tells_is_replaced_in_all() -> None:
+    redactor = Redactor()
+    texts = ["srun --job-name moonshot-7 t.py", "saved moonshot-7 on gpunode12", "gpunode12:1:2 [0] NCCL INFO x"]
+    redactor.learn(texts)
+    assert not [word for word in ("moonshot", "gpunode12") if word in str(redactor.replaced(texts))]
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_what_names_nobody_stays(text: str) -> None:
+    assert _redacted(text) == text

@@ -40,11 +40,62 @@ _USER_IN_TEXT = re.compile(
     r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
 )
 """How :mod:`gpuwatch.explain.diagnosis.memory_holders` names the owner of a process, which may have exited since."""
+_NAME = r"[A-Za-z_][\w.-]{0,63}"
+_VALUE = r"['\"]?([\w][\w.:/@+-]{0,254}?)(?=['\",;)\]]|:?\s|:?$)"
+_SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
+    ("user", "--", re.compile(rf"--(?:user|username|owner|login|uid|as-user)[= ]+{_VALUE}")),
+    (
+        "user",
+        ":|=",
+        re.compile(rf"\b(?:user ?name|user|owner|login|account|logged in as)\s?[:=]\s*{_VALUE}", re.IGNORECASE),
+    ),
+    ("user", "=", re.compile(r"\b(?:SLURM_JOB_)?(?:USER|USERNAME|LOGNAME|SLURM_JOB_ACCOUNT)=([\w.-]+)")),
+    (
+        "job",
+        "--",
+        re.compile(rf"--(?:job[-_]?name|run[-_]?name|experiment(?:[-_]name)?|project|wandb[-_]\w+)[= ]+{_VALUE}"),
+    ),
+    ("job", "=", re.compile(rf"\b(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)[A-Z_]+=(?!\d+\b){_VALUE}")),
+    ("job", ":|=", re.compile(rf"\b(?:job ?name|pod|namespace|experiment|run name)\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
+    ("host", ":", re.compile(r"(?m)^(?:\[[\d.: -]+\] )?([\w.-]+):\d+:\d+ \[\d+\] ")),  # NCCL: host:pid:tid [device]
+    ("host", ":", re.compile(r"(?m)^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ([\w.-]+) [\w.-]+(?:\[\d+\])?:")),  # syslog
+    ("host", ":", re.compile(r"(?m)^\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-][\d:]{4,5}) ([\w.-]+) [\w.-]+(?:\[\d+\])?:")),
+    ("host", "=", re.compile(r"\b(?:MASTER_ADDR|HOSTNAME|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
+    (
+        "host",
+        "-|_|tcp",
+        re.compile(r"(?:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)[= ]+(?:tcp://)?([\w.-]+)"),
+    ),
+    # Ops of TensorFlow are nodes, too, but have no hyphens.
+    (
+        "host",
+        ":|=",
+        re.compile(r"(?i:\b(?:node ?name|node|on host)\s?[:=] *)(?=[\w.-]*\d)(?=\w*-)([A-Za-z][\w.-]{2,})"),
+    ),
+    ("serial", ":|=", re.compile(rf"\b(?:serial(?: ?number)?|board ?id|asset ?tag)\s*[:=]\s*{_VALUE}", re.IGNORECASE)),
+    ("id", "ontainer", re.compile(r"\bcontainer(?: id)?[:= ]+([0-9a-f]{12,64})\b", re.IGNORECASE)),
+    ("image", "mage|MAGE", re.compile(rf"\bimage\s?[:=]\s*{_VALUE}|--image[= ]+([\w./:@-]+)", re.IGNORECASE)),
+)
+"""Where a text says what follows: an option, a variable, the form of a line. What it has then, so that most texts are
+not searched."""
+_AT = re.compile(
+    rf"(?<![\w.+/@-])({_NAME})@(?!v?\d|@|GLIBC|CXX)([A-Za-z][\w-]{{1,63}})(?![\w-]|[\w.-]*/|\.(?:service|socket|target))"
+)
+"""``alice@node07``, in prompts and commands of ssh."""
+_DOMAINS = (
+    "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
+    "|de|fr|uk|ch|at|nl|se|eu|cn|jp|kr|in|au|ca|us"
+)
+_FQDN = re.compile(
+    rf"(?<![\w./@-])((?=[\w.-]*[\d-])(?:[A-Za-z0-9](?:[\w-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}(?:{_DOMAINS})"
+    rf"|(?:[A-Za-z][\w-]{{0,62}}\.){{1,8}}(?:com|edu|gov|mil))(?![\w-]|\.\w|\()"
+)
+_MAC = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:])")
 _VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
 
 _PUBLIC = (
     "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
-    "google.com", "kubernetes.io", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org",
+    "google.com", "kubernetes.io", "huggingface.co", "githubusercontent.com", "ray.io", "vllm.ai", "pypa.io", "amd.com", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org",
 )  # fmt: skip
 """Sites that logs and advice link to."""
 _PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
@@ -93,6 +144,13 @@ root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local local
 data model run node server host machine driver device process memory growth
 """)
 """Names that are also words: replaced only in their own fields and in paths."""
+_PLAIN = word_set("none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self")
+"""What stands where a name could, and is none."""
+_PUBLIC_IMAGES = word_set(
+    "docker.io nvcr.io quay.io ghcr.io gcr.io registry.k8s.io nvidia tensorflow pytorch library rapidsai"
+)
+_LONG_NUMBER = 8
+"""Digits from which a number is no pid, port or count."""
 _BEGINS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
 """The start of a word, by which it is looked up."""
 _NAMES_PATHS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
@@ -156,6 +214,14 @@ class Redactor:
             self._word("id", text)
         for match in _HOST_IN_TEXT.finditer(text):
             self._host(match[1] or match[2] or match[3])
+        for kind, has, pattern in _SAID:
+            if any(part in text for part in has.split("|")):
+                for match in pattern.finditer(text):
+                    self._said(kind, next(filter(None, match.groups())))
+        if "@" in text:
+            for match in _AT.finditer(text):
+                self._word("user", match[1])
+                self._host(match[2])
         for match in _USER_IN_TEXT.finditer(text):
             for user in (match[1] or match[2]).split(", "):
                 self._word("user", user)
@@ -166,6 +232,26 @@ class Redactor:
                 self._path(match[2], home=match[1] == "~")
         if key == "command":
             self._command(text)
+
+    def _said(self, kind: str, text: str) -> None:
+        if text.lower() in _WORDS or text.lower() in _PLAIN or (text.isdigit() and len(text) < _LONG_NUMBER):
+            return
+        if kind == "host":
+            self._host(text)
+        elif kind == "serial" and ":" in text:
+            return  # the kernel calls PCI addresses so
+        elif kind == "image":
+            self._image(text)
+        elif "/" not in text:
+            self._word(kind, text)
+
+    def _image(self, text: str) -> None:
+        """Registry and folders of a container image; its last name often tells what is in it."""
+        *folders, _ = text.split("/")
+        for place, folder in enumerate(folders):
+            name = folder.partition(":")[0]
+            if name not in _PUBLIC_IMAGES and not name.endswith(_PUBLIC):
+                self._host(name) if not place and "." in name else self._word("dir", name)
 
     def _host(self, text: str) -> None:
         if text in ("localhost", "127.0.0.1"):
@@ -182,7 +268,8 @@ class Redactor:
         return name
 
     def _remember(self, text: str, name: str) -> None:
-        if len(text) > 1 and text.lower() not in _WORDS and not text.isdigit() and text != name:
+        number = text.isdigit() and len(text) < _LONG_NUMBER
+        if len(text) > 1 and text.lower() not in _WORDS and not number and text != name:
             self._of_word.setdefault(text, name)
 
     def name(self, kind: str, text: str) -> str:
@@ -239,6 +326,10 @@ class Redactor:
             text = _URL.sub(self._url, text)
         if "GPU-" in text or "MIG-" in text:
             text = _GPU.sub(self._gpu, text)
+        if ":" in text or "-" in text:
+            text = _MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
+        if "." in text:
+            text = _FQDN.sub(self._fqdn, text)
         text = _LONG_ID.sub(lambda match: self.name("id", match[0]), text)
         text = _IPV4.sub(self._ipv4, text)
         if ":" in text:
@@ -291,6 +382,10 @@ class Redactor:
         if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):
             host = self.name("host", host)
         return f"{scheme}{credentials}{at}{host}{colon}{port}{'/…' if len(rest) > 1 else rest}"
+
+    def _fqdn(self, match: re.Match[str]) -> str:
+        host = match[0]
+        return host if host.lower().endswith(_PUBLIC) else self.name("host", host)
 
     def _ipv4(self, match: re.Match[str]) -> str:
         before, address = match[1] or "", match[2]
