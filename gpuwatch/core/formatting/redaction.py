@@ -95,7 +95,8 @@ _VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime
 
 _PUBLIC = (
     "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
-    "google.com", "kubernetes.io", "huggingface.co", "githubusercontent.com", "ray.io", "vllm.ai", "pypa.io", "amd.com", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org",
+    "google.com", "kubernetes.io", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org", "huggingface.co",
+    "githubusercontent.com", "ray.io", "vllm.ai", "pypa.io", "amd.com",
 )  # fmt: skip
 """Sites that logs and advice link to."""
 _PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
