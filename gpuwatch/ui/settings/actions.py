@@ -81,9 +81,17 @@ _GO_TO = (
         "Previous warning or error",
         footer=False,
         name="Previous warning or error",
-        pair="Next or previous warning or error",
+        pair="Next or previous problem",
     ),
-    Action("go_to_event(1)", "full_stop", "next event", "Next event", footer=False, name="Next event"),
+    Action(
+        "go_to_event(1)",
+        "full_stop",
+        "next event",
+        "Next event",
+        footer=False,
+        name="Next event",
+        pair="Next or previous problem, next event",
+    ),
     Action(
         "go_to_event(-1)",
         "comma",
@@ -91,7 +99,7 @@ _GO_TO = (
         "Previous event",
         footer=False,
         name="Previous event",
-        pair="Next or previous event",
+        pair="Next or previous warning or error; event",
     ),
     Action("go_to_time", "T", "time", "Go to a time: 14:05, 20 min ago", name="Go to a time…"),
 )
