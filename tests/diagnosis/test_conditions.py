@@ -274,11 +274,12 @@ def test_heat_is_told_with_its_time_share_and_loss() -> None:
     assert "88 °C" in text
 
 
-def test_heat_that_costs_nothing_is_a_note() -> None:
+def test_heat_that_costs_nothing_is_a_warning_too() -> None:
     warm = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 1880}
     make = lambda s: sample(s, [gpu(busy=95.0, readings=warm if s > 30 else {})])  # noqa: E731
     (found,) = of(watched(seconds(100, make)).findings, "throttle.thermal")
-    assert found.severity == "info"
+    (at_once,) = of(watched([make(40)]).findings, "throttle.thermal")
+    assert found.severity == at_once.severity == "warning"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +287,7 @@ def test_heat_that_costs_nothing_is_a_note() -> None:
     [
         (CAPPED, 97.0, "info", "which is normal for a busy GPU"),
         ({**CAPPED, "clocks.sm_mhz": 900}, 97.0, "warning", "far below"),
-        ({**CAPPED, "power.limit_watts": 250.0}, 97.0, "info", "limit was lowered"),
+        ({**CAPPED, "power.limit_watts": 250.0}, 97.0, "info", "which was lowered"),
         ({"clocks.event_reasons": "hw-slowdown+hw-power-brake"}, 97.0, "warning", "power brake"),
         ({"clocks.event_reasons": "hw-slowdown"}, 0.0, "warning", "(hardware slowdown)"),
         (CAPPED, 3.0, None, ""),

@@ -23,16 +23,20 @@ from msgspec.structs import replace
 from gpuwatch.core.model.period import Period
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.wire import note
+from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.session.period import period
 from gpuwatch.session.session import all_findings
+from gpuwatch.session.view import View, ranked
 from gpuwatch.share.exporter.page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
+from gpuwatch.ui.panes.headline import verdict
 
 SHAPE = "6x24GiB"
 MACHINE: SimMachine
@@ -51,6 +55,11 @@ class Fault:
 
 def _fails(label: str, gpu: int, function: str, code: str) -> Callable[[], object]:
     return lambda: MACHINE.inject(function, code=faults.CODES[code], device=gpu, count=FOR_EVER, label=label)
+
+
+def _throttled(gpu: int, cause: str, reasons: int) -> Fault:
+    name = "clock_event_reasons"
+    return Fault(gpu, cause, lambda: MACHINE.override(gpu, name, reasons), lambda: MACHINE.override(gpu, name, None))
 
 
 FAULTS = {
@@ -80,6 +89,8 @@ FAULTS = {
         lambda: MACHINE.override(5, "xid", None),
         stays=True,
     ),
+    "throttled": _throttled(3, "throttle.thermal", 0x20),
+    "power brake": _throttled(4, "throttle.power", 0x80),
     "no driver": Fault(
         None,
         "driver.missing",
@@ -131,6 +142,7 @@ class Watched:
         }
         if found != wanted:
             self.wrong.append(f"{self.what}, {when}: {sorted(found, key=str)} instead of {sorted(wanted, key=str)}")
+        self._check_words(when, bool(wanted))
         listed = [device.uuid for device in self.snapshot.devices]
         if unknown := [uuid for uuid in listed if uuid not in self.uuids]:
             self.wrong.append(f"{self.what}, {when}: {unknown} is listed")
@@ -139,6 +151,18 @@ class Watched:
         for cause, uuid in wanted:
             if not any(f'cause="{cause}"' in line and (uuid or "") in line for line in page.splitlines()):
                 self.wrong.append(f"{self.what}, {when}: the exporter does not tell {cause} of {uuid}")
+
+    def _check_words(self, when: str, trouble: bool) -> None:
+        """The top line is not well meanwhile, and a title has the GPU's number of now."""
+        findings, now = self.conditions.findings, self.at.timestamp()
+        view = View(self.snapshot, History(), FeedStatus("ok"), now, 1.0, findings, wrong=ranked(findings))
+        words = verdict(view)[0]
+        if words.startswith("● all well") == trouble:
+            self.wrong.append(f"{self.what}, {when}: {words}")
+        for one in findings:
+            device = self.snapshot.device(one.device_uuid or "")
+            if device is not None and f"GPU {device.index}" not in one.title:
+                self.wrong.append(f"{self.what}, {when}: {one.title} is of GPU {device.index}")
 
     def close(self, expected: list[Fault], runs: RunStore) -> None:
         """What began has ended, and the report tells each."""
@@ -199,6 +223,8 @@ def main() -> None:
     alone = [(name,) for name in FAULTS]
     # Nobody hears of an Xid that comes while the driver is away.
     pairs = [pair for pair in itertools.permutations(FAULTS, 2) if pair != ("no driver", "Xid")]
+    slow = {"throttled", "power brake"}
+    pairs = [pair for pair in pairs if not slow & set(pair) or set(pair) - slow <= {"removed"}]
     away = {"removed", "lost", "needs a reset", "no driver"}
     cases = [(names, False) for names in (*alone, *pairs)]
     cases += [(names, True) for names in (*alone, *pairs) if away >= set(names) or len(names) == 1]

@@ -207,11 +207,11 @@ def test_throttling_has_an_onset_and_an_end_with_its_length() -> None:
     assert (ended[0].cause, ended[0].occurrence) == (THERMAL, began[0].occurrence)
 
 
-def test_throttling_that_costs_nothing_is_a_note_until_it_does() -> None:
+def test_throttling_is_one_warning_whatever_it_costs() -> None:
     warm = device(readings={"clocks.event_reasons": "sw-thermal"})
     hot = device(readings={"clocks.event_reasons": "sw-thermal", **SLOW})
     told = [one for some in watched(*(((one,), ()) for one in [warm] * 10 + [hot] * 10)) for one in some]
-    assert [(one.kind, one.severity) for one in told] == [("throttle.began", "info"), ("throttle.changed", "warning")]
+    assert [(one.kind, one.severity) for one in told] == [("throttle.began", "warning")]
 
 
 def test_a_reason_that_flickers_is_one_throttle() -> None:

@@ -287,6 +287,7 @@ class Conditions:
             if entry.condition is None:
                 continue
             occurrence = entry.occurrence
+            _renumber(occurrence, context)
             if key not in seen:
                 unknown = entry.condition.unknown(occurrence.sign, context)
                 sign_ = Sign(cause=occurrence.sign.cause, holds=None) if unknown else None
@@ -460,6 +461,14 @@ def _process_gone(sign: Sign, context: SampleContext) -> bool:
         return False
     rows = context.of.get((process.pid, process.create_time), ())
     return not rows if device is None else not any(row.device_uuid == device.uuid for row in rows)
+
+
+def _renumber(occurrence: Occurrence, context: SampleContext) -> None:
+    """Names the GPU by its number of now: NVML counts those that are listed."""
+    known = occurrence.sign.device
+    now = context.devices.get(known.uuid) if known is not None else None
+    if known is not None and now is not None and now.index != known.index:
+        occurrence.sign = replace(occurrence.sign, device=replace(known, index=now.index))
 
 
 def _event(at: float, kind: str, text: str, of: Finding, entry: _Entry, *, good: bool = False) -> MachineEvent:

@@ -23,6 +23,8 @@ _VERSIONS_BELOW = range(110, 152)
 _LAST_SECONDS = 300.0
 """Seconds for which the top line shows the last event."""
 _LAST_MIN = 24
+_USUAL = ("healthy", "throttle.power")
+"""Causes of notes that nobody needs to know: a busy GPU is at its power limit."""
 _NOTABLE = 2**30
 """Unexplained bytes that the verdict ignores: contexts and the driver's own use."""
 
@@ -69,6 +71,9 @@ def _verdict(view: View) -> Span:
         return "▲ throttled", "warning"  # the card says why; a finding follows if it lasts
     if well is None and any(map(_looks_bad, snapshot.devices)):
         return "", "dim"  # the first sample, which is drawn before it is judged
+    notes = sum(one.severity == "info" and one.until is None and one.id not in _USUAL for one in view.findings)
+    if notes:
+        return f"● {notes} note{'s' * (notes > 1)}", "text"
     lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
     span = ago(lasted).removesuffix(" ago")
     return f"● all well for {span}" if lasted >= 60 else "● all well", "ok"

@@ -19,8 +19,6 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import UNDER_LOAD, Sam
 from gpuwatch.explain.diagnosis.rules.hot_component import heat
 from gpuwatch.explain.diagnosis.rules.phrasing import seen_as
 
-_LITTLE = 0.03
-"""Share of the clock below which a loss to heat is a note, not a warning."""
 _MUCH = 0.35
 """Share of the clock from which a loss to the power cap is a warning."""
 _EPISODES = 400
@@ -102,23 +100,21 @@ class Thermal(_Throttled):
         return "thermal"
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """A warning unless almost nothing is lost."""
+        """A warning, however little is lost: what one sample shows, a longer time does not take back."""
         device = occurrence.device
         reasons = clock_reasons(device) or frozenset()
-        share, loss = _lost(occurrence, context)
-        little = share is not None and share < _LITTLE and "hw-thermal" not in reasons
         measured = occurrence.figure("temperature")
         hot = heat(device, measured.mean if measured is not None else None)
         counted = device.number("events.thermal_percent")
         return self.report(
             occurrence,
-            "info" if little else "warning",
+            "warning",
             "fact",
             title=hot.title,
             evidence=(
                 lasted(occurrence, context.at),
                 f"the driver's reasons: {'+'.join(sorted(reasons & THERMAL))}",
-                loss,
+                _lost(occurrence, context)[1],
                 hot.evidence,
                 f"the driver's counter: throttled by heat in {counted:.0f} % of the last seconds" if counted else "",
             ),
@@ -195,7 +191,7 @@ class PowerCap(_Throttled):
             title = f"{seen_as(device)} at its power limit, which is normal for a busy GPU"
             action = "Nothing to do; a higher limit (nvidia-smi -pl) would raise the clock a little."
         if lowered:
-            title = f"{seen_as(device)} throttled (power cap): its power limit was lowered"
+            title = f"{seen_as(device)} at its power limit, which was lowered"
             action = f"If nobody needs the lower limit: nvidia-smi -i {device.index} -pl {default:.0f}"
         return self.report(
             occurrence,
