@@ -19,6 +19,13 @@ _VARIABLE = "_GPUWATCH_COMPLETE"
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
+def _machines() -> Mapping[str, str]:
+    from gpuwatch.sim.models import MODELS
+
+    sizes = {"1x24GiB": "one simulated GPU", "2x24GiB": "two", "8x80GiB": "eight", "16x80GiB": "sixteen"}
+    return sizes | {f"1x{key}": model.name for key, model in MODELS.items()}
+
+
 def _configurations() -> Mapping[str, str]:
     from gpuwatch.experiment.probing.probe_scripts import names_and_titles
 
@@ -92,7 +99,7 @@ NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
     "tab": _tabs,
     "theme": _themes,
     "filter": _filters,
-    "sim": lambda: {"1x24GiB": "one simulated GPU", "2x24GiB": "two", "8x80GiB": "eight", "16x80GiB": "sixteen"},
+    "sim": _machines,
 }
 """Names to complete, with a short explanation for shells that show one; by option."""
 

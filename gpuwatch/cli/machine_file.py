@@ -56,12 +56,14 @@ def machine_of(path: Path, moment: str | None) -> SimMachine:
 
 
 def _snapshot(path: Path, moment: str | None) -> Snapshot:
-    with path.open("rb") as file:
-        head = file.read(16)
-    if head.startswith(b"SQLite format 3\0"):
+    from gpuwatch.cli.recording_input import is_recording
+
+    if is_recording(path):
         return _recorded(path, moment)
     if moment is not None:
         raise UsageError("only a recording has times", hint=f"--sim {path}")
+    with path.open("rb") as file:
+        head = file.read(16)
     if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
         return _document(path)
     return _printed(path)

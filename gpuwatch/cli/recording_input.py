@@ -18,18 +18,19 @@ from gpuwatch.core.formatting.terminal import file_name
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording
 
-_DATABASE = b"SQLite format 3\0"
 _SUFFIX = ".gpuwatch"
 
 
 def is_recording(path: Path) -> bool:
     """Whether a file is a database, or named as one that was damaged; False for one that cannot be read."""
+    from gpuwatch.machine.recording.storage import MAGIC
+
     try:
         with path.open("rb") as file:
-            begin = file.read(len(_DATABASE)) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+            begin = file.read(len(MAGIC)) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return False
-    return begin == _DATABASE or bool(begin and path.suffix == _SUFFIX)
+    return begin == MAGIC or bool(begin and path.suffix == _SUFFIX)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from gpuwatch.sim.control import AnswerView, FaultView, MigView, ProcessView, lo
 from gpuwatch.sim.description import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
+from gpuwatch.sim.models import MODELS
 from gpuwatch.sim.shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.state_files import check_state, in_use, locked, state_folder, state_name, sweep
 from gpuwatch.sim.sysfs import ENV_STATE
@@ -431,7 +432,7 @@ class SimMachine:
         self._check_device(device)
         code = self._control.gws_set_override(self._open_handle(), device, name.encode(), value or 0, value is not None)
         if code == errno.EPERM:
-            raise GpuwatchError("this machine was made from a file, whose values it reports: none can be set")
+            raise GpuwatchError("this machine was made from a file or model, whose values it reports: none can be set")
         if code:
             raise GpuwatchError(f"simulated GPUs have no value {name!r} that can be set")
 
@@ -485,6 +486,8 @@ class SimMachine:
         if code:
             fresh.unlink(missing_ok=True)
             raise GpuwatchError(f"cannot create the simulated GPUs in {fresh}: {os.strerror(code)}")
+        if shape.model:
+            described = (MODELS[shape.model].described(),) * shape.count
         if described:
             self._describe(fresh, described)
         fresh.replace(self.state_path)

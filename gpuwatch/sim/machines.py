@@ -13,7 +13,7 @@ from gpuwatch.sim import build
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
-from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, layout, state_folder
+from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, state_folder, state_name
 from gpuwatch.sim.sysfs import ENV_STATE
 
 _NAME: Final = re.compile(
@@ -43,7 +43,7 @@ class Found:
 
 def machines() -> tuple[Found, ...]:
     """All machines, those in use first; those of other versions of gpuwatch only if they are in use."""
-    ours, found = layout(build.ensure_built()), []
+    libraries, found = build.ensure_built(), []
     for path in sorted(state_folder().glob(f"*{STATE_SUFFIX}")):
         parts = _NAME.fullmatch(path.name)
         if parts is None:
@@ -52,7 +52,7 @@ def machines() -> tuple[Found, ...]:
             shape = SimShape.parse(parts["shape"])
         except GpuwatchError:
             continue  # not our file
-        used, foreign = in_use(path), parts["layout"] != ours
+        used, foreign = in_use(path), path.name != state_name(shape, parts["name"], libraries)
         if used or not foreign:
             found.append(Found(None if parts["name"] == SHARED else parts["name"], shape, used, foreign))
     return tuple(sorted(found, key=lambda machine: not machine.in_use))

@@ -1,4 +1,4 @@
-"""The shape of a simulated machine: how many GPUs, and how much memory each has ("2x24GiB")."""
+"""The shape of a simulated machine: how many GPUs, and how much memory each has ("2x24GiB") or its model ("2xh100")."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.sim.models import MODELS
 
 MAX_DEVICES: Final = 16
 MIN_MEMORY_BYTES: Final = 512 * 2**20
@@ -21,6 +22,7 @@ _UNIT_BYTES: Final = {
 }
 MACHINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EXAMPLE: Final = "for example 2x24GiB (two GPUs of 24 GiB) or 8GiB (one)"
+_MODEL: Final = re.compile(r"\s*(?:(\d{1,9})\s*[x×*]\s*)?([a-z0-9]+)\s*")
 _TEXT: Final = re.compile(
     r"""\s* (?: (?P<count>[^\s×xX*]*) \s* [xX×*] \s* )?  # 2x
         (?P<amount>\d+(?:\.\d+)?)? \s* (?P<unit>[a-zA-Z]*) \s*""",
@@ -34,6 +36,8 @@ class SimShape:
 
     count: int
     memory_bytes: int
+    model: str = ""
+    """A key of MODELS; empty: plain simulated GPUs."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_DEVICES:
@@ -51,7 +55,10 @@ class SimShape:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read "2x24GiB", "24GiB", "4 x 80 GB" (units MiB GiB TiB MB GB TB, in any case)."""
+        """Read "2x24GiB", "24GiB", "4 x 80 GB" (units MiB GiB TiB MB GB TB, in any case), "2xh100"."""
+        named = _MODEL.fullmatch(text.lower())
+        if named and named[2] in MODELS:
+            return cls(int(named[1] or 1), MODELS[named[2]].memory_bytes, named[2])
         found = _TEXT.fullmatch(text)
         if not found:
             raise _wrong(text, "expected a number of GPUs and a memory size")
@@ -78,7 +85,7 @@ class SimShape:
         return f"{self.memory_bytes / 2**20:.10g}MiB"
 
     def __str__(self) -> str:
-        return f"{self.count}x{self.memory_label}"
+        return f"{self.count}x{self.model or self.memory_label}"
 
 
 def parse_machine(text: str) -> tuple[SimShape, str | None]:

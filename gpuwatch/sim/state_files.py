@@ -8,6 +8,7 @@ import secrets
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from gpuwatch.core import ownership
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import sysfs
 from gpuwatch.sim.control import load_control
+from gpuwatch.sim.models import MODELS
 from gpuwatch.sim.shape import SimShape
 
 SHARED: Final = "shared"
@@ -38,9 +40,11 @@ def private_name() -> str:
 def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:
     """The name of a machine's state file: ``shared-2x24GiB.v3.419496.state``.
 
-    It contains the layout, so that versions of gpuwatch with different layouts never replace each other's files.
+    It contains the layout, so that versions of gpuwatch with different layouts never replace each other's files; of a
+    model with what that reports.
     """
-    return f"{name or SHARED}-{shape}.v{layout(library_dir)}{STATE_SUFFIX}"
+    reports = zlib.crc32(repr(MODELS[shape.model].described()).encode()) if shape.model else ""
+    return f"{name or SHARED}-{shape}.v{layout(library_dir)}{reports}{STATE_SUFFIX}"
 
 
 def layout(library_dir: Path) -> str:

@@ -13,6 +13,8 @@ from gpuwatch.cli.machine_file import _snapshot, machine_of
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
+from gpuwatch.sim.models import MODELS
+from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch
 from tests.traces.test_smi_query import TEXT as LAYOUT
 from tests.traces.test_smi_query import XML
@@ -128,3 +130,54 @@ def test_a_real_machine_comes_up_as_its_file_states(path: Path) -> None:
     assert not differences(stated, found)
     assert sum(len(gpu.readings) for gpu in found.devices) > 30
     assert json.loads(msgspec.json.encode(found.driver))["version"] == stated.driver.version  # type: ignore[union-attr]
+
+
+NOT_MODELLED = {
+    *("bar1.total_bytes", "bar1.used_bytes", "clocks.video_mhz", "clocks.video_max_mhz"),
+    *("identity.vbios", "identity.serial", "identity.part_number", "identity.gsp_version"),
+}
+"""What real GPUs of the captures report and those of ``--sim 1xMODEL`` do not: figures of one board."""
+MODEL_OF = {
+    "rtx-2080": "rtx2080super",
+    "rtx-4080": "rtx4080super",
+    "rtx-4000": "rtx4000ada",
+    "h100-mig": "h100mig",
+    "h100-80gb": "h100",
+    "h200-mig": "h200mig",
+    "h200": "h200",
+    "l40s": "l40s",
+    "a100": "a100mig",
+    "a10g": "a10g",
+    "t4": "t4",
+}
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason="no captures of real machines here")
+@pytest.mark.parametrize("path", sorted([*CAPTURES.glob("nge_*"), *CAPTURES.glob("tg_*")]), ids=lambda path: path.name)
+def test_a_model_supports_what_the_real_one_supports(path: Path) -> None:
+    model = next(key for word, key in MODEL_OF.items() if word in path.name) + "windows" * ("windows" in path.name)
+    (real,), (ours,) = _snapshot(path, None).devices, simulated(f"1x{model}").devices
+    assert (ours.name, ours.readings["memory.total_bytes"]) == (real.name, real.readings["memory.total_bytes"])
+    assert real.readings.keys() - ours.readings.keys() <= NOT_MODELLED
+    lacks = {metric for metric, why in real.missing.items() if why.reason == "not_supported"}
+    assert not lacks & ours.readings.keys()
+
+
+def test_models_differ_in_what_they_support_and_programs_work_on_them() -> None:
+    assert {str(SimShape.parse(f"2X{model}")) for model in MODELS} == {f"2x{model}" for model in MODELS}
+    assert SimShape.parse("H100") == SimShape.parse("1xh100")
+    metrics = ("fan.speed_percent", "ecc.mode", "mig.mode", "mode.persistence", "temperature.memory_celsius")
+    found = {}
+    for model in ("rtx2080super", "rtx2080superwindows", "h100", "t4"):
+        (gpu,) = simulated(f"1x{model}").devices
+        found[model] = [metric for metric in metrics if metric not in gpu.readings]
+        assert {gpu.missing[metric].code for metric in found[model]} == {3}
+    assert found == {
+        "rtx2080super": ["ecc.mode", "mig.mode", "temperature.memory_celsius"],
+        "rtx2080superwindows": ["ecc.mode", "mig.mode", "mode.persistence", "temperature.memory_celsius"],
+        "h100": ["fan.speed_percent"],
+        "t4": ["fan.speed_percent", "mig.mode", "temperature.memory_celsius"],
+    }
+    assert len(simulated("1xh100mig").devices[0].mig_instances) == 4
+    listed = gpuwatch("sim", "--sim", "2xh100@models", "--", "sh", "-c", "echo $GPUWATCH_SIM")
+    assert listed.out.strip() == "2xh100"

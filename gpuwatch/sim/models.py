@@ -1,0 +1,121 @@
+"""Simulated GPUs by model (``--sim 2xh100``): what NVML supports on each, as nvidia-smi -q shows it on real ones.
+
+A model has a name, a size and traits; a trait is the NVML functions that it lacks, and those that it has and plain
+simulated GPUs lack. Values are those of a healthy, idle GPU; what a model does not set is simulated as on any GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gpuwatch.sim.description import NOT_AVAILABLE, DescribedGpu, SimAnswer
+from gpuwatch.sim.mig import parse_layout
+
+_FIELD: Final = "nvmlDeviceGetFieldValues"
+_MEMORY_TEMPERATURE, _AVERAGE_POWER, _RECOVERY = 82, 185, 230
+_RETIRED: Final = (29, 30, 31)
+_MARGINS: Final = {196: 0, 194: -2, 193: -5}
+"""Fields of the temperatures, as distance to the operating maximum: that itself, slowdown, shutdown."""
+_MEMORY_MARGIN: Final = 195
+_NOT_SUPPORTED: Final = 3
+_MOST_RESERVED: Final = 256 << 20
+
+
+def _lacks(function: str, *arguments: int) -> tuple[SimAnswer, ...]:
+    return tuple(SimAnswer(function, argument, code=_NOT_SUPPORTED) for argument in arguments or (0,))
+
+
+def _has(function: str, *numbers: int, argument: int = 0) -> SimAnswer:
+    return SimAnswer(function, argument, numbers=numbers)
+
+
+_TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
+    "any": (
+        *(_has(f"nvmlDeviceGet{engine}Utilization", 0, 0) for engine in ("Encoder", "Decoder", "Jpg", "Ofa")),
+        _has("nvmlDeviceGetEncoderStats", 0, 0),
+        _has("nvmlDeviceGetPcieReplayCounter", 0),
+        _has(_FIELD, 0, argument=_RECOVERY),
+    ),
+    "no margin": _lacks("nvmlDeviceGetMarginTemperature"),
+    "no average power": _lacks(_FIELD, _AVERAGE_POWER),
+    "thresholds as margins": (
+        *_lacks("nvmlDeviceGetTemperatureThreshold", 0, 1, 2, 3),
+        *(_has(_FIELD, margin, argument=field) for field, margin in _MARGINS.items()),
+    ),
+    "no mig": _lacks("nvmlDeviceGetMigMode"),
+    "no fan": _lacks("nvmlDeviceGetFanSpeed"),
+    "ecc off": (_has("nvmlDeviceGetEccMode", 0, 0),),
+    "ecc": (
+        _has("nvmlDeviceGetEccMode", 1, 1),
+        *(_has("nvmlDeviceGetTotalEccErrors", 0, argument=kind | ever << 32) for kind in (0, 1) for ever in (0, 1)),
+        _has("nvmlDeviceGetSramEccErrorStatus", 0, 0, 0),
+    ),
+    "ecc without threshold": (_has("nvmlDeviceGetSramEccErrorStatus", 0, 0, NOT_AVAILABLE),),
+    "remapped rows": (_has("nvmlDeviceGetRemappedRows", 0, 0, 0, 0),),
+    "retired pages": tuple(_has(_FIELD, 0, argument=field) for field in _RETIRED),
+    "hbm": (_has(_FIELD, 40, argument=_MEMORY_TEMPERATURE),),
+    "hbm maximum": (_has("nvmlDeviceGetTemperatureThreshold", 95, argument=2),),
+    "hbm margin": (_has(_FIELD, 0, argument=_MEMORY_MARGIN),),
+    "fabric": (_has("nvmlDeviceGetGpuFabricInfoV", 3, 0, 0, 0),),
+    "mig on": tuple(
+        lack for engine in ("Encoder", "Decoder", "Jpg", "Ofa") for lack in _lacks(f"nvmlDeviceGet{engine}Utilization")
+    ),
+    "windows": (*_lacks("nvmlDeviceGetAddressingMode"), *_lacks("nvmlDeviceGetPersistenceMode")),
+}
+
+_GEFORCE: Final = ("no mig", "no margin")
+_TURING: Final = ("no margin", "no average power")
+_DATA_CENTER: Final = ("no fan", "ecc")
+_HOPPER: Final = (*_DATA_CENTER, "thresholds as margins", "hbm", "hbm margin", "fabric")
+
+
+@dataclass(frozen=True, slots=True)
+class SimModel:
+    """A model of GPU."""
+
+    name: str
+    """As NVML gives it."""
+    memory_mib: int
+    traits: tuple[str, ...]
+    mig: str = "off"
+
+    @property
+    def memory_bytes(self) -> int:
+        """What NVML calls total."""
+        return self.memory_mib << 20
+
+    def described(self) -> DescribedGpu:
+        """One such GPU."""
+        answers = {
+            (answer.function, answer.argument): answer for trait in ("any", *self.traits) for answer in _TRAITS[trait]
+        }
+        reserved = min(self.memory_bytes // 32, _MOST_RESERVED)
+        return DescribedGpu(self.name, self.memory_bytes, reserved, tuple(answers.values()), parse_layout(self.mig))
+
+
+_H100, _H200 = ("NVIDIA H100 80GB HBM3", 81559), ("NVIDIA H200", 143771)
+_RTX2080 = ("NVIDIA GeForce RTX 2080 SUPER", 8192)
+
+MODELS: Final[dict[str, SimModel]] = {
+    "rtx2080super": SimModel(*_RTX2080, (*_GEFORCE, *_TURING)),
+    "rtx2080superwindows": SimModel(*_RTX2080, (*_GEFORCE, *_TURING, "windows")),
+    "rtx4080super": SimModel("NVIDIA GeForce RTX 4080 SUPER", 16376, _GEFORCE),
+    "rtx4000ada": SimModel(
+        "NVIDIA RTX 4000 SFF Ada Generation", 20475, ("no mig", "thresholds as margins", "ecc off", "remapped rows")
+    ),
+    "t4": SimModel("Tesla T4", 15360, (*_DATA_CENTER, *_TURING, "no mig", "ecc without threshold", "retired pages")),
+    "a10g": SimModel("NVIDIA A10G", 23028, ("ecc", "no mig", "ecc without threshold", "remapped rows")),
+    "a100mig": SimModel(
+        "NVIDIA A100-SXM4-80GB",
+        81920,
+        (*_DATA_CENTER, "no margin", "ecc without threshold", "hbm", "hbm maximum", "mig on"),
+        "1g,1g,2g,3g",
+    ),
+    "l40s": SimModel("NVIDIA L40S", 46068, (*_DATA_CENTER, "thresholds as margins", "no mig", "remapped rows")),
+    "h100": SimModel(*_H100, (*_HOPPER, "remapped rows")),
+    "h100mig": SimModel(*_H100, (*_HOPPER, "mig on"), "1g,1g,2g,3g"),
+    "h200": SimModel(*_H200, (*_HOPPER, "remapped rows")),
+    "h200mig": SimModel(*_H200, (*_HOPPER, "mig on"), "1g,1g,1g,1g,3g"),
+}
+"""By the word that ``--sim`` takes."""
