@@ -144,7 +144,7 @@ def _state(view: HostView, device: Device, instance: MigInstance | None, holders
     used = (device if instance is None else instance).number("memory.used_bytes")
     # NVML has no utilization of MIG instances.
     busy = device.number("utilization.gpu_percent") if instance is None else 0.0
-    if used is not None and used >= HELD_LEAST:
+    if used is not None and used >= HELD_LEAST and not device.unified_memory:
         return "used", f"{size(used)} in use"
     if busy is not None and busy >= BUSY_PERCENT:
         return "used", f"{busy:.0f} % busy"

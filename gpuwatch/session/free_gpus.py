@@ -275,7 +275,7 @@ def _in_use(unit: _Unit) -> str:
     used = (unit.device if unit.instance is None else unit.instance).number("memory.used_bytes")
     if used is None:
         return "its used memory could not be read"
-    if used >= HELD_LEAST:
+    if used >= HELD_LEAST and not unit.device.unified_memory:  # there it is that of all programs of the host
         return f"{size(used)} used by no listed process"
     if unit.instance is not None:
         return ""  # NVML has no utilization of MIG instances

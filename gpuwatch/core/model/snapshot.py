@@ -122,6 +122,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """Why none can be received; None if they can, or it was not tried."""
     accounted: tuple[AccountedProcess, ...] = ()
     """The latest processes that ended, the newest last, if the driver's accounting mode is on."""
+    unified_memory: bool = False
+    """Whether it has no memory of its own: total, used and free are the host's, which other programs use, too."""
 
     def get(self, metric_id: str) -> Reading:
         """The reading of a metric; KeyError for an unknown id."""

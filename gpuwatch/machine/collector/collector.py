@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import is_
 from typing import NamedTuple, TypeVar
 
@@ -15,7 +15,17 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.core.model.snapshot import UNLISTED, Device, Driver, Problem, Process, Reservation, Snapshot, Topology
+from gpuwatch.core.model.snapshot import (
+    UNLISTED,
+    Device,
+    Driver,
+    Host,
+    Problem,
+    Process,
+    Reservation,
+    Snapshot,
+    Topology,
+)
 from gpuwatch.machine.collector.bystanders import Bystanders
 from gpuwatch.machine.collector.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.machine.sources.base import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
@@ -89,7 +99,7 @@ class Collector:
                     )
                 )
 
-        devices, processes = self._gpus(began, problems, look_ahead)
+        devices, processes = self._gpus(began, host, problems, look_ahead)
         if not devices:
             processes = [self._rows.host_row(facts) for facts in self._table.everyone(began)]
         bystanders: tuple[Process, ...] = ()
@@ -124,7 +134,11 @@ class Collector:
     # -- inside ---------------------------------------------------------------------------------
 
     def _gpus(
-        self, now: float, problems: list[Problem], look_ahead: Callable[[tuple[Device, ...], tuple[Process, ...]], None]
+        self,
+        now: float,
+        host: Host,
+        problems: list[Problem],
+        look_ahead: Callable[[tuple[Device, ...], tuple[Process, ...]], None],
     ) -> tuple[list[Device], list[Process]]:
         # The second slow sample follows at once, because rates need two; then one every five seconds.
         slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_EVERY
@@ -177,12 +191,17 @@ class Collector:
             if device.accounted is not description.accounted:  # a process has just exited
                 description = replace(description, accounted=device.accounted)
             made = self._made.get(device.uuid)
-            if made is not None and made.same(read, lacks, rows, description) and not device.mig_instances:
+            unified = _is_unified(lacks)
+            same = made is not None and made.same(read, lacks, rows, description)
+            if made is not None and same and not device.mig_instances and not unified:
                 devices.append(made.device)
                 processes.extend(rows)
                 continue
             readings, missing = dict(read), dict(lacks)
             _unexplained(rows, complete, readings, missing)
+            if unified:
+                _add_host_memory(host, readings, missing)
+                description = replace(description, unified_memory=True)
             self._rates.add(device.uuid, device.counters_at, readings, missing)
             if not self._on_demand:
                 _not_asked(readings, missing)
@@ -357,6 +376,21 @@ def _not_asked(readings: dict[str, Value], missing: dict[str, Missing]) -> None:
     for metric_id in _ON_DEMAND_IDS:
         if metric_id not in readings:
             missing.setdefault(metric_id, _ON_DEMAND)
+
+
+def _is_unified(missing: Mapping[str, Missing]) -> bool:
+    """Whether the GPU uses the host's memory, as GB10 and Jetson do: nvmlDeviceGetMemoryInfo is not supported."""
+    lack = missing.get("memory.total_bytes")
+    return lack is not None and lack.reason == "not_supported"
+
+
+def _add_host_memory(host: Host, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+    total, used = host.memory_total_bytes, host.memory_used_bytes
+    if total is not None and used is not None:
+        free = max(total - used, 0)
+        for name, value in (("total", total), ("used", used), ("free", free)):
+            readings[f"memory.{name}_bytes"] = value
+            missing.pop(f"memory.{name}_bytes", None)
 
 
 def _unexplained(

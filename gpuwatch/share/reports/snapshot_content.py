@@ -43,6 +43,8 @@ def snapshot_content(snapshot: Snapshot) -> Content:
     ]
     if snapshot.devices:
         facts.insert(1, ("power", _power(snapshot.devices)))
+    if unified := [f"GPU {device.index}" for device in snapshot.devices if device.unified_memory]:
+        facts.append(("memory", f"of {', '.join(unified)}: the host's, which other programs use, too"))
     count = len(snapshot.devices)
     severities = {found.severity for found in snapshot.findings}
     worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)

@@ -108,6 +108,8 @@ class Identity(Painted):
         who.add("    ").add(device.uuid, "dim").add("  PCI ", "faint").add(device.pci_bus_id, "dim")
         if device.compute_capability:
             who.add("  compute ", "faint").add(device.compute_capability, "dim")
+        if device.unified_memory:
+            who.add("  its memory is the host's", "text")
         if reserved:
             who.add("  ").add(cut(reserved, max(who.left - 2, 0)), "text")
         self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)
