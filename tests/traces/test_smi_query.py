@@ -193,6 +193,18 @@ def test_the_log_around_it_is_read_and_the_last_output_counts() -> None:
     assert any("ECC" in line for one in found.findings for line in one.evidence)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_of_outputs_in_a_row_the_last_counts_and_each_line_is_one(count: int) -> None:
+    text = TEXT.format(failed="No", thermal="Not Active")
+    last = text.replace("51 C", "77 C")
+    after = ["Traceback (most recent call last):", "RuntimeError: CUDA error: an illegal memory access was encountered"]
+    found = explain([*(text * (count - 1) + last).splitlines(), *after])
+    assert found.machine is not None
+    assert found.machine.devices[0].readings["temperature.gpu_celsius"] == 77
+    assert found.lines == len(text.splitlines()) * count + 2
+    assert {one.id for one in explain(after).findings} <= {one.id for one in found.findings}, "what follows is read"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -16,6 +16,9 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
 
+_ENDS_ALL = 16
+"""Empty lines after which no message goes on."""
+
 
 def explain(
     lines: Iterable[str],
@@ -30,9 +33,16 @@ def explain(
     """
     parser = LogParser() if parser is None else parser
     feed, queries = parser.feed, SmiQueryReader()
-    of_query = queries.take
+    of_query, facts, run = queries.take, parser.facts, 0
     for line in lines:
-        feed("" if of_query(line) else line)  # the rules for words of a log would judge what nvidia-smi only lists
+        if not of_query(line):
+            run = 0
+            feed(line)
+        elif run < _ENDS_ALL:  # the rules for words of a log would judge what nvidia-smi only lists
+            run += 1
+            feed("")
+        else:
+            facts.lines += 1
     parser.close()
     return explanation(parser.facts, environment or {}, source=source, machine=queries.snapshot())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
@@ -18,7 +19,9 @@ from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, Mig
 _MOST_GPUS, _MOST_ROWS, _MOST_FIELDS, _MOST_DEPTH, _LONGEST = 256, 2000, 1500, 16, 200
 _TEXT_HEAD, _XML_HEAD = "NVSMI LOG", "<nvidia_smi_log"
 _TAG = re.compile(r"<(/?)([A-Za-z]\w{0,80})([^<>]{0,200}?)(/?)>([^<]{0,400})")
-_TEXT = re.compile(r"( *)([^\s:](?:[^:]{0,80}?[^\s:])?)(?:\s*:(?: (.{0,400}))?)?$")
+_LEAF = re.compile(r"\s*<([A-Za-z]\w{0,80})>([^<]{0,400})</\1>\s*$")
+"""What nearly every line of XML is: one element with its text."""
+_LONGEST_LABEL, _LONGEST_VALUE = 120, 400
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
 _HEADS = frozenset({"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"})
 _NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,6})?)\s*(KiB|MiB|GiB|KB/s|MB/s|us|mV|MHz|W|C|%|x)?\b")
@@ -176,17 +179,19 @@ class SmiQueryReader:
     def __init__(self) -> None:
         self._open = ""
         self._tree = _Tree()
-        self._path: list[tuple[int, str]] = []
+        self._indents: list[int] = []
+        self._path: list[str] = []
+        self._inside: list[str] | None = None
         self._base = 0
-        self._last: Snapshot | None = None
+        self._last: _Tree | None = None
 
     def take(self, line: str) -> bool:
         """Whether the line belongs to such an output."""
+        if self._open != "xml" and _TEXT_HEAD in line and "====" in line:
+            self._begin("text")
+            self._base = len(line) - len(line.lstrip(" "))
+            return False  # the log's rules know that the driver answered
         if not self._open:
-            if _TEXT_HEAD in line and "====" in line:
-                self._begin("text")
-                self._base = len(line) - len(line.lstrip(" "))
-                return False  # the log's rules know that the driver answered
             if _XML_HEAD not in line:
                 return False
             self._begin("xml")
@@ -195,26 +200,34 @@ class SmiQueryReader:
     def snapshot(self) -> Snapshot | None:
         """The last output that has a GPU."""
         self._end()
-        return self._last
+        return None if self._last is None else self._last.snapshot()
 
     def _begin(self, kind: str) -> None:
         self._end()
-        self._open, self._tree, self._path = kind, _Tree(), []
+        self._open, self._tree, self._indents, self._path, self._inside = kind, _Tree(), [], [], None
 
     def _end(self) -> None:
-        if self._open:
-            self._last = self._tree.snapshot() or self._last
+        if self._open and any(gpu.fields for gpu in self._tree.gpus):
+            self._last = self._tree
         self._open = ""
 
     def _tag_line(self, line: str) -> bool:
         path = self._path
+        leaf = _LEAF.match(line)
+        if leaf is not None and leaf[1] != "gpu" and 0 < len(path) < _MOST_DEPTH:
+            if self._inside is None:
+                self._inside = _below_gpu(path)
+            if text := leaf[2].strip():
+                self._tree.put([*self._inside, leaf[1]], _unescaped(text))
+            return True
+        self._inside = None
         for match in _TAG.finditer(line):
             closing, name, attributes, empty, text = match.groups()
             if closing:
                 if name == "nvidia_smi_log":
                     self._end()
                     return True
-                while path and path.pop()[1] != name:
+                while path and path.pop() != name:
                     pass
                 continue
             if name == "gpu":
@@ -222,9 +235,8 @@ class SmiQueryReader:
             if empty:
                 continue
             if len(path) < _MOST_DEPTH:
-                path.append((0, name))
-            names = [one for _, one in path]
-            inside = names[names.index("gpu") + 1 :] if "gpu" in names else names[1:]
+                path.append(name)
+            inside = _below_gpu(path)
             if inside == ["processes", "process_info"]:
                 self._tree.row("processes")
             if inside and text.strip():
@@ -235,32 +247,49 @@ class SmiQueryReader:
         line = line.rstrip()
         if not line:
             return True
-        if gpu := _GPU.match(line, self._base):
+        if line.startswith("GPU ", self._base) and (gpu := _GPU.match(line, self._base)):
             self._tree.begin(gpu[1])
-            self._path = []
+            self._indents, self._path = [], []
             return True
-        match = _TEXT.match(line)
-        indent = len(match[1]) - self._base if match is not None else -1
-        if match is None or indent < 0:
+        label, colon, value = line.partition(":")
+        indent, name = _label(label) if len(label) <= _LONGEST_LABEL else (-1, "")
+        indent -= self._base
+        if not name or indent < 0 or (value and value[0] != " ") or len(value) > _LONGEST_VALUE:
             self._end()
             return False
-        name, value = match[2].lower().replace(" ", "_"), match[3]
         if indent == 0:
             if name not in _HEADS:
                 self._end()
                 return False
-            self._tree.put([name], value or "")
+            self._tree.put([name], value)
             return True
-        while self._path and self._path[-1][0] >= indent:
-            self._path.pop()
-        if len(self._path) < _MOST_DEPTH:
-            self._path.append((indent, name))
-        if value is not None:
-            self._tree.put([one for _, one in self._path], value)
+        indents, path = self._indents, self._path
+        while indents and indents[-1] >= indent:
+            indents.pop()
+            path.pop()
+        if len(path) < _MOST_DEPTH:
+            indents.append(indent)
+            path.append(name)
+        if colon:
+            self._tree.put(path, value)
         return True
 
 
+@lru_cache(1024)
+def _label(text: str) -> tuple[int, str]:
+    """Indentation and name of what precedes a colon; the name is empty if it is none."""
+    name = text.strip()
+    indent = len(text) - len(text.lstrip(" "))
+    return indent, name.lower().replace(" ", "_") if text.startswith(name, indent) else ""
+
+
+def _below_gpu(path: list[str]) -> list[str]:
+    return path[path.index("gpu") + 1 :] if "gpu" in path else path[1:]
+
+
 def _unescaped(text: str) -> str:
+    if "&" not in text:
+        return text
     return (
         text.replace("&lt;", "<")
         .replace("&gt;", ">")
@@ -315,11 +344,9 @@ class _Tree:
                 path = ["power", *path[1:]]
             gpu.fields.setdefault("/".join(path), value)
 
-    def snapshot(self) -> Snapshot | None:
-        """None without a GPU of which more than the address is told."""
+    def snapshot(self) -> Snapshot:
+        """Of the GPUs of which more than the address is told."""
         gpus = [gpu for gpu in self.gpus if gpu.fields]
-        if not gpus:
-            return None
         devices: list[Device] = []
         processes: list[Process] = []
         seen: set[str] = set()
