@@ -30,10 +30,57 @@ GRAPHED_SECONDS = 600.0
 """Maximum time span of graphs."""
 TROUBLE = ("error", "warning")
 """Severities of the events that are marked, and that can be gone to one by one."""
+_SET_BACK = 60.0
+"""Seconds by which an event is earlier than the one before it if the clock was set back."""
 _SAME = 1e-6
 """Seconds: events that are not further apart happened at once."""
 _SPARSEST = LEVELS[-1][1]
 """Seconds between the oldest samples."""
+
+
+class EventTrack:
+    """The events of a past, by time."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, str]] = []
+        """Time and severity of errors and warnings."""
+        self._events: list[MachineEvent] = []
+        """Those that a clock which was set back did not make again, in the order of recording."""
+        self._latest: list[float] = []
+        """The latest time of each event and those before it."""
+        self._ends: tuple[int, MachineEvent, MachineEvent] | None = None
+
+    def take(self, events: Sequence[MachineEvent]) -> None:
+        """Brings it up to date with all events, in the order of recording."""
+        ends = (len(events), events[0], events[-1]) if events else None
+        if ends == self._ends:
+            return
+        self._ends, self._events, self._latest = ends, [], []
+        for one in events:
+            if self._latest and one.at < self._latest[-1] - _SET_BACK:
+                while self._events and self._events[-1].at >= one.at:
+                    self._events.pop()
+                    self._latest.pop()
+            self._events.append(one)
+            self._latest.append(max(one.at, self._latest[-1]) if self._latest else one.at)
+        self.marks = [(one.at, one.severity) for one in self._events if one.severity in TROUBLE]
+
+    def count(self, moment: float) -> int:
+        """Number of events up to a moment."""
+        return bisect_right(self._latest, moment)
+
+    def until(self, moment: float) -> Sequence[MachineEvent]:
+        """The latest events up to a moment, as many as a dashboard keeps."""
+        count = self.count(moment)
+        return self._events[max(count - EVENTS, 0) : count]
+
+    def beside(self, moment: float, way: int, *, bad: bool) -> MachineEvent | None:
+        """The event after (1) or before (-1) a moment; ``bad``: of errors and warnings alone."""
+        for one in self._events if way > 0 else reversed(self._events):
+            later = one.at - moment if way > 0 else moment - one.at
+            if later > _SAME and (not bad or one.severity in TROUBLE):
+                return one
+        return None
 
 
 class Navigation(ABC):
@@ -108,8 +155,7 @@ class Playhead(Navigation):
         """
         self.timeline = timeline
         """The samples in which it moves; may become one that goes back further."""
-        self._marks: tuple[tuple[int, MachineEvent | None], tuple[tuple[float, str], ...]] = ((-1, None), ())
-        """Of how many events, and of the last one."""
+        self._events = EventTrack()
         self._recorded = recorded
         self._event_at: float | None = None
         """Time of the event that was gone to, which may be after the sample that is shown."""
@@ -140,15 +186,8 @@ class Playhead(Navigation):
             stretches = self.timeline.stretches(3 * asked)
             if stretches is not None:
                 times = (times[0], times[-1])
-            position = PlayheadPosition(moment, times, self._marked(), asked, stretches)
+            position = PlayheadPosition(moment, times, self._track().marks, asked, stretches)
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
-
-    def _marked(self) -> tuple[tuple[float, str], ...]:
-        events = self.timeline.events()
-        known = (len(events), events[-1] if events else None)
-        if known[0] != self._marks[0][0] or known[1] is not self._marks[0][1]:
-            self._marks = (known, tuple((one.at, one.severity) for one in events if one.severity in TROUBLE))
-        return self._marks[1]
 
     def go(self, moment: float) -> None:
         """Moves to the last sample not later than ``moment``."""
@@ -167,7 +206,7 @@ class Playhead(Navigation):
             findings=kept.findings,
             wrong=ranked(kept.findings),
             until=kept.at,
-            events=self._events_until(kept.at + 0.5),
+            events=self._track().until(kept.at + 0.5),
         )
 
     def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
@@ -176,16 +215,17 @@ class Playhead(Navigation):
         times = self.times
         if now is None or not times:
             return None
-        found = event_beside(self.timeline.events(), max(now, times[0]) if way > 0 else now, way, bad=bad)
+        found = self._track().beside(max(now, times[0]) if way > 0 else now, way, bad=bad)
         if found is None or found.at < times[0]:  # its samples are not kept
             return None
         self.go(found.at)
         self._event_at = found.at
-        self._view = replace(self._view, events=self._events_until(max(found.at, (self.moment or 0.0) + 0.5)))
+        self._view = replace(self._view, events=self._track().until(max(found.at, (self.moment or 0.0) + 0.5)))
         return found
 
-    def _events_until(self, moment: float) -> tuple[MachineEvent, ...]:
-        return tuple([one for one in self.timeline.events() if one.at <= moment][-EVENTS:])
+    def _track(self) -> EventTrack:
+        self._events.take(self.timeline.events())
+        return self._events
 
     def _interval(self, moment: float) -> float:
         """Seconds between the samples around a moment; gaps without samples do not count."""
@@ -203,12 +243,3 @@ class Playhead(Navigation):
         history = self.timeline.history(moment, GRAPHED_SECONDS, GRAPHED)
         history.remember(self._ring)  # for the limits of the axes
         return history
-
-
-def event_beside(events: Sequence[MachineEvent], moment: float, way: int, *, bad: bool) -> MachineEvent | None:
-    """The event after (1) or before (-1) a moment; ``bad``: of errors and warnings alone."""
-    for one in events if way > 0 else reversed(events):
-        later = one.at - moment if way > 0 else moment - one.at
-        if later > _SAME and (not bad or one.severity in TROUBLE):
-            return one
-    return None

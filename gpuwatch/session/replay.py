@@ -16,10 +16,9 @@ from gpuwatch.machine.collector.recorded_feed import SPEEDS, RecordedFeed, Skipp
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Kept
-from gpuwatch.machine.history.timeline import EVENTS
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.tiers import MINUTE
-from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, TROUBLE, Navigation, event_beside
+from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, EventTrack, Navigation
 from gpuwatch.session.process_history import ProcessHistories
 from gpuwatch.session.session import Session, stepped
 from gpuwatch.session.view import PlayheadPosition, ReplayState, View
@@ -27,15 +26,13 @@ from gpuwatch.session.view import PlayheadPosition, ReplayState, View
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
 
-_SET_BACK = 60.0
-"""Seconds by which an event is earlier than the one before it if the clock was set back."""
 _MEMORY = "memory.used_bytes"
 _SEARCHED = 86_400.0
 """Seconds before a jump in which the last readings of a lost device are looked for."""
 
 
 class ReplaySession(Session, Navigation):
-    """Plays a recording. A pause stops the feed, so that the view stands still; nothing is lost.
+    """Plays a recording once started. A pause stops the feed, so that the view stands still; nothing is lost.
 
     Findings and events are the recorded ones: after a jump they are known at once, with their durations.
     """
@@ -56,13 +53,7 @@ class ReplaySession(Session, Navigation):
         self._played, self._today = feed, today
         self._recording = recording
         self._found_then: tuple[Finding, ...] = ()
-        self._known_events: list[MachineEvent] = []
-        """Those that a clock which was set back did not make again, in the order of recording."""
-        self._latest: list[float] = []
-        """The latest time of each event and those before it."""
-        self._bad: list[tuple[float, str]] = []
-        """Time and severity of the events that are errors or warnings."""
-        self._read_events = 0
+        self._track = EventTrack()
         self._skipped: list[Skipped] = []
         self._since = 0.0
         """When the first sample after the last jump was taken."""
@@ -70,8 +61,9 @@ class ReplaySession(Session, Navigation):
         """Those of the last minutes before a jump and since; read when they are first asked for."""
         self._stretches: list[tuple[float, float]] | None = None
         """The recorded times, for the track; None if they have changed."""
-        self._take_events()
+        self._track.take(self._recording.events())
         self.go(self.begin if moment is None else moment)
+        self.resume()
 
     # The feed
 
@@ -111,10 +103,8 @@ class ReplaySession(Session, Navigation):
         if self._episodes is not None:
             for device in kept.snapshot.devices:
                 self._episodes.look(device, kept.at, first=False)
-        self.history.add(kept.snapshot)
-        self.energy.look(kept.snapshot)
-        self._process_histories.add(kept.snapshot)
-        self.snapshot, self._found_then = kept.snapshot, kept.findings
+        self._show(kept.snapshot)
+        self._found_then = kept.findings
 
     def diagnose(self) -> None:
         """Nothing to do: the findings were recorded."""
@@ -123,7 +113,7 @@ class ReplaySession(Session, Navigation):
         """Takes in what was recorded since, if somebody still records."""
         if self._recording.refresh():
             self._stretches = None
-            self._take_events()
+            self._track.take(self._recording.events())
 
     def take_skipped(self) -> list[Skipped]:
         """As in the base."""
@@ -202,7 +192,7 @@ class ReplaySession(Session, Navigation):
 
     def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
         """As in the base."""
-        found = event_beside(self._known_events, self.clock(), way, bad=bad)
+        found = self._track.beside(self.clock(), way, bad=bad)
         if found is not None:
             self.go(found.at, within=True)
         return found
@@ -210,14 +200,12 @@ class ReplaySession(Session, Navigation):
     @property
     def begin(self) -> float:
         """Time of the first sample."""
-        begin = self._recording.begin
-        return begin if begin is not None else 0.0
+        return self._recording.begin or 0.0
 
     @property
     def end(self) -> float:
         """Time of the last sample."""
-        end = self._recording.end
-        return end if end is not None else 0.0
+        return self._recording.end or 0.0
 
     @property
     def paused(self) -> bool:
@@ -248,13 +236,12 @@ class ReplaySession(Session, Navigation):
     @property
     def events(self) -> Sequence[MachineEvent]:
         """The events up to the moment that is played."""
-        count = self.event_count
-        return self._known_events[max(count - EVENTS, 0) : count]
+        return self._track.until(self.clock())
 
     @property
     def event_count(self) -> int:
         """Number of recorded events up to the moment that is played."""
-        return bisect_right(self._latest, self.clock())
+        return self._track.count(self.clock())
 
     def throttling(self, uuid: str, until: float) -> list[Episode]:
         """As in the base; those from before the last jump as far back as graphs go."""
@@ -262,32 +249,15 @@ class ReplaySession(Session, Navigation):
             from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
 
             self._episodes = ClockEpisodes()
-            newest = self.moment
-            if newest is not None:
-                first = True
-                for at, devices in self._recording.devices(self._looked_back, newest):
-                    for device in devices:
-                        self._episodes.look(device, at, first=first)
-                    first = False
+            known = self._recording.devices(self._looked_back, self.moment or -math.inf)
+            for number, (at, devices) in enumerate(known):
+                for device in devices:
+                    self._episodes.look(device, at, first=not number)
         return self._episodes.of(uuid, until)
 
     @property
     def _looked_back(self) -> float:
         return max(self.begin, self._since - GRAPHED_SECONDS)
-
-    def _take_events(self) -> None:
-        every = self._recording.events()
-        for one in every[self._read_events :]:
-            if self._latest and one.at < self._latest[-1] - _SET_BACK:
-                while self._known_events and self._known_events[-1].at >= one.at:
-                    self._known_events.pop()
-                    self._latest.pop()
-                self._bad = [bad for bad in self._bad if bad[0] < one.at]
-            self._known_events.append(one)
-            self._latest.append(max(one.at, self._latest[-1]) if self._latest else one.at)
-            if one.severity in TROUBLE:
-                self._bad.append((one.at, one.severity))
-        self._read_events = len(every)
 
     def view(self) -> View:
         """The moment that is played."""
@@ -311,18 +281,7 @@ class ReplaySession(Session, Navigation):
             return replace(view, replay=state)
         if self._stretches is None:
             self._stretches = self._recording.stretches(limit)
-        position = PlayheadPosition(view.moment, (self.begin, self.end), self._bad, self.feed.interval, self._stretches)
+        position = PlayheadPosition(
+            view.moment, (self.begin, self.end), self._track.marks, self.feed.interval, self._stretches
+        )
         return replace(view, replay=state, paused_since=now, past=position)
-
-
-def open_replay(
-    feed: RecordedFeed,
-    recording: Recording,
-    moment: float | None = None,
-    *,
-    today: Callable[[], float] = time.time,
-) -> ReplaySession:
-    """A replay that plays as soon as it is started, from ``moment`` on, by default from the beginning."""
-    session = ReplaySession(feed, recording, moment, today=today)
-    session.resume()
-    return session

@@ -175,10 +175,7 @@ class Session:
         if self.snapshot is not None:
             self.diagnose()
         for snapshot in arrived:
-            self.history.add(snapshot)
-            self.energy.look(snapshot)
-            self._process_histories.add(snapshot)
-            self.snapshot = snapshot
+            self._show(snapshot)
             if self._conditions is None:
                 self._unjudged.append(snapshot)
             else:
@@ -190,6 +187,12 @@ class Session:
         self._precede()
         self.look_at_feed()
         return arrived
+
+    def _show(self, snapshot: Snapshot) -> None:
+        self.history.add(snapshot)
+        self.energy.look(snapshot)
+        self._process_histories.add(snapshot)
+        self.snapshot = snapshot
 
     def diagnose(self) -> None:
         """Diagnoses the samples so far, and from now on every new one."""

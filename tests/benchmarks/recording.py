@@ -25,7 +25,7 @@ from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.stored_data import checksum, pack_times, unpack_times
 from gpuwatch.machine.recording.usage import usage
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.session.replay import open_replay
+from gpuwatch.session.replay import ReplaySession
 from tests.benchmarks.history_hour import noisy
 from tests.recording.days import NOON, Readings, day
 
@@ -146,7 +146,7 @@ def play(path: Path) -> None:
     """Jumps as ``gpuwatch replay`` does them, with graphs and findings, without drawing."""
     began = time.process_time()
     recording, feed = open_recording(path), RecordedFeed(path)
-    session = open_replay(feed, recording)
+    session = ReplaySession(feed, recording)
     session.pause()
     print(f"  replay: opened in {(time.process_time() - began) * 1e3:.0f} ms of CPU")
     noise = random.Random(3)

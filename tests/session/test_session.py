@@ -13,7 +13,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.timeline import Timeline
+from gpuwatch.session.playhead import EventTrack
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session
 from tests.ui import machines
@@ -167,6 +169,21 @@ def test_the_interval_goes_up_and_down_in_steps() -> None:
     watched.feed.interval = 3.0
     watched.session.change_interval(-1)
     assert watched.feed.interval == 2.0, "the next one, none is left out"
+
+
+def test_events_are_found_by_time_and_once_after_the_clock_was_set_back() -> None:
+    track, events = EventTrack(), [MachineEvent(at=at, kind="x", text=str(at)) for at in (100.0, 200.0, 300.0)]
+    track.take(events)
+    assert [one.at for one in track.until(200.0)] == [100.0, 200.0]
+    again = [*events, MachineEvent(at=150.0, kind="x", text="again", severity="error"), replace(events[2], at=310.0)]
+    track.take(again)
+    assert [one.at for one in track.until(400.0)] == [100.0, 150.0, 310.0]
+    assert (track.count(150.0), track.marks) == (2, [(150.0, "error")])
+    assert track.beside(100.0, 1, bad=False) == again[3]
+    assert track.beside(310.0, -1, bad=True) == again[3]
+    assert track.beside(310.0, 1, bad=False) is None
+    track.take([])
+    assert (track.count(400.0), track.marks) == (0, [])
 
 
 def recording(seconds: int) -> Timeline:

@@ -18,7 +18,7 @@ from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed, RecordedHost
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
-from gpuwatch.session.replay import open_replay
+from gpuwatch.session.replay import ReplaySession
 from gpuwatch.session.session import all_findings
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
@@ -40,7 +40,7 @@ class Replayed:
     def __init__(self, path: Path, *, speed: float = 1.0, at: float | None = None) -> None:
         self.seconds = 0.0
         self.feed = RecordedFeed(path, speed=speed, clock=lambda: self.seconds)
-        self.session = open_replay(self.feed, open_recording(path), at, today=lambda: BEGIN + 7200)
+        self.session = ReplaySession(self.feed, open_recording(path), at, today=lambda: BEGIN + 7200)
         self.app = GpuwatchApp(self.session)
 
     @property
