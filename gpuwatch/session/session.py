@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +66,8 @@ class Session:
         """Seconds since the epoch."""
         self.read_only = read_only
         """Whether signals are forbidden."""
+        self.owners: Mapping[str, str] = {}
+        """As of :class:`View`; of a host of a list, by what the list knows."""
         self.history = History()
         self.energy = EnergyMeter()
         self._kept: Timeline | None = None
@@ -303,6 +305,7 @@ class Session:
             interval=self.feed.interval,
             findings=self.findings,
             read_only=self.read_only,
+            owners=self.owners,
             simulation_asked=self.host.simulated,
             own_machine=self.looks_back,
             until=snapshot.taken_at.timestamp() if snapshot is not None else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,8 @@ class View:
     read_only: bool = False
     simulation_asked: bool = False
     """Whether simulated GPUs were requested; known before their driver answers."""
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """By UUID, who has a GPU of which no processes are reported: ``used by alice``."""
     own_machine: bool = False
     """Whether this is the machine that the front end runs on, live: what starts here starts there."""
     until: float | None = None

@@ -160,6 +160,11 @@ class GpuwatchApp(PreferencesApp):
         self.exit()
 
     @property
+    def cannot(self) -> tuple[str, ...]:
+        """Actions that the watched machine does not allow: their keys are not offered."""
+        return ()
+
+    @property
     def has_probe_runs(self) -> bool:
         """Whether :attr:`probe_runs` already exists, so that using it costs nothing."""
         return self._probe_runs is not None

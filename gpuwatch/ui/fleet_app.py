@@ -129,16 +129,36 @@ class FleetApp(GpuwatchApp):
         summary = self.fleet_watch.summary
         if summary is not self._summary:
             self._summary = summary
+            self.session.owners = self._owners(self.session.host.name)
             if self.tab is self.fleet_screen:
                 with self.terminal_writes:
                     self.fleet_screen.show_again()
         if self.session is not self._idle:
             super()._draw_news()
 
+    @property
+    def cannot(self) -> tuple[str, ...]:
+        """Signals and probes are for the user's own machine."""
+        return () if self.session is self._idle else ("signal", "probe_gpu")
+
+    def _owners(self, name: str) -> dict[str, str]:
+        """Who has the GPUs of a host, as the list has it; of MIG instances the list of hosts tells more."""
+        hosts = self._summary.hosts if self._summary is not None else ()
+        host = next((host for host in hosts if host.name == name), None)
+        if host is None or host.view.snapshot is None:
+            return {}
+        listed = {row.device_uuid for row in host.view.snapshot.processes}
+        return {
+            gpu.device.uuid: gpu.reason
+            for gpu in host.gpus
+            if gpu.instance is None and gpu.holders and gpu.device.uuid not in listed
+        }
+
     async def open_host(self, name: str) -> None:
         """Shows a host in the tabs."""
         session = Session(self._open_feed(name), clock=self.now)
         session.read_only = True
+        session.owners = self._owners(name)
         self.session = self.sessions[name] = session
         self.chosen_gpu = self.chosen_process = None
         self.tab = self.overview

@@ -78,6 +78,15 @@ async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) ->
         assert "dgx004" in text_of(app).splitlines()[0]
         assert app.session.history.snapshots > 200, "the last hour, by a range query"
         assert "no process uses a GPU" not in text_of(app), "nobody reports processes here"
+        (host,) = [one for one in app.summary.hosts if one.name == "dgx004"]
+        used = [gpu for gpu in host.gpus if gpu.holders]
+        assert used
+        assert all(f"used by {gpu.holders[0].name}" in text_of(app) for gpu in used), "as the list has it"
+        await pilot.resize_terminal(80, 24)
+        await wait_for(pilot, lambda: "processes are not reported here; GPU" in text_of(app))
+        await pilot.resize_terminal(120, 40)
+        assert "signal" not in app.tab.keys.plain
+        assert "probe" not in app.tab.keys.plain
         for key, tab in (("2", "gpu"), ("5", "findings"), ("6", "events"), ("3", "process")):
             await pilot.press(key)
             await wait_for(pilot, lambda tab=tab: app.screen is app.tab and tab == app.tab.TAB)

@@ -25,8 +25,8 @@ from gpuwatch.ui.tables.device_facts import (
     clock_note,
     finding_mark,
     fraction,
+    holder_note,
     link,
-    reserved_note,
     state_note,
     whole_number,
 )
@@ -193,7 +193,7 @@ def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding 
     mark, mark_ink = finding_mark(device, finding, view.findings)
     bad, ink = state_note(device)
     clocks = clock_note(device, finding, view.findings)
-    reserved = reserved_note(device, view.snapshot)
+    reserved = holder_note(device, view)
     notes = [(mark, mark_ink)] if mark else []
     notes += [(bad, ink)] if bad and device.number("memory.used_bytes") is not None else []
     notes += [(reserved, "dim")] if reserved else []

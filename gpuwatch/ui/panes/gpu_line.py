@@ -16,6 +16,7 @@ from gpuwatch.ui.drawing.trend import braille, recent, span_for
 from gpuwatch.ui.tables.device_facts import (
     attention,
     fraction,
+    holder_note,
     reserved_note,
     short_name,
     state_note,
@@ -117,8 +118,8 @@ def draw(
     """One device, from the pen's position."""
     start = pen.x
     hot = rank("temperature", device, thresholds) > NORMAL or bool(throttled_now(device, view.findings))
-    reserved = reserved_note(device, view.snapshot)
-    glyph, ink = attention(device, finding=finding, hot=hot, reserved=bool(reserved))
+    holder = holder_note(device, view)
+    glyph, ink = attention(device, finding=finding, hot=hot, reserved=bool(reserved_note(device, view.snapshot)))
     standing = at.gpu_bar == 1
     pen.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.
@@ -146,7 +147,7 @@ def draw(
         pen.write(in_line(field, device, thresholds))
     if at.trend:
         pen.add(" ")
-        fitting = [text for text in (reserved, reserved.partition(" (")[0]) if 0 < width_of(text) <= at.trend]
+        fitting = [text for text in (holder, holder.partition(" (")[0]) if 0 < width_of(text) <= at.trend]
         if fitting and not _used(device, view):  # nothing else shows that it is not free
             pen.add(left(fitting[0], at.trend), "dim")
         else:

@@ -32,6 +32,10 @@ class Dashboard(Protocol):
     """Whether the footer has said that ``k`` no longer sends a signal."""
 
     @property
+    def cannot(self) -> tuple[str, ...]:
+        """Actions that the watched machine does not allow."""
+
+    @property
     def tab(self) -> Screen[None]:
         """The current tab."""
 

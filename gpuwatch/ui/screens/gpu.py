@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, reserved_note, state_note
+from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, holder_note, state_note
 from gpuwatch.ui.tables.reading_groups import STARTED, Row, energy_rows
 from gpuwatch.ui.widgets.graphs import Graphs
 from gpuwatch.ui.widgets.paint import Painted
@@ -95,7 +95,7 @@ class Identity(Painted):
         worst = next((found for found in view.wrong if found.device_uuid == device.uuid), None)
         wrong, wrong_ink = finding_mark(device, worst, view.findings)
         clocks = clock_note(device, worst, view.findings)
-        reserved = reserved_note(device, view.snapshot)
+        holder = holder_note(device, view)
         if words:
             pen.add("  ").add(cut(words, max(pen.left - 2, 0)), ink)
         elif clocks:
@@ -110,8 +110,8 @@ class Identity(Painted):
             who.add("  compute ", "faint").add(device.compute_capability, "dim")
         if device.unified_memory:
             who.add("  its memory is the host's", "text")
-        if reserved:
-            who.add("  ").add(cut(reserved, max(who.left - 2, 0)), "text")
+        if holder:
+            who.add("  ").add(cut(holder, max(who.left - 2, 0)), "text")
         self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)
 
 

@@ -185,10 +185,10 @@ class TabScreen(Screen[None]):
 
     def titles(self) -> dict[str, str]:
         """Current titles of actions, by id, if they differ from the table of actions."""
-        view = self._view
+        view, absent = self._view, dict.fromkeys(self.gpuwatch.cannot, "")
         if view is not None and view.replay is not None:
             return {"play": "play" if view.paused_since is not None else "pause"}
-        return {"pause": "resume"} if view is not None and view.paused_since is not None else {}
+        return absent | ({"pause": "resume"} if view is not None and view.paused_since is not None else {})
 
     @property
     def focused_pane(self) -> str:

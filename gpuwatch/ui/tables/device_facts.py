@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
@@ -12,6 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
 
 HOT_CELSIUS = 85
@@ -142,6 +143,21 @@ def state_note(device: Device) -> tuple[str, str]:
         detail = f": {printable(device.state_detail)}" if device.state_detail else ""
         return f"✖ {device.state}{detail}", "error"
     return f"☾ {device.state}", "dim"
+
+
+def holder_note(device: Device, view: View) -> str:
+    """Who reserved it, and who has it where no processes are reported."""
+    notes = reserved_note(device, view.snapshot), printable(view.owners.get(device.uuid, ""))
+    return " · ".join(filter(None, notes))
+
+
+def owners(found: Mapping[str, str], devices: Sequence[Device]) -> str:
+    """``GPU 1, 4: used by alice; GPU 5: used by job 7``: who has GPUs by :attr:`View.owners`."""
+    of: dict[str, list[str]] = {}
+    for device in devices:
+        if device.uuid in found:
+            of.setdefault(found[device.uuid], []).append(str(device.index))
+    return printable("; ".join(f"GPU {', '.join(numbers)}: {words}" for words, numbers in of.items()))
 
 
 def reserved_note(device: Device, snapshot: Snapshot | None) -> str:

@@ -46,7 +46,7 @@ from gpuwatch.ui.tables.columns import (
     rows_of,
     unavailable,
 )
-from gpuwatch.ui.tables.device_facts import memory_without_processes
+from gpuwatch.ui.tables.device_facts import memory_without_processes, owners
 from gpuwatch.ui.tables.filter import Filter, FilterError, parse
 from gpuwatch.ui.tables.tree import Branch, branches
 from gpuwatch.ui.widgets.paint import JumpRow, Painted
@@ -434,5 +434,6 @@ class ProcessTable(Painted, can_focus=True):
         snapshot, only = self._view.snapshot, self.only_device
         devices = [one for one in snapshot.devices if only in (None, one.uuid)]
         if any(memory_without_processes(device) for device in devices):
-            return "processes are not reported here"
+            owned = owners(self._view.owners, devices)
+            return "processes are not reported here" + (f"; {owned}" if owned else "")
         return "no process uses this GPU" if only is not None else NOBODY
