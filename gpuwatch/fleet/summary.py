@@ -137,8 +137,8 @@ def _state(view: HostView, device: Device, instance: MigInstance | None, holders
     if holders:
         return "used", "used by " + ", ".join(holder.name or "someone" for holder in holders[:3])
     key = device.uuid if instance is None else f"{device.uuid} {instance.id}"
-    if (told := view.free.get(key)) is not None:
-        return ("free", "") if told else ("used", "in use")
+    if (free := view.free.get(key)) is not None:
+        return ("free", "") if free else ("used", "in use")
     if device.state == "asleep":
         return "free", ""
     used = (device if instance is None else instance).number("memory.used_bytes")

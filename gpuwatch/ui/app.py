@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _TICK = 1.0
 _SETTLED = 8.0
 """Seconds after which all long-lived objects of the dashboard exist."""
-_TOLD = 15.0
+_NOTICE_SECONDS = 15.0
 """Seconds for which a gap is told."""
 _PREPARE_AFTER, _PREPARE_EVERY = 0.7, 0.3
 """Seconds until the other tabs are imported, and between two of them."""
@@ -196,7 +196,7 @@ class GpuwatchApp(PreferencesApp):
         if self.settings_file is not None and self.settings_file.notice:
             self.tab.show_message(self.settings_file.fitted(self.size.width - KEYS_BESIDE), "warning", 60)
         if self._notice:
-            self.tab.show_message(cut(self._notice, self.size.width - KEYS_BESIDE), "accent", _TOLD)
+            self.tab.show_message(cut(self._notice, self.size.width - KEYS_BESIDE), "accent", _NOTICE_SECONDS)
         if self.tab is self.overview and self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)
 
@@ -397,7 +397,7 @@ class GpuwatchApp(PreferencesApp):
             from gpuwatch.ui.details.recorded_gaps import gap_text
 
             text = gap_text(skipped, self.session.clock(), self.session.timeline.events())
-            self.tab.show_message(text, "warning", _TOLD)
+            self.tab.show_message(text, "warning", _NOTICE_SECONDS)
 
     def change_interval(self, step: int) -> None:
         """Samples at the next longer (1) or shorter (-1) interval."""

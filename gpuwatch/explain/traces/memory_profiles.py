@@ -44,10 +44,10 @@ def of_tensorflow(
         left_out += profile.left_out
         for allocator, events in profile.events.items():
             by_allocator.setdefault(allocator, []).append(Window(events, int(begin * _PICO), steps))
-    told = list(notes)
+    remarks = list(notes)
     if left_out:
-        told.append(f"{left_out:,} events beyond the first {xplane.MOST_EVENTS:,} of a file were not read")
-    found = [_profile(name, ones, names, pid, source, told) for name, ones in by_allocator.items()]
+        remarks.append(f"{left_out:,} events beyond the first {xplane.MOST_EVENTS:,} of a file were not read")
+    found = [_profile(name, ones, names, pid, source, remarks) for name, ones in by_allocator.items()]
     found.sort(key=lambda one: (one.device == "host", -one.peak_bytes))
     on_gpu = [one for one in found if one.device != "host"]
     return on_gpu or found
@@ -60,8 +60,8 @@ def of_torch(
 
     Raises :class:`~gpuwatch.explain.traces.plain_pickle.BrokenPickle`.
     """
-    told = list(notes)
-    found = [_of_device(device, pid, source, told) for device in torch_snapshot.read(content)]
+    remarks = list(notes)
+    found = [_of_device(device, pid, source, remarks) for device in torch_snapshot.read(content)]
     return sorted(found, key=lambda one: -one.peak_bytes)
 
 

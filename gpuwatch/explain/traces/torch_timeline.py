@@ -60,15 +60,15 @@ def profile(content: bytes, *, source: str = "") -> MemoryProfile:
         if in_use > peak:
             peak, peak_at, groups = in_use, at, dict(held)
         if at > 0:
-            told = MemoryMoment(
+            reached = MemoryMoment(
                 t=round((at - begin) / 1e9, 6),
                 in_use_bytes=max(in_use, 0),
                 groups={name: amount for name, amount in held.items() if amount > 0},
             )
             if place % share == 0:
-                moments.append(told)
+                moments.append(reached)
             elif in_use > moments[-1].in_use_bytes:
-                moments[-1] = told
+                moments[-1] = reached
             place += 1
     known = {name: amount for name, amount in groups.items() if amount > 0}
     return MemoryProfile(

@@ -184,14 +184,14 @@ class Slurm:
             return "the node was lost"
         if re.search(r"execve\(\): .*No such file or directory", messages):
             return NOT_THERE
-        told = [line.strip() for line in found if not re.search(r"task \d+: (?:Exited|Terminated|Killed)", line)]
-        return told[0] if told else ""
+        others = [line.strip() for line in found if not re.search(r"task \d+: (?:Exited|Terminated|Killed)", line)]
+        return others[0] if others else ""
 
 
 def _unusable(state: str) -> str:
     """Why Slurm would start nothing there, from ``STATE|REASON``; empty if it would, now or later."""
-    state, _, told = state.partition("|")
-    why = "" if told.strip().lower() in ("", "none", "(null)") else f": {told.strip()}"
+    state, _, reason = state.partition("|")
+    why = "" if reason.strip().lower() in ("", "none", "(null)") else f": {reason.strip()}"
     word = state.rstrip("*~#!%$@^-").lower()
     if state.rstrip("~#!%$@^-").endswith("*"):
         return f"does not answer Slurm ({word}){why}"

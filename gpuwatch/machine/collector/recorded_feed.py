@@ -92,7 +92,7 @@ class RecordedFeed:
         self._ended = False
         self._arrived: list[Kept] = []
         self._skipped: list[Skipped] = []
-        self._told = (-math.inf, -math.inf)
+        self._last_skipped = (-math.inf, -math.inf)
         """Begin and end of the last of them."""
 
     # As a feed
@@ -284,9 +284,9 @@ class RecordedFeed:
                 self._ended = False
                 self._anchor(kept.at)
             gap = damaged or kept.at - self._after > gap_limit(self.interval)
-            if gap and self._after > -math.inf and self._told != (self._after, kept.at):
-                self._told = (self._after, kept.at)
-                self._skipped.append(Skipped(*self._told, damaged))
+            if gap and self._after > -math.inf and self._last_skipped != (self._after, kept.at):
+                self._last_skipped = (self._after, kept.at)
+                self._skipped.append(Skipped(*self._last_skipped, damaged))
                 self._anchor(kept.at)
             self._until = max(kept.at, self._at)
             late = self._clock() - self._since - (kept.at - self._at) / self._speed

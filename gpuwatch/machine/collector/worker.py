@@ -138,14 +138,14 @@ class _Service:
         """Sends what a recorder records until there is a reason to sample here; False when stdin ended."""
         settings = self._settings
         arrived = [shared.first] if shared.first is not None else []
-        told, told_at, why = Source(), 0.0, ""
+        sent, sent_at, why = Source(), 0.0, ""
         while not why:
             for snapshot in arrived:
                 if self._is_due(snapshot, shared.interval):
                     self._send(snapshot)
             source, now = shared.source, time.monotonic()
-            if source != told or (shared.late and now - told_at >= _REPEAT):
-                told, told_at = source, now
+            if source != sent or (shared.late and now - sent_at >= _REPEAT):
+                sent, sent_at = source, now
                 _write(source_frame(source))
             self._due = shared.next_look()
             if not self._wait():

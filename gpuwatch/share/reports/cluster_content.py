@@ -57,12 +57,12 @@ def cluster_sentence(document: Comparison) -> str:
 def _difference(facts: Sequence[OddFact]) -> str:
     fact = facts[0]
     if fact.what == "number of GPUs":
-        told = f"{fact.value} GPUs instead of {fact.usual}"
+        difference = f"{fact.value} GPUs instead of {fact.usual}"
     elif fact.kind == "speed":
-        told = f"{fact.detail.partition(';')[0]} ({fact.what.removeprefix('speed of ')})"
+        difference = f"{fact.detail.partition(';')[0]} ({fact.what.removeprefix('speed of ')})"
     else:
-        told = f"{fact.what} {fact.value} instead of {fact.usual}"
-    return clean(told) + (f" and {len(facts) - 1} more" if len(facts) > 1 else "")
+        difference = f"{fact.what} {fact.value} instead of {fact.usual}"
+    return clean(difference) + (f" and {len(facts) - 1} more" if len(facts) > 1 else "")
 
 
 def odd_table(document: Comparison) -> Table:

@@ -106,13 +106,7 @@ _GO_TO = (
 """To other moments of the past: of a recording, or of the last hour."""
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
-        Action(
-            "filter",
-            "slash,f4",
-            "filter",
-            "Show only processes that match (see Filter)",
-            name="Filter processes",
-        ),
+        Action("filter", "slash,f4", "filter", "Show only processes that match (see Filter)", name="Filter processes"),
         Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
         Action(
             "reverse",
@@ -124,21 +118,9 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             name="Reverse the sort order",
         ),
         Action(
-            "users",
-            "u",
-            "users",
-            "Totals by user, by job, or processes",
-            footer=False,
-            name="Totals by user or job",
+            "users", "u", "users", "Totals by user, by job, or processes", footer=False, name="Totals by user or job"
         ),
-        Action(
-            "layout",
-            "L",
-            "layout",
-            "",
-            footer=False,
-            name="Layout of the GPUs",
-        ),
+        Action("layout", "L", "layout", "", footer=False, name="Layout of the GPUs"),
         Action("findings", "f", "findings", "All findings, with evidence", footer=False, name="Findings"),
         Action("doctor", "d", "doctor", "", footer=False),
         Action(
@@ -154,13 +136,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("open_process", "enter", "details", "Show all details", name="Process details"),
         Action("missing", "i", "missing values", "Why values here are missing", name="Missing values"),
         Action("environment", "e", "env", "Show its environment, with secrets masked", name="Environment"),
-        Action(
-            "signal",
-            "K,f9",
-            "signal",
-            "Signal it, or the tagged ones; asks first",
-            name="Send a signal",
-        ),
+        Action("signal", "K,f9", "signal", "Signal it, or the tagged ones; asks first", name="Send a signal"),
         _OLD_SIGNAL_KEY,
         Action("tree", "t,f5", "tree", "Show processes as a tree, or as a list", name="Process tree"),
         Action("tag", "space", "tag", "Tag this process, for a signal to several", name="Tag this process"),
@@ -179,11 +155,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("sort_gpus", "s,f6", "sort GPUs", "Sort GPUs by the next load, or by index", name="Sort GPUs by…"),
         Action("choose_gpu", "enter", "details", "Show all details", name="GPU details"),
         Action(
-            "missing_device",
-            "i",
-            "missing values",
-            "Why values here are missing",
-            name="Missing values of the GPU",
+            "missing_device", "i", "missing values", "Why values here are missing", name="Missing values of the GPU"
         ),
         Action("probe_gpu", "p", "probe", "Try memory and placement settings on this GPU", name="Probe this GPU"),
     ),
@@ -270,13 +242,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("past_seconds(-60)", "pageup", "-1 min", ""),
         Action("past_seconds(60)", "pagedown", "+1 min", ""),
         Action("past_end(False)", "home,g", "oldest", "", name="Oldest sample"),
-        Action(
-            "past_end(True)",
-            "end,G",
-            "newest",
-            "",
-            name="Newest sample",
-        ),
+        Action("past_end(True)", "end,G", "newest", "", name="Newest sample"),
         *(replace(action, footer=action.id == "go_to_time") for action in _GO_TO),
         Action("no_signal", "K,f9", "signal", "", footer=False),
         Action("pause", "escape", "back to now", "", footer=False),
@@ -335,12 +301,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             pair="Sample more or less often",
         ),
         Action(
-            "save_settings",
-            "w,f12",
-            "save",
-            "Save all settings, with the layout",
-            footer=False,
-            name="Save settings",
+            "save_settings", "w,f12", "save", "Save all settings, with the layout", footer=False, name="Save settings"
         ),
         Action("back", "escape", "back", "Back to the previous tab", footer=False, name="Previous tab"),
         *(
@@ -365,12 +326,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             pair="Next or previous pane",
         ),
         Action(
-            "copy_command",
-            "y",
-            "copy command",
-            "Copy this as a gpuwatch command",
-            footer=False,
-            name="Copy as command",
+            "copy_command", "y", "copy command", "Copy this as a gpuwatch command", footer=False, name="Copy as command"
         ),
         Action(
             "diagnostic",
@@ -382,12 +338,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             pair="Copy as a gpuwatch command; write a report",
         ),
         Action(
-            "jump",
-            "semicolon",
-            "jump",
-            "Label all on screen; a label goes there",
-            footer=False,
-            name="Jump by label",
+            "jump", "semicolon", "jump", "Label all on screen; a label goes there", footer=False, name="Jump by label"
         ),
         Action("help", "question_mark,f1", "help", "All keys", name="Keys and symbols"),
         Action(

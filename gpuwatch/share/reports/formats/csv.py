@@ -110,7 +110,7 @@ def render(document: Document) -> str:
     if isinstance(document, Explanation) and document.gpu_tests:
         tests = ([getattr(test, name) for name in _TEST_FIELDS[:-1]] for test in document.gpu_tests)
         messages = (" / ".join(test.messages) for test in document.gpu_tests)
-        return _table(_TEST_FIELDS, ([*row, told] for row, told in zip(tests, messages, strict=True)))
+        return _table(_TEST_FIELDS, ([*row, message] for row, message in zip(tests, messages, strict=True)))
     if isinstance(document, Explanation):
         return _table(_FINDING_FIELDS, _finding_rows(document.source, document.findings, document.primary))
     if isinstance(document, Contrast):
