@@ -25,6 +25,7 @@ from gpuwatch.core.formatting.terminal import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.cli.follow_input import InputFollower
+    from gpuwatch.core.model.explanation import Explanation
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 16
@@ -71,7 +72,6 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     from gpuwatch.cli.follow_input import InputFollower
     from gpuwatch.explain.diagnosis.explain import explain as explained
     from gpuwatch.explain.logs.log_parser import LogParser
-    from gpuwatch.explain.logs.unfold import unfolded
 
     check_output(output)
     terminated = False
@@ -83,19 +83,27 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
             document = explained(lines_of(sys.stdin.fileno(), log, follower), source="stdin", parser=parser)
         terminated = follower.ended_by == signal.SIGTERM
     else:
-        descriptor = _open(log)
-        try:
-            status = os.fstat(descriptor)
-            if stat.S_ISREG(status.st_mode) and status.st_size == 0:
-                raise UsageError(f"{file_name(log)} is empty")
-            document = recording(descriptor, log) or explained(unfolded(lines_of(descriptor, log)), source=str(log))
-        finally:
-            os.close(descriptor)
+        document = explanation_of(log)
     publish(document, output, as_json=as_json, redact=redact)
     if terminated:
         ctx.exit(128 + signal.SIGTERM)
     bad = any(found.severity == "error" for found in document.findings)
     ctx.exit(EXIT_FINDING if bad else EXIT_OK)
+
+
+def explanation_of(path: Path) -> Explanation:
+    """The explanation of a file; a one-line :class:`UsageError` if it cannot be read."""
+    from gpuwatch.explain.diagnosis.explain import explain as explained
+    from gpuwatch.explain.logs.unfold import unfolded
+
+    descriptor = _open(path)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+            raise UsageError(f"{file_name(path)} is empty")
+        return recording(descriptor, path) or explained(unfolded(lines_of(descriptor, path)), source=str(path))
+    finally:
+        os.close(descriptor)
 
 
 def _open(path: Path) -> int:

@@ -47,6 +47,7 @@ _REPORT_EXAMPLES = """\b
 Examples:
   gpuwatch report -o diag.html
   gpuwatch report --redact -o diag.md
+  gpuwatch report --with train.log --with nvidia-bug-report.log.gz -o diag.html
   gpuwatch report run.json --format csv
   gpuwatch report night.gpuwatch --since -2h -o night.html
   gpuwatch report night.gpuwatch --since 03:10 --until 03:40 --redact -o incident.html
@@ -69,6 +70,14 @@ Examples:
     help="Of a recording: begin there: -2h, 14:05, 2026-05-11T14:05 (default: all). -2h counts from its end.",
 )
 @click.option("--until", metavar="TIME", help="Of a recording: end there, likewise.")
+@click.option(
+    "--with",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Include what gpuwatch explain finds in FILE (a log, nvidia-bug-report.log.gz, ...); may be repeated.",
+)
 @redact_option
 @python_option
 @framework_option
@@ -84,6 +93,7 @@ def report(
     as_json: bool,
     since: str | None,
     until: str | None,
+    files: tuple[Path, ...],
     redact: bool,
     python: str | None,
     framework: str | None,
@@ -108,16 +118,22 @@ def report(
             f"{'--since' if since else '--until'} applies only to a recording",
             hint="give a file that gpuwatch record wrote",
         )
-    refuse_with_nodes(ctx, since=since, until=until)
+    refuse_with_nodes(ctx, since=since, until=until, **{"with": files})
     if wants_nodes(ctx):
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name=format_name))
     if source is None:
+        from gpuwatch.cli.explain import explanation_of
         from gpuwatch.share.gather import gather
 
+        explained = tuple(
+            (f"given file {number}" if redact else file_name(path.name), explanation_of(path))
+            for number, path in enumerate(files, 1)
+        )
         enter_simulation(ctx)
-        document: Document = gather(python, framework, progress, with_doctor=not no_doctor)
+        document: Document = gather(python, framework, progress, with_doctor=not no_doctor, files=explained)
     else:
         asked = {"--python": python, "--framework": framework, "--no-doctor": no_doctor, "--sim": asked_shape(ctx)}
+        asked["--with"] = bool(files)
         for name, value in asked.items():
             if value:
                 raise UsageError(f"{name} applies only to a report of this machine", hint=f"omit {source} or {name}")

@@ -13,6 +13,7 @@ from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.diagnostic import Diagnostic, Excerpt, Gap
 from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic, newest, of_this_machine
 from gpuwatch.machine.history.runs import RunStore
@@ -33,11 +34,17 @@ WATCHED = "run"
 
 
 def gather(
-    python: str | None, framework: str | None, progress: Callable[[str], None], *, with_doctor: bool = True
+    python: str | None,
+    framework: str | None,
+    progress: Callable[[str], None],
+    *,
+    with_doctor: bool = True,
+    files: tuple[tuple[str, Explanation], ...] = (),
 ) -> Diagnostic:
     """Reads the machine, runs the doctor, reads saved runs.
 
-    ``progress`` is called with each step, and with the empty string at the end.
+    ``progress`` is called with each step, and with the empty string at the end. ``files``: what given files tell, each
+    with its name.
     """
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     missing: list[Gap] = []
@@ -66,7 +73,8 @@ def gather(
         programs=programs,
         probes=compare(probes) if probes else None,
         surroundings=around,
-        excerpts=excerpts,
+        excerpts=(*excerpts, *(_of_file(*each) for each in files)),
+        files=files,
         missing=tuple(missing),
         simulated=simulated,
     )
@@ -101,6 +109,13 @@ def _excerpts(missing: list[Gap], progress: Callable[[str], None], *, simulated:
         if why:
             missing.append(Gap(part=name, why=why))
     return tuple(found)
+
+
+def _of_file(name: str, told: Explanation) -> Excerpt:
+    """What a file says at its errors, or that nothing in it was recognised."""
+    lines = [line for found in told.findings for line in (found.title, *found.evidence)]
+    lines += [error.message for error in told.errors if error.message not in lines]
+    return Excerpt(name=name, lines=tuple(lines) or ("no problem is recognised in it",))
 
 
 def _runs(

@@ -64,6 +64,32 @@ def test_a_report_of_a_simulated_machine_in_every_format(tmp_path: Path, own: di
         assert "gpuwatch probe --group memory" in drawn, "what is not there is told with what makes it"
 
 
+def test_what_given_files_tell_is_in_it_without_secrets(tmp_path: Path, own: dict[str, str]) -> None:
+    """The cause of the log leads, with the file's name as its source; a file without a problem is said to have none."""
+    log, fine = tmp_path / "alice.log", tmp_path / "fine.log"
+    log.write_text(
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    fit(x)\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of"
+        f" 23.69 GiB of which 1.00 GiB is free. https://alice:{SECRETS['url']}@example.org\n"
+    )
+    fine.write_text("nothing of note\n")
+    asked = ("report", "--sim", "1x8GiB", "--no-doctor", "--json", "--with", str(log), "--with", str(fine))
+    result = gpuwatch(*asked, environment=own)
+    assert result.code == 0, result.err
+    document = json.loads(result.out)
+    assert document["primary"].startswith("memory.")
+    assert document["findings"][0]["sources"] == ["alice.log"]
+    assert document["excerpts"][-1]["name"] == "fine.log"
+    assert "Nothing recognised" in document["excerpts"][-1]["lines"][0]
+    assert SECRETS["url"] not in result.out
+    assert "alice" not in gpuwatch(*asked, "--redact", environment=own).out
+    saved = tmp_path / "saved.json"
+    saved.write_text(result.out)
+    assert "--with" in gpuwatch("report", str(saved), "--with", str(log), environment=own).err
+    refused = gpuwatch("report", "--with", str(tmp_path / "none.log"), environment=own)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
 def test_kept_runs_of_this_kind_of_machine_are_in_it(own: dict[str, str]) -> None:
     store = RunStore(Path(own["XDG_STATE_HOME"]) / "gpuwatch" / "runs")
     host = socket.gethostname()

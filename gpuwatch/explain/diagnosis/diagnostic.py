@@ -17,6 +17,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic import MACHINE as MACHINE
 from gpuwatch.core.model.diagnostic import Diagnostic, Effect, Excerpt, Gap, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
@@ -74,6 +75,8 @@ class Looks:
     missing: tuple[Gap, ...] = field(default=())
     surroundings: Mapping[str, str] = field(default_factory=dict)
     excerpts: tuple[Excerpt, ...] = ()
+    files: tuple[tuple[str, Explanation], ...] = ()
+    """What files that were given tell, each with its name."""
     simulated: bool = False
     """Whether simulated GPUs were requested, which is unknown from a driver that does not answer."""
 
@@ -157,6 +160,8 @@ def _findings(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
     for number, run in enumerate(looks.programs):
         rank = _PROGRAM if number == 0 and looks.taken_at - run.started_at <= RECENT else _EARLIER
         yield from ((rank, _of_program_alone(run, found), source_of(run)) for found in run.findings)
+    for name, told in looks.files:
+        yield from ((_PROGRAM, found, name) for found in told.findings)
     if looks.doctor is not None:
         yield from ((_DOCTOR, found, DOCTOR) for found in looks.doctor.findings)
     if looks.snapshot is not None:
