@@ -233,6 +233,7 @@ def test_prometheus_reads_mig_instances(tmp_path: Path) -> None:
     }
     assert len(used) == 3 * len(expected)
     assert {(one.labels["uuid"], one.labels["mig_instance"]): one.value for one in used} == expected
+    assert "mig" not in families["gpuwatch_gpu"].samples[0].labels, "it may change; instances tell"
     info = families["gpuwatch_mig"].samples
     assert {one.labels["mig_uuid"] for one in info} == {
         one.uuid for device in now.devices for one in device.mig_instances

@@ -202,7 +202,8 @@ def _scaled(number: float, scale: float) -> float:
 
 def _info(stretch: Stretch, device: Device) -> str:
     """The labels of its :data:`INFO`."""
-    return labels(gpu_labels(device, stretch.host) | gpu_identity(device, stretch.last.driver))
+    about = gpu_labels(device, stretch.host) | gpu_identity(device, stretch.last.driver)
+    return labels(about | {"mig": None})  # its mode may change within the recording
 
 
 def _findings(stretch: Stretch) -> Iterator[bytes]:
