@@ -387,7 +387,8 @@ class GpuwatchApp(PreferencesApp):
         """Moves to another moment; pauses first if needed. ``stop`` False: a recording plays on from there."""
         if self.session.snapshot is not None:
             move(self.session.pause() if stop else self.session.cursor())
-            self.tell_skipped()
+            if stop:
+                self.tell_skipped()
             self.tab.show(self.session.view())
 
     def tell_skipped(self) -> None:

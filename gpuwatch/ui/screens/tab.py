@@ -416,6 +416,7 @@ class TabScreen(Screen[None]):
         def answered(moment: float | None) -> None:
             if moment is not None:
                 self._look(lambda past: past.go(moment), stop=False)
+                self.gpuwatch.tell_skipped()
 
         if times:
             self.app.push_screen(TimePrompt(times[0], times[-1]), answered)
