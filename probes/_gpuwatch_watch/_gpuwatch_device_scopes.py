@@ -17,6 +17,8 @@ Request = collections.namedtuple("Request", "type index line")
 NOTHING = Request(None, None, None)
 _PASS_ON = frozenset(["device", "device_v2", "combined", "init_scope", "colocate_with", "_colocate_with_for_gradient"])
 """Functions of TensorFlow's ops.py that open a scope for their caller."""
+_COPY_GRAPHS = ("control_flow_util_v2.py", "atomic_function.py")
+"""Files of TensorFlow that import graphs of this process again, for gradients."""
 
 
 class Scopes:
@@ -33,7 +35,7 @@ class Scopes:
     def install(self):
         """Raises AttributeError if this version of TensorFlow has other names."""
         from tensorflow.python.eager import context
-        from tensorflow.python.framework import device, ops, traceable_stack
+        from tensorflow.python.framework import device, importer, ops, traceable_stack
         from tensorflow.python.util import tf_contextlib, tf_stack
 
         self.device_spec = device.DeviceSpec
@@ -41,6 +43,7 @@ class Scopes:
         found = [importlib.util.find_spec(name) for name in ("tensorflow", "keras", "tf_keras")]
         self.folders = tuple(os.path.dirname(spec.origin) + os.sep for spec in found if spec and spec.origin)
         self.ops_file = ops.__file__
+        self.importer = importer.__file__
         own = sys._getframe().f_code.co_filename
         self.through = frozenset(
             [contextlib.__file__, tf_contextlib.__file__, traceable_stack.__file__, ops.__file__, own]
@@ -167,9 +170,22 @@ class Scopes:
         name, line = frame.f_code.co_filename, frame.f_lineno
         if "__autograph_generated_file" in name:  # AutoGraph's copy of the program's function
             name, line = self._source(name, line)
+        if name == self.importer:
+            return self._loaded(frame)
         if name.startswith(self.folders):
             return None
         return "%s:%d" % (os.path.basename(name), line)
+
+    def _loaded(self, frame):
+        """The program's line that loads a graph whose nodes name devices; None for TensorFlow's own copy of a graph."""
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name.endswith(_COPY_GRAPHS):
+                return None
+            if not name.startswith(self.folders) and not self._passes_on(frame.f_code):
+                return "%s:%d" % (os.path.basename(name), frame.f_lineno)
+            frame = frame.f_back
+        return None
 
     def _source(self, name, line):
         """The program's own line, from the source maps of AutoGraph's cache: a replica's thread knows none."""

@@ -724,6 +724,18 @@ def saved_model_under_gpu():
 
 
 @program
+def graph_that_is_imported():
+    made = tf.Graph()
+    with made.as_default(), tf.device("/GPU:1"):
+        tf.strings.join(["a", tf.as_string(tf.random.uniform([]))], name="joined")
+    graph = made.as_graph_def()
+    session(lambda a: tf.import_graph_def(graph, return_elements=["joined:0"])[0])
+    want_strings("GPU:1")
+    allow("GPU:1", "RandomUniform", "Mul", "AddV2", "Add", "Sub")
+    allow("GPU:1", "RandomUniform", device="GPU:0")
+
+
+@program
 def checkpoint_under_gpu():
     with tf.device("/GPU:0"):
         made = tf.Variable(1.0)
@@ -932,8 +944,6 @@ def under(place, device):
             place(work)
         return
     place(work)
-    if place is in_a_saved_module:
-        return  # scopes of the program that saved it: nobody sees them in the program that loads it
     if device is not None and "GPU" in device:
         want_strings(device.strip("/"))
         allow(device.strip("/"), "RandomUniform", device="GPU:0")
