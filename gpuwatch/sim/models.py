@@ -19,6 +19,7 @@ _MARGINS: Final = {196: 0, 194: -2, 193: -5}
 """Fields of the temperatures, as distance to the operating maximum: that itself, slowdown, shutdown."""
 _MEMORY_MARGIN: Final = 195
 _NOT_SUPPORTED: Final = 3
+_ARCHITECTURES: Final = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9}
 _MOST_RESERVED: Final = 256 << 20
 
 
@@ -37,6 +38,7 @@ _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
         _has("nvmlDeviceGetPcieReplayCounter", 0),
         _has(_FIELD, 0, argument=_RECOVERY),
     ),
+    **{name: (_has("nvmlDeviceGetArchitecture", code),) for name, code in _ARCHITECTURES.items()},
     "no margin": _lacks("nvmlDeviceGetMarginTemperature"),
     "no average power": _lacks(_FIELD, _AVERAGE_POWER),
     "thresholds as margins": (
@@ -65,9 +67,9 @@ _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
 }
 
 _GEFORCE: Final = ("no mig", "no margin")
-_TURING: Final = ("no margin", "no average power")
+_TURING: Final = ("turing", "no margin", "no average power")
 _DATA_CENTER: Final = ("no fan", "ecc")
-_HOPPER: Final = (*_DATA_CENTER, "thresholds as margins", "hbm", "hbm margin", "fabric")
+_HOPPER: Final = ("hopper", *_DATA_CENTER, "thresholds as margins", "hbm", "hbm margin", "fabric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +102,21 @@ _RTX2080 = ("NVIDIA GeForce RTX 2080 SUPER", 8192)
 MODELS: Final[dict[str, SimModel]] = {
     "rtx2080super": SimModel(*_RTX2080, (*_GEFORCE, *_TURING)),
     "rtx2080superwindows": SimModel(*_RTX2080, (*_GEFORCE, *_TURING, "windows")),
-    "rtx4080super": SimModel("NVIDIA GeForce RTX 4080 SUPER", 16376, _GEFORCE),
+    "rtx4080super": SimModel("NVIDIA GeForce RTX 4080 SUPER", 16376, ("ada", *_GEFORCE)),
     "rtx4000ada": SimModel(
-        "NVIDIA RTX 4000 SFF Ada Generation", 20475, ("no mig", "thresholds as margins", "ecc off", "remapped rows")
+        "NVIDIA RTX 4000 SFF Ada Generation",
+        20475,
+        ("ada", "no mig", "thresholds as margins", "ecc off", "remapped rows"),
     ),
     "t4": SimModel("Tesla T4", 15360, (*_DATA_CENTER, *_TURING, "no mig", "ecc without threshold", "retired pages")),
-    "a10g": SimModel("NVIDIA A10G", 23028, ("ecc", "no mig", "ecc without threshold", "remapped rows")),
+    "a10g": SimModel("NVIDIA A10G", 23028, ("ampere", "ecc", "no mig", "ecc without threshold", "remapped rows")),
     "a100mig": SimModel(
         "NVIDIA A100-SXM4-80GB",
         81920,
         (*_DATA_CENTER, "no margin", "ecc without threshold", "hbm", "hbm maximum", "mig on"),
         "1g,1g,2g,3g",
     ),
-    "l40s": SimModel("NVIDIA L40S", 46068, (*_DATA_CENTER, "thresholds as margins", "no mig", "remapped rows")),
+    "l40s": SimModel("NVIDIA L40S", 46068, ("ada", *_DATA_CENTER, "thresholds as margins", "no mig", "remapped rows")),
     "h100": SimModel(*_H100, (*_HOPPER, "remapped rows")),
     "h100mig": SimModel(*_H100, (*_HOPPER, "mig on"), "1g,1g,2g,3g"),
     "h200": SimModel(*_H200, (*_HOPPER, "remapped rows")),

@@ -158,6 +158,7 @@ def test_a_model_supports_what_the_real_one_supports(path: Path) -> None:
     model = next(key for word, key in MODEL_OF.items() if word in path.name) + "windows" * ("windows" in path.name)
     (real,), (ours,) = _snapshot(path, None).devices, simulated(f"1x{model}").devices
     assert (ours.name, ours.readings["memory.total_bytes"]) == (real.name, real.readings["memory.total_bytes"])
+    assert ours.readings["identity.architecture"] == real.readings["identity.architecture"]
     assert real.readings.keys() - ours.readings.keys() <= NOT_MODELLED
     lacks = {metric for metric, why in real.missing.items() if why.reason == "not_supported"}
     assert not lacks & ours.readings.keys()
