@@ -62,12 +62,13 @@ def _main(period: Period) -> PeriodFinding | None:
 
 
 def _others(period: Period, main: PeriodFinding | None) -> Iterator[Finding]:
-    """The other findings, one of each cause on each GPU, with their time: the table has all."""
-    kept = {} if main is None else {(main.finding.id, main.finding.device_uuid): main}
+    """The other findings with their time: what still holds, of the rest one of each cause on each GPU."""
+    told = set() if main is None else {(main.finding.id, main.finding.device_uuid)}
     for one in sorted(period.findings, key=attrgetter("rank")):
-        if kept.setdefault((one.finding.id, one.finding.device_uuid), one) is one and one is not main:
-            title = f"{one.finding.title.rstrip('.')} ({_when(period, one)})"
-            yield replace(one.finding, title=title)
+        which = (one.finding.id, one.finding.device_uuid)
+        if one is not main and (which not in told or (one.active and one.finding.severity != "info")):
+            told.add(which)
+            yield replace(one.finding, title=f"{one.finding.title.rstrip('.')} ({_when(period, one)})")
 
 
 def _when(period: Period, one: PeriodFinding) -> str:
