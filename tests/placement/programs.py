@@ -849,7 +849,8 @@ def own_trace_of_graphs():
     f = tf.function(lambda a: a @ a)
     tf.summary.trace_on(graph=True, profiler=False)
     f(ones())
-    with tf.summary.create_file_writer(folder).as_default():
+    # Whether to record is a bool that would be computed on the GPU, and the driver tier computes nothing.
+    with tf.summary.create_file_writer(folder).as_default(), tf.device("/CPU:0"):
         tf.summary.trace_export("f", step=0)
     (path,) = (os.path.join(folder, name) for name in os.listdir(folder))
     with open(path, "rb") as events:
