@@ -62,7 +62,8 @@ def test_whose_fault_it_is(line: str, title: str, action: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("codes", "told"), [((13, 45), 13), ((45, 31), 31), ((31, 45, 79), 79), ((74, 48), 48), ((43, 119, 149), 149)]
+    ("codes", "told"),
+    [((13, 45), 13), ((45, 31), 31), ((31, 45, 79), 79), ((94, 63, 79), 79), ((74, 48), 48), ((43, 119, 149), 149)],
 )
 def test_of_several_xids_the_one_to_act_on_is_told(codes: tuple[int, ...], told: int) -> None:
     assert f"Xid {told} (" in explain([_XID.format(code) for code in codes]).findings[0].title

@@ -216,11 +216,11 @@ def in_lines(lines: Iterable[str]) -> list[Xid]:
 
 
 def main_one(xids: Iterable[Xid]) -> Xid | None:
-    """The Xid to act on: the hardware's before the link's before the driver's before a program's; of those the
-    first."""
+    """The Xid to act on: a GPU that is gone, then the hardware's before the link's before the driver's before a
+    program's; of those the first."""
     return min(xids, key=_rank, default=None)
 
 
-def _rank(xid: Xid) -> tuple[bool, int]:
+def _rank(xid: Xid) -> tuple[bool, bool, int]:
     kind = KINDS.get(xid.code or 0)
-    return (not xid.hardware, _RANKS[kind.blame] if kind is not None else _RANKS["driver"])
+    return (xid.code != OFF_THE_BUS, not xid.hardware, _RANKS[kind.blame] if kind is not None else _RANKS["driver"])
