@@ -94,6 +94,7 @@ def load_control(library_dir: Path) -> ctypes.CDLL:
         "gws_mig_is_on": (int32, [state, uint]),
         "gws_get_mig": (int32, [state, uint, uint, ctypes.POINTER(MigView)]),
         "gws_describe": (int32, [state, uint, text, size, size]),
+        "gws_set_card": (int32, [state, uint, int32, int32, uint, uint, uint]),
         "gws_add_answer": (int32, [state, uint, ctypes.POINTER(AnswerView)]),
         "gws_set_hidden": (int32, [state, uint, int32]),
         "gws_is_hidden": (int32, [state, uint]),

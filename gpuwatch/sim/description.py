@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpuwatch.sim.mig import SimInstance
 
@@ -28,6 +28,20 @@ class SimAnswer:
     """Whether the simulation takes over once a program uses the GPU."""
 
 
+class SimCard(NamedTuple):
+    """What a model's NVIDIA data sheet and nvidia-smi say of it."""
+
+    capability: int
+    """CUDA compute capability: 90 is 9.0."""
+    multiprocessors: int
+    power_limit_mw: int
+    """Default and maximum."""
+    sm_clock_mhz: int
+    """Maximum."""
+    memory_clock_mhz: int
+    """Maximum."""
+
+
 @dataclass(frozen=True, slots=True)
 class DescribedGpu:
     """One GPU of a described machine."""
@@ -39,3 +53,5 @@ class DescribedGpu:
     answers: tuple[SimAnswer, ...]
     mig: tuple[SimInstance, ...] | None = None
     """None: MIG is off."""
+    card: SimCard | None = None
+    """None: that of plain simulated GPUs."""

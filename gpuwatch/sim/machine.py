@@ -501,6 +501,8 @@ class SimMachine:
             code = control.gws_describe(
                 self._open_handle(), device, gpu.name.encode()[:63], gpu.memory_bytes, gpu.taken_bytes
             )
+            if gpu.card is not None:
+                code = code or control.gws_set_card(self._open_handle(), device, *gpu.card)
             for answer in gpu.answers:
                 view = AnswerView(answer.function.encode(), answer.argument, answer.code, answer.until_used)
                 view.number[: len(answer.numbers)] = answer.numbers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gpuwatch.sim.description import NOT_AVAILABLE, DescribedGpu, SimAnswer
+from gpuwatch.sim.description import NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.mig import parse_layout
 
 _FIELD: Final = "nvmlDeviceGetFieldValues"
@@ -79,6 +79,7 @@ class SimModel:
     name: str
     """As NVML gives it."""
     memory_mib: int
+    card: SimCard
     traits: tuple[str, ...]
     mig: str = "off"
 
@@ -93,30 +94,52 @@ class SimModel:
             (answer.function, answer.argument): answer for trait in ("any", *self.traits) for answer in _TRAITS[trait]
         }
         reserved = min(self.memory_bytes // 32, _MOST_RESERVED)
-        return DescribedGpu(self.name, self.memory_bytes, reserved, tuple(answers.values()), parse_layout(self.mig))
+        return DescribedGpu(
+            self.name, self.memory_bytes, reserved, tuple(answers.values()), parse_layout(self.mig), self.card
+        )
 
 
-_H100, _H200 = ("NVIDIA H100 80GB HBM3", 81559), ("NVIDIA H200", 143771)
-_RTX2080 = ("NVIDIA GeForce RTX 2080 SUPER", 8192)
+_H100 = ("NVIDIA H100 80GB HBM3", 81559, SimCard(90, 132, 700_000, 1980, 2619))
+_H200 = ("NVIDIA H200", 143771, SimCard(90, 132, 700_000, 1980, 3201))
+_RTX2080 = ("NVIDIA GeForce RTX 2080 SUPER", 8192, SimCard(75, 48, 250_000, 2145, 7751))
 
 MODELS: Final[dict[str, SimModel]] = {
     "rtx2080super": SimModel(*_RTX2080, (*_GEFORCE, *_TURING)),
     "rtx2080superwindows": SimModel(*_RTX2080, (*_GEFORCE, *_TURING, "windows")),
-    "rtx4080super": SimModel("NVIDIA GeForce RTX 4080 SUPER", 16376, ("ada", *_GEFORCE)),
+    "rtx4080super": SimModel(
+        "NVIDIA GeForce RTX 4080 SUPER", 16376, SimCard(89, 80, 320_000, 3165, 11501), ("ada", *_GEFORCE)
+    ),
     "rtx4000ada": SimModel(
         "NVIDIA RTX 4000 SFF Ada Generation",
         20475,
+        SimCard(89, 48, 70_000, 3105, 7001),
         ("ada", "no mig", "thresholds as margins", "ecc off", "remapped rows"),
     ),
-    "t4": SimModel("Tesla T4", 15360, (*_DATA_CENTER, *_TURING, "no mig", "ecc without threshold", "retired pages")),
-    "a10g": SimModel("NVIDIA A10G", 23028, ("ampere", "ecc", "no mig", "ecc without threshold", "remapped rows")),
+    "t4": SimModel(
+        "Tesla T4",
+        15360,
+        SimCard(75, 40, 70_000, 1590, 5001),
+        (*_DATA_CENTER, *_TURING, "no mig", "ecc without threshold", "retired pages"),
+    ),
+    "a10g": SimModel(
+        "NVIDIA A10G",
+        23028,
+        SimCard(86, 80, 300_000, 1710, 6251),
+        ("ampere", "ecc", "no mig", "ecc without threshold", "remapped rows"),
+    ),
     "a100mig": SimModel(
         "NVIDIA A100-SXM4-80GB",
         81920,
+        SimCard(80, 108, 500_000, 1410, 1593),
         (*_DATA_CENTER, "no margin", "ecc without threshold", "hbm", "hbm maximum", "mig on"),
         "1g,1g,2g,3g",
     ),
-    "l40s": SimModel("NVIDIA L40S", 46068, ("ada", *_DATA_CENTER, "thresholds as margins", "no mig", "remapped rows")),
+    "l40s": SimModel(
+        "NVIDIA L40S",
+        46068,
+        SimCard(89, 142, 350_000, 2520, 9001),
+        ("ada", *_DATA_CENTER, "thresholds as margins", "no mig", "remapped rows"),
+    ),
     "h100": SimModel(*_H100, (*_HOPPER, "remapped rows")),
     "h100mig": SimModel(*_H100, (*_HOPPER, "mig on"), "1g,1g,2g,3g"),
     "h200": SimModel(*_H200, (*_HOPPER, "remapped rows")),

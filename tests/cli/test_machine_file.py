@@ -137,6 +137,7 @@ NOT_MODELLED = {
     *("identity.vbios", "identity.serial", "identity.part_number", "identity.gsp_version"),
 }
 """What real GPUs of the captures report and those of ``--sim 1xMODEL`` do not: figures of one board."""
+OF_THE_CARD = ("clocks.sm_max_mhz", "clocks.memory_max_mhz", "power.default_limit_watts")
 MODEL_OF = {
     "rtx-2080": "rtx2080super",
     "rtx-4080": "rtx4080super",
@@ -162,6 +163,7 @@ def test_a_model_supports_what_the_real_one_supports(path: Path) -> None:
     assert real.readings.keys() - ours.readings.keys() <= NOT_MODELLED
     lacks = {metric for metric, why in real.missing.items() if why.reason == "not_supported"}
     assert not lacks & ours.readings.keys()
+    assert {name: ours.readings[name] for name in OF_THE_CARD} == {name: real.readings[name] for name in OF_THE_CARD}
 
 
 def test_models_differ_in_what_they_support_and_programs_work_on_them() -> None:
@@ -179,6 +181,8 @@ def test_models_differ_in_what_they_support_and_programs_work_on_them() -> None:
         "h100": ["fan.speed_percent"],
         "t4": ["fan.speed_percent", "mig.mode", "temperature.memory_celsius"],
     }
+    capabilities = {model: simulated(f"1x{model}").devices[0].compute_capability for model in ("t4", "h100")}
+    assert capabilities == {"t4": "7.5", "h100": "9.0"}
     assert len(simulated("1xh100mig").devices[0].mig_instances) == 4
     listed = gpuwatch("sim", "--sim", "2xh100@models", "--", "sh", "-c", "echo $GPUWATCH_SIM")
     assert listed.out.strip() == "2xh100"

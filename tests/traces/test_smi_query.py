@@ -164,6 +164,23 @@ def test_text_becomes_a_snapshot_and_na_stays_unknown() -> None:
     assert second.readings == {}
 
 
+def test_power_limits_are_read_where_newer_ones_print_them() -> None:
+    """nvidia-smi 610 prints them below a heading of their own."""
+    nested = """        GPU Ceiling Power Limit
+            Current Power Limit           : 650.00 W
+            Requested Power Limit         : 660.00 W
+            Default Power Limit           : 700.00 W
+        GPU Base Power
+            Current Base Power            : 90.00 W
+        Max Power Limit                   : 720.00 W"""
+    text = TEXT.format(failed="No", thermal="Not Active")
+    assert "        Current Power Limit               : 700.00 W" in text
+    (gpu,) = machine(text.replace("        Current Power Limit               : 700.00 W", nested)).devices
+    found = {name: gpu.readings.get(f"power.{name}_watts") for name in ("limit", "requested_limit", "default_limit")}
+    assert found == {"limit": 650.0, "requested_limit": 660.0, "default_limit": 700.0}
+    assert gpu.readings["power.max_limit_watts"] == 720.0
+
+
 def test_xml_becomes_the_same_kind_of_snapshot() -> None:
     snapshot = machine(XML)
     (gpu,) = snapshot.devices

@@ -29,6 +29,8 @@ _FACTORS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB/s": 1000, "MB/s"
 _LACKS = Missing("not_supported", detail="nvidia-smi says N/A")
 _NOT_PRINTED = Missing("unknown", detail="not in the output of nvidia-smi -q")
 _NOTHING = frozenset({"", "n/a", "[n/a]", "none yet", "not supported", "[not supported]"})
+_CEILING = "power/gpu_ceiling_power_limit"
+"""Where nvidia-smi 610 prints what earlier ones print as power limits."""
 _DEPRECATED = "requested functionality"
 _LINK = ("pci/gpu_link_info", "pci/pci_gpu_link_info")
 
@@ -83,11 +85,15 @@ _FIELDS: dict[str, tuple[str, ...]] = {
         "power/instantaneous_power_draw",
         "power/instant_power_draw",
     ),
-    "power.limit_watts": ("power/enforced_power_limit", "power/current_power_limit"),
+    "power.limit_watts": ("power/enforced_power_limit", "power/current_power_limit", f"{_CEILING}/current_power_limit"),
     "power.average_watts": ("power/average_power_draw",),
     "power.instant_watts": ("power/instantaneous_power_draw", "power/instant_power_draw"),
-    "power.requested_limit_watts": ("power/requested_power_limit", "power/power_limit"),
-    "power.default_limit_watts": ("power/default_power_limit",),
+    "power.requested_limit_watts": (
+        "power/requested_power_limit",
+        "power/power_limit",
+        f"{_CEILING}/requested_power_limit",
+    ),
+    "power.default_limit_watts": ("power/default_power_limit", f"{_CEILING}/default_power_limit"),
     "power.min_limit_watts": ("power/min_power_limit",),
     "power.max_limit_watts": ("power/max_power_limit",),
     "clocks.sm_mhz": ("clocks/sm", "clocks/sm_clock"),

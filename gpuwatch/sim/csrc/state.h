@@ -283,6 +283,8 @@ uint64_t gws_grown(const gws_state *state, uint32_t device, gws_override_key rat
 uint64_t gws_policy_ns(gws_state *state, uint32_t device, uint32_t policy);
 bool gws_policies_known(const gws_state *state, uint32_t device);
 int gws_describe(gws_state *state, uint32_t device, const char *name, uint64_t total_bytes, uint64_t reserved_bytes);
+int gws_set_card(gws_state *state, uint32_t device, int32_t capability, int32_t multiprocessors,
+                 uint32_t power_limit_mw, uint32_t sm_clock_max_mhz, uint32_t memory_clock_mhz);
 int gws_add_answer(gws_state *state, uint32_t device, const gws_answer *answer);
 const gws_answer *gws_find_answer(gws_state *state, uint32_t device, const char *function,
                                   uint64_t argument); /* NULL: what is simulated counts */

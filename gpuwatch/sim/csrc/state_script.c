@@ -123,6 +123,20 @@ int gws_describe(gws_state *state, uint32_t device, const char *name, uint64_t t
     return 0;
 }
 
+int gws_set_card(gws_state *state, uint32_t device, int32_t capability, int32_t multiprocessors,
+                 uint32_t power_limit_mw, uint32_t sm_clock_max_mhz, uint32_t memory_clock_mhz) {
+    if (device >= state->device_count) return EINVAL;
+    gws_device *card = &state->device[device];
+    card->cc_major = capability / 10;
+    card->cc_minor = capability % 10;
+    card->cores = card->cores / card->sm_count * multiprocessors;
+    card->sm_count = multiprocessors;
+    card->power_full_mw = card->power_limit_mw = power_limit_mw;
+    card->sm_clock_full_mhz = card->sm_clock_max_mhz = sm_clock_max_mhz;
+    card->memory_clock_full_mhz = memory_clock_mhz;
+    return 0;
+}
+
 int gws_add_answer(gws_state *state, uint32_t device, const gws_answer *answer) {
     if (device >= state->device_count) return EINVAL;
     gws_device *card = &state->device[device];
