@@ -164,6 +164,11 @@ def test_text_becomes_a_snapshot_and_na_stays_unknown() -> None:
     assert second.readings == {}
 
 
+def test_a_margin_that_is_called_current_is_read() -> None:
+    text = TEXT.format(failed="No", thermal="Not Active").replace("GPU T.Limit Temp ", "GPU Current T.Limit Temp ")
+    assert "temperature.margin_celsius" in machine(text).devices[0].readings
+
+
 def test_power_limits_are_read_where_newer_ones_print_them() -> None:
     """nvidia-smi 610 prints them below a heading of their own."""
     nested = """        GPU Ceiling Power Limit

@@ -52,7 +52,11 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "bar1.used_bytes": ("bar1_memory_usage/used",),
     "temperature.gpu_celsius": ("temperature/gpu_current_temp", "temperature/gpu_temp"),
     "temperature.memory_celsius": ("temperature/memory_current_temp", "temperature/memory_temp"),
-    "temperature.margin_celsius": ("temperature/gpu_t.limit_temp", "temperature/gpu_temp_tlimit"),
+    "temperature.margin_celsius": (
+        "temperature/gpu_t.limit_temp",
+        "temperature/gpu_current_t.limit_temp",
+        "temperature/gpu_temp_tlimit",
+    ),
     "temperature.operating_max_celsius": (
         "temperature/gpu_max_operating_temp",
         "temperature/gpu_temp_max_gpu_threshold",
