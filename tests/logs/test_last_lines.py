@@ -134,7 +134,16 @@ def test_of_a_machines_journal_only_what_has_to_do_with_gpus_counts() -> None:
     )
 
 
+def test_of_a_kernels_log_only_what_has_to_do_with_gpus_counts() -> None:
+    other = "[58720.637310] binder: send failed reply for transaction 6869080 to 117719:117781"
+    assert _tells("[58720.637297] binder: release 117826", other) == ""
+    assert _tells("[58720.637297] NVRM: RmInitAdapter failed! (0x22:0x56:894)", other) == last_lines.FAILED
+    assert _tells("starting", other) == last_lines.FAILED, "a program's own line"
+
+
 def test_noise_of_a_desktop_and_of_a_disk() -> None:
+    stream = "2024-01-12 10:38:50.486622: E external/local_xla/xla/x.h:177] SetPriority unimplemented for this stream."
+    assert _tells(stream) == ""
     assert _tells("Fontconfig error: Cannot load default config file") == ""
     assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:111: /tmp/ray is over 95% full, capacity: 1") == ""
     assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:99: the store failed") == last_lines.FAILED

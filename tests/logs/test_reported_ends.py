@@ -60,6 +60,11 @@ ENDS = [
     ("slurmstepd-n3: error: *** JOB 44 ON n3 CANCELLED AT 2026-05-01T10:00:00 DUE TO PREEMPTION ***", PREEMPTED),
     ("slurmstepd: error: *** STEP 44.0 ON n3 CANCELLED AT 2026-05-01T10:00:00 ***", CANCELLED),
     (
+        "[2026-05-01T10:00:00.229] error: *** JOB 44 ON n3 CANCELLED AT 2026-05-01T10:00:00 DUE to SIGNAL X ***",
+        CANCELLED,
+    ),
+    ("ERROR:smemwatch:This job has exceeded its memory quota and will be terminated", HOST_MEMORY),
+    (
         "[2026-04-16 21:54:13,235] [ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = -9",
         KILLED,
     ),

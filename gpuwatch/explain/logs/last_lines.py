@@ -87,6 +87,7 @@ _REPORTS = re.compile(
 )
 _NO_FAILURE = re.compile(
     r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
+    r"|unimplemented for this stream"
     r"|NVML library|Fontconfig (?:error|warning)|is over \d{1,2}% full"
     r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
     r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
@@ -106,6 +107,8 @@ _OF_A_GPU = re.compile(
     r"|tensorflow",
     re.IGNORECASE,
 )
+_OF_KERNEL = re.compile(r"^(?:kern +:\w+ +: )?\[ {0,8}\d{1,9}\.\d{6}\] ")
+"""A line of dmesg."""
 _WHOLE_MACHINE = 3
 """Programs beside the kernel and systemd whose lines make a journal that of a whole machine."""
 
@@ -116,7 +119,9 @@ def finished(line: str) -> bool:
 
 
 def _relevant(lines: Sequence[str]) -> list[str]:
-    """The lines, of a whole machine's journal only those of the kernel's GPU drivers and of programs that use one."""
+    """The lines; of the kernel's log or a whole machine's journal only those of GPU drivers and what uses one."""
+    if lines and all(map(_OF_KERNEL.match, lines)):
+        return [line for line in lines if _OF_A_GPU.search(line)]
     programs = {found["program"] for line in lines if (found := _OF_JOURNAL.match(line)) is not None}
     if len(programs - {"kernel", "systemd"}) < _WHOLE_MACHINE:
         return list(lines)

@@ -86,11 +86,13 @@ _COMPILER = re.compile(
 )
 # After "]", too: a progress bar does not end its line.
 _CANCELLED = re.compile(
-    r"(?:^|\])slurmstepd(?:-\S{1,80})?: error: \*\*\* (?:JOB|STEP) (?P<job>\d{1,12})?.{1,200}CANCELLED\b"
+    r"(?:(?:^|\])slurmstepd(?:-\S{1,80})?: |^\[[\d:.T-]{8,30}\] |^)error: \*\*\* (?:JOB|STEP) (?P<job>\d{1,12})?"
+    r".{1,200}CANCELLED\b"
     r"(?P<why>.{0,120})"
 )
 _TEXTS: tuple[tuple[str, str], ...] = (
     ("TERM_MEMLIMIT", HOST_MEMORY),
+    ("This job has exceeded its memory quota", HOST_MEMORY),
     ("TERM_RUNLIMIT", TIME_LIMIT),
     ("PBS: job killed: walltime", TIME_LIMIT),
     ("PBS: job killed: mem", HOST_MEMORY),
