@@ -1,4 +1,4 @@
-"""A GPU without memory of its own, such as GB10: NVML supports no nvmlDeviceGetMemoryInfo, and the host's counts."""
+"""A GPU without memory of its own, such as GB10: NVML has neither its size nor its clock, and the host's counts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ import os
 from collections.abc import Callable
 
 import psutil
+import pytest
 
+from gpuwatch.core.model.reading import Missing, Reason
+from gpuwatch.machine.collector.collector import _is_unified
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
 from tests.conftest import gpuwatch
 
 
+def _without(machine: SimMachine, device: int, *functions: str) -> None:
+    for number, function in enumerate(functions):
+        label = f"{device}.{number}"
+        machine.inject(function, code=CODES["NOT_SUPPORTED"], device=device, count=FOR_EVER, label=label)
+
+
 def test_its_memory_is_the_hosts_in_snapshot_and_pick(sim_machine: Callable[[str], SimMachine]) -> None:
     machine = sim_machine("2x4GiB")
-    machine.inject("nvmlDeviceGetMemoryInfo*", code=CODES["NOT_SUPPORTED"], device=1, count=FOR_EVER, label="unified")
+    _without(machine, 1, "nvmlDeviceGetMemoryInfo*", "nvmlDeviceGetClockInfo", "nvmlDeviceGetBAR1MemoryInfo")
     machine.attach(4_100_000, 1, 1 << 30, sm_percent=20, foreign=True)
     environment = machine.environment(os.environ)
     found = json.loads(gpuwatch("snapshot", "--json", environment=environment).out)
@@ -31,3 +40,38 @@ def test_its_memory_is_the_hosts_in_snapshot_and_pick(sim_machine: Callable[[str
     machine.detach(4_100_000)
     picked = gpuwatch("pick", "--count", "2", "--free", "1GiB", environment=environment)
     assert picked.out.count("GPU-") == 2, picked.err
+
+
+def test_a_card_whose_size_alone_is_not_supported_has_no_memory_of_the_host(
+    sim_machine: Callable[[str], SimMachine],
+) -> None:
+    machine = sim_machine("2x4GiB")
+    _without(machine, 0, "nvmlDeviceGetMemoryInfo*")
+    _without(machine, 1, "nvmlDeviceGetMemoryInfo*", "nvmlDeviceGetBAR1MemoryInfo")  # GH200 has no BAR1, but a clock
+    environment = machine.environment(os.environ)
+    for device in json.loads(gpuwatch("snapshot", "--json", environment=environment).out)["devices"]:
+        assert not device.get("unified_memory", False)
+        assert device["missing"]["memory.total_bytes"]["reason"] == "not_supported"
+        assert "memory.free_bytes" not in device["readings"]
+    picked = gpuwatch("pick", "--free", "1GiB", environment=environment)
+    assert picked.code
+    assert "GPU-" not in picked.out
+
+
+@pytest.mark.parametrize(
+    ("size", "clock", "bar1", "unified"),
+    [
+        ("not_supported", "not_supported", None, True),
+        ("not_supported", "not_supported", 256 << 20, False),
+        ("not_supported", None, None, False),
+        ("not_supported", "failed", None, False),
+        ("failed", "not_supported", None, False),
+        (None, "not_supported", None, False),
+    ],
+)
+def test_memory_of_its_own_is_missing_only_if_no_query_finds_any(
+    size: Reason | None, clock: Reason | None, bar1: int | None, unified: bool
+) -> None:
+    lacks = {"memory.total_bytes": size, "clocks.memory_mhz": clock}
+    missing = {name: Missing(reason) for name, reason in lacks.items() if reason is not None}
+    assert _is_unified({} if bar1 is None else {"bar1.total_bytes": bar1}, missing) is unified

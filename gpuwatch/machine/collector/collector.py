@@ -191,7 +191,7 @@ class Collector:
             if device.accounted is not description.accounted:  # a process has just exited
                 description = replace(description, accounted=device.accounted)
             made = self._made.get(device.uuid)
-            unified = _is_unified(lacks)
+            unified = _is_unified(read, lacks)
             same = made is not None and made.same(read, lacks, rows, description)
             if made is not None and same and not device.mig_instances and not unified:
                 devices.append(made.device)
@@ -378,10 +378,15 @@ def _not_asked(readings: dict[str, Value], missing: dict[str, Missing]) -> None:
             missing.setdefault(metric_id, _ON_DEMAND)
 
 
-def _is_unified(missing: Mapping[str, Missing]) -> bool:
-    """Whether the GPU uses the host's memory, as GB10 and Jetson do: nvmlDeviceGetMemoryInfo is not supported."""
-    lack = missing.get("memory.total_bytes")
-    return lack is not None and lack.reason == "not_supported"
+def _is_unified(readings: Mapping[str, Value], missing: Mapping[str, Missing]) -> bool:
+    """Whether the GPU has no memory of its own, as GB10: NVML supports neither its size nor its clock, and no BAR1.
+
+    The size alone says less: a driver may not tell that of a card, whose memory is not the host's.
+    """
+    if readings.get("bar1.total_bytes"):
+        return False
+    lacks = (missing.get(name) for name in ("memory.total_bytes", "clocks.memory_mhz"))
+    return all(lack is not None and lack.reason == "not_supported" for lack in lacks)
 
 
 def _add_host_memory(host: Host, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
