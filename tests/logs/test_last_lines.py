@@ -144,6 +144,8 @@ def test_of_a_kernels_log_only_what_has_to_do_with_gpus_counts() -> None:
 def test_noise_of_a_desktop_and_of_a_disk() -> None:
     stream = "2024-01-12 10:38:50.486622: E external/local_xla/xla/x.h:177] SetPriority unimplemented for this stream."
     assert _tells(stream) == ""
+    assert _tells("(nvidia-settings:71): Gdk-CRITICAL **: 10:11:12: gdk_window: assertion failed") == ""
+    assert _tells("ERROR: pip's dependency resolver does not currently take into account all packages") == ""
     assert _tells("Fontconfig error: Cannot load default config file") == ""
     assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:111: /tmp/ray is over 95% full, capacity: 1") == ""
     assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:99: the store failed") == last_lines.FAILED

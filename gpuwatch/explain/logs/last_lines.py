@@ -87,7 +87,7 @@ _REPORTS = re.compile(
 )
 _NO_FAILURE = re.compile(
     r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
-    r"|unimplemented for this stream"
+    r"|unimplemented for this stream|\b(?:Gdk|Gtk|GLib)(?:-\w{1,20})?-(?:CRITICAL|WARNING)\b|pip's dependency resolver"
     r"|NVML library|Fontconfig (?:error|warning)|is over \d{1,2}% full"
     r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
     r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
