@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,32 +21,16 @@ class Played:
         self.seconds = 100.0
         self.feed = RecordedFeed(path, speed=speed, clock=lambda: self.seconds)
         self.times: list[float] = []
-        self.woken = threading.Event()
-        self.feed.start(self.woken.set)
         self.feed.paused = False
-
-    def until(self, true: Callable[[], bool]) -> None:
-        """Takes what comes until something is true."""
-        deadline = time.monotonic() + 10
-        while not true() and time.monotonic() < deadline:
-            self.woken.wait(0.05)
-            self.woken.clear()
-            self.times += [round(kept.at - BEGIN) for kept in self.feed.take()]
-        assert true(), self.times
-
-    def settle(self) -> None:
-        """Gives the feed the time to deliver what it should not."""
-        time.sleep(0.1)
-        self.times += [round(kept.at - BEGIN) for kept in self.feed.take()]
+        self.pass_(0)
 
     def pass_(self, seconds: float) -> None:
         self.seconds += seconds
-        with self.feed._turn:
-            self.feed._turn.notify()  # its waits are of real seconds
+        self.times += [round(kept.at - BEGIN) for kept in self.feed.take()]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Iterator[Callable[..., Played]]:
+def play() -> Iterator[Callable[..., Played]]:
     running: list[Played] = []
 
     def start(path: Path, **options: float) -> Played:
@@ -66,71 +49,61 @@ def minute(tmp_path: Path) -> Path:
 
 def test_plays_at_the_recorded_pace(minute: Path, play: Callable[..., Played]) -> None:
     one = play(minute)
-    one.until(lambda: one.times == [0])
-    one.settle()
     assert one.times == [0]
     for second in range(1, 6):
         one.pass_(1.01)
-        one.until(lambda second=second: one.times == list(range(second + 1)))  # type: ignore[misc]
+        assert one.times == list(range(second + 1))
     assert one.feed.now() - BEGIN == pytest.approx(5.05, abs=0.05)
+    one.pass_(30)  # as after a suspend: it goes on where it was
+    assert one.times == list(range(7))
 
 
 @pytest.mark.parametrize(("speed", "samples"), [(0.25, 1), (8, 41), (64, 60)])
 def test_speed(minute: Path, play: Callable[..., Played], speed: float, samples: int) -> None:
     """Samples in the first five seconds, and a bit for the noise of their times."""
     one = play(minute, speed=speed)
-    one.until(lambda: len(one.times) == 1)
+    assert len(one.times) == 1
     for _ in range(10):
         one.pass_(0.501)
-        one.settle()
     assert len(one.times) == pytest.approx(samples + (speed == 0.25), abs=1)
 
 
 def test_a_pause_holds_the_moment(minute: Path, play: Callable[..., Played]) -> None:
     one = play(minute)
-    one.until(lambda: one.times == [0])
     one.pass_(0.5)
     one.feed.paused = True
     moment = one.feed.now()
     one.pass_(30)
-    one.settle()
     assert one.times == [0]
     assert one.feed.now() == moment
     one.feed.paused = False
-    one.settle()
+    one.pass_(0)
     assert one.times == [0]
     one.pass_(0.6)
-    one.until(lambda: one.times == [0, 1])
+    assert one.times == [0, 1]
 
 
 def test_a_jump_goes_on_from_there(minute: Path, play: Callable[..., Played]) -> None:
     one = play(minute)
-    one.until(lambda: one.times == [0])
     one.feed.seek(BEGIN + 30.5, BEGIN + 30.5)
     assert one.feed.now() == BEGIN + 30.5
     one.pass_(0.6)
-    one.until(lambda: one.times == [0, 31])
+    assert one.times == [0, 31]
     one.feed.seek(BEGIN + 9.5, BEGIN + 9.5)
     one.pass_(0.6)
-    one.until(lambda: one.times == [0, 31, 10])
-
-
-def test_samples_from_before_a_jump_are_dropped(minute: Path, play: Callable[..., Played]) -> None:
-    one = play(minute)
-    one.woken.wait(5)
-    one.feed.seek(BEGIN + 30.5, BEGIN + 30.5)
-    assert one.feed.take() == []
+    assert one.times == [0, 31, 10]
 
 
 def test_a_gap_is_passed_over_and_told(tmp_path: Path, play: Callable[..., Played]) -> None:
     shots = with_gap(20, at=10)
     one = play(recorded(tmp_path / "gap.gpuwatch", shots))
-    for place in range(10):
-        one.until(lambda place=place: len(one.times) > place)  # type: ignore[misc]
+    for _ in range(9):
         one.pass_(1.01)
-    assert one.times[9:11] == [9, 3610]
+    assert one.times == [*range(10), 3610]
     assert one.feed.take_skipped() == [Skipped(shots[9].taken_at.timestamp(), shots[10].taken_at.timestamp(), False)]
     assert one.feed.take_skipped() == []
+    one.pass_(1.01)
+    assert one.times[-1] == 3611
     assert one.feed.now() == pytest.approx(BEGIN + 3611, abs=0.1)
 
 
@@ -139,8 +112,7 @@ def test_the_end_is_the_last_sample(minute: Path, play: Callable[..., Played]) -
     one.feed.seek(BEGIN + 57.5, BEGIN + 57.5)
     for _ in range(5):
         one.pass_(1.01)
-        one.settle()
-    one.until(lambda: one.feed.ended)
+    assert one.feed.ended
     assert one.times[-2:] == [58, 59]
     one.pass_(100)
     assert one.feed.now() == pytest.approx(BEGIN + 59, abs=0.1)
@@ -152,28 +124,43 @@ def test_a_file_that_grows_is_followed(tmp_path: Path, play: Callable[..., Playe
     shots = list(day(1, 2, 20))
     growing.add(*shots[:3])
     one = play(growing.path, speed=64)
-    one.until(lambda: bool(one.times))
     one.pass_(1)
-    one.until(lambda: one.times == [0, 1, 2] and one.feed.ended)
-    for place in range(3, 20):
+    assert one.times == [0, 1, 2]
+    assert one.feed.ended
+    for place in range(3, 10):
         growing.add(shots[place])
-        # At its end, as this clock stands still: before that, the next sample would be due later.
-        one.until(lambda place=place: one.times[-1] == place and one.feed.ended)  # type: ignore[misc]
-    assert one.times == list(range(20))
+        one.pass_(0)  # at its end a sample is due when it is there
+        assert one.times[-1] == place
+    one.feed.speed = 1.0
+    for place in range(10, 20):  # behind its end, at the recorded pace
+        growing.add(shots[place])
+    one.pass_(0)
+    assert one.times[-1] == 10
+    one.pass_(1.01)
+    assert one.times == list(range(12))
     growing.end()
+
+
+def test_wakes_when_a_sample_is_due(minute: Path) -> None:
+    feed = RecordedFeed(minute, speed=8)
+    arrived = threading.Event()
+    feed.start(arrived.set)
+    feed.paused = False
+    got = 0
+    while got < 3:
+        assert arrived.wait(30)
+        arrived.clear()
+        got += len(feed.take())
+    feed.stop()
 
 
 def test_samples_are_those_recorded(tmp_path: Path, play: Callable[..., Played]) -> None:
     shots = list(day(2, 4, 30))
-    feed = RecordedFeed(recorded(tmp_path / "a.gpuwatch", shots), speed=64)
-    arrived = threading.Event()
-    feed.start(arrived.set)
+    seconds = iter(range(1000))
+    feed = RecordedFeed(recorded(tmp_path / "a.gpuwatch", shots), speed=64, clock=lambda: next(seconds) / 4)
     feed.paused = False
     got = []
-    until = time.monotonic() + 10
-    while len(got) < 30 and time.monotonic() < until:
-        arrived.wait(0.1)
-        arrived.clear()
+    while not feed.ended:
         got += feed.drain()
     feed.stop()
     assert got == [Storable().of(shot) for shot in shots]

@@ -55,8 +55,8 @@ class RecordedHost(HostAccess):
 class RecordedFeed:
     """Plays a file from a moment on; at its end it waits for more.
 
-    A :class:`~gpuwatch.machine.collector.feed.Feed`. It opens the file for its thread alone. Times are seconds since
-    the epoch.
+    A :class:`~gpuwatch.machine.collector.feed.Feed`, used by one thread: samples are read when they are taken. Another
+    thread only wakes the front end when something is due. Times are seconds since the epoch.
     """
 
     def __init__(
@@ -71,12 +71,11 @@ class RecordedFeed:
         self._clock = clock
         self._runs = self._recording.runs
         self._host = RecordedHost(self._runs[-1].hostname or "" if self._runs else "")
-        self._turn = threading.Condition()
+        self._alarm = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._wake: Callable[[], None] = lambda: None
-        self._woken = -math.inf
+        self._due = math.inf
+        """When the front end is to be woken, by the clock."""
         self._stopping = False
-        self._failure: Exception | None = None
         self._speed = speed
         self._paused = True
         begin = self._recording.begin
@@ -84,16 +83,18 @@ class RecordedFeed:
         """The moment that is played at :attr:`_since`."""
         self._since = clock()
         self._after = -math.inf
-        """Time of the last sample that was delivered or passed over."""
+        """Time of the last sample that was taken or passed over."""
         self._until = self._at
         """Time of the next sample, which :meth:`now` does not pass."""
-        self._sought = 0
-        """Number of calls of :meth:`seek`."""
+        self._samples: Iterator[Kept] | None = None
+        """What follows; None: as of :attr:`_after`."""
         self._ended = False
-        self._arrived: list[Kept] = []
+        self._ahead: Kept | None = None
+        """The next sample, if it was read already."""
+        self._damaged = 0
+        """Damaged blocks that were met up to :attr:`_after`."""
         self._skipped: list[Skipped] = []
-        self._last_skipped = (-math.inf, -math.inf)
-        """Begin and end of the last of them."""
+        self._last_skipped: Skipped | None = None
 
     # As a feed
 
@@ -114,10 +115,8 @@ class RecordedFeed:
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """As in the protocol: plays, unless it is paused."""
-        if wake is not None:
-            self._wake = wake
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="gpuwatch-replay", daemon=True)
+        if self._thread is None and wake is not None:
+            self._thread = threading.Thread(target=self._ring, args=(wake,), name="gpuwatch-replay", daemon=True)
             self._thread.start()
 
     def drain(self) -> list[Snapshot]:
@@ -125,20 +124,31 @@ class RecordedFeed:
         return [kept.snapshot for kept in self.take()]
 
     def take(self) -> list[Kept]:
-        """All samples since the last call with their recorded findings, oldest first.
+        """The samples that are due, with their recorded findings, oldest first.
 
         :class:`~gpuwatch.core.errors.GpuwatchError` if the file can no longer be read.
         """
-        with self._turn:
-            arrived, self._arrived = self._arrived, []
-            if self._failure is not None:
-                raise self._failure
+        arrived: list[Kept] = []
+        now = self._clock()  # once: reading takes time, too
+        while not self._paused and (kept := self._next(now)) is not None:
+            self._pass_gap(kept.at, now)
+            late = now - self._since - (kept.at - self._at) / self._speed
+            if late < 0:
+                break
+            if late > _LATE:
+                self._anchor(kept.at, now)
+            arrived.append(kept)
+            self._after, self._ahead = kept.at, None
+        if not self._paused:
+            ahead = self._ahead
+            self._until = max(ahead.at if ahead is not None else self._after, self._at)
+            due = self._since + (ahead.at - self._at) / self._speed if ahead is not None else now + _LOOK
+            self._wake_at(max(due, now + _WAKE))
         return arrived
 
     def take_skipped(self) -> list[Skipped]:
         """The gaps that were passed over since the last call."""
-        with self._turn:
-            skipped, self._skipped = self._skipped, []
+        skipped, self._skipped = self._skipped, []
         return skipped
 
     def status(self) -> FeedStatus:
@@ -147,33 +157,27 @@ class RecordedFeed:
 
     def resumed(self) -> None:
         """As in the protocol: playing goes on where it was stopped."""
-        with self._turn:
-            self._anchor(self._now())
+        self._anchor(self.now())
 
     def stop(self) -> None:
         """As in the protocol."""
-        with self._turn:
+        with self._alarm:
             self._stopping = True
-            self._turn.notify()
+            self._alarm.notify()
         if self._thread is not None:
             self._thread.join(1.0)
-        if self._thread is None or not self._thread.is_alive():
-            self._recording.close()
+        self._recording.close()
 
     # Playing
 
     def now(self) -> float:
         """The moment that is played."""
-        with self._turn:
-            return self._now()
-
-    def _now(self) -> float:
         if self._paused:
             return self._at
         return max(self._at, min(self._at + (self._clock() - self._since) * self._speed, self._until))
 
-    def _anchor(self, at: float) -> None:
-        self._at, self._since = at, self._clock()
+    def _anchor(self, at: float, since: float | None = None) -> None:
+        self._at, self._since = at, self._clock() if since is None else since
 
     @property
     def speed(self) -> float:
@@ -182,10 +186,9 @@ class RecordedFeed:
 
     @speed.setter
     def speed(self, speed: float) -> None:
-        with self._turn:
-            self._anchor(self._now())
-            self._speed = speed
-            self._turn.notify()
+        self._anchor(self.now())
+        self._speed = speed
+        self._wake_at(self._since)
 
     @property
     def paused(self) -> bool:
@@ -194,120 +197,79 @@ class RecordedFeed:
 
     @paused.setter
     def paused(self, paused: bool) -> None:
-        with self._turn:
-            self._anchor(self._now())
-            self._paused = paused
-            self._turn.notify()
+        self._anchor(self.now())
+        self._paused = paused
+        self._wake_at(math.inf if paused else self._since)
 
     @property
     def ended(self) -> bool:
-        """Whether the last sample has been delivered; more may follow."""
+        """Whether the last sample has been taken; more may follow."""
         return self._ended
 
     def seek(self, after: float, moment: float) -> None:
-        """Goes on with the samples after ``after``, at ``moment``; what was not drained yet is dropped."""
-        with self._turn:
-            self._after, self._until = after, moment
-            self._arrived, self._skipped = [], []
-            self._sought += 1
+        """Goes on with the samples after ``after``, at ``moment``."""
+        self._after, self._until = after, moment
+        self._samples, self._ahead, self._ended, self._skipped = None, None, False, []
+        self._damaged = len(self._recording.damage.blocks)
+        self._anchor(moment)
+        self._wake_at(math.inf if self._paused else self._since + _WAKE)
+
+    def _next(self, now: float) -> Kept | None:
+        """The sample after the last one; None if there is none yet."""
+        if self._ahead is None and self._samples is not None:
+            self._ahead = next(self._samples, None)
+        if self._ahead is None and (self._recording.refresh() or self._samples is None):
+            self._runs = self._recording.runs
+            after = self._before_the_clock_was_set_back()
+            self._samples = (kept for kept in self._recording.snapshots(after) if kept.at > after)
+            self._ahead = next(self._samples, None)
+        if self._ahead is None:
+            self._ended = True
+            end = self._recording.end
+            if end is not None and end > self._after and self._met_damage:
+                self._skip(end, damaged=True)
+        elif self._ended:  # a file that grows: a sample is due when it is there
             self._ended = False
-            self._anchor(moment)
-            self._turn.notify()
+            self._anchor(self._ahead.at, now)
+        return self._ahead
 
-    def _run(self) -> None:
-        try:
-            self._play()
-        except Exception as error:  # noqa: BLE001 - raised again where samples are taken
-            self._failure = error
-            self._wake()
-
-    def _play(self) -> None:
-        samples: Iterator[Kept] = iter(())
-        ahead: Kept | None = None
-        sought, damaged, exhausted = -1, 0, False
-        while True:
-            with self._turn:
-                while not self._stopping and self._paused and sought == self._sought:
-                    self._turn.wait()
-                if self._stopping:
-                    return
-                if sought != self._sought:
-                    sought, after = self._sought, self._after
-                    samples, ahead, exhausted = iter(()), None, False
-                    damaged = len(self._recording.damage.blocks)
-            # Reading is done outside of the lock: it takes milliseconds.
-            if ahead is None:
-                ahead = next((kept for kept in samples if kept.at > after), None)
-            hurt = len(self._recording.damage.blocks) > damaged
-            if ahead is not None:
-                if self._deliver(ahead, sought, damaged=hurt):
-                    after, ahead, exhausted = ahead.at, None, False
-                    damaged = len(self._recording.damage.blocks)
-            elif self._recording.refresh() or not exhausted:
-                exhausted = True
-                after = self._before_the_clock_was_set_back(after)
-                self._runs = self._recording.runs
-                samples = self._recording.snapshots(after)
-            else:
-                self._wait_for_more(sought, damaged=hurt)
-                damaged = len(self._recording.damage.blocks)
-
-    def _before_the_clock_was_set_back(self, after: float) -> float:
-        """``after``, or what is before the last sample if that one is earlier: it is later, by another clock."""
+    def _before_the_clock_was_set_back(self) -> float:
+        """Before the last sample if that one is earlier than what was taken: it is later, by another clock."""
         end = self._recording.end
-        if end is None or end > after - _SET_BACK:
-            return after
-        with self._turn:
+        if end is not None and end <= self._after - _SET_BACK:
             self._after = math.nextafter(end, -math.inf)
             self._anchor(end)
-            return self._after
+        return self._after
 
-    def _wait_for_more(self, sought: int, *, damaged: bool) -> None:
-        with self._turn:
-            if sought != self._sought:
-                return
-            end = self._recording.end
-            if damaged and end is not None and end > self._after:
-                self._skipped.append(Skipped(self._after, end, damaged=True))
-            self._until = max(self._after, self._at)
-            if not self._ended:
-                self._ended = True
-                self._tell(force=True)
-            self._turn.wait(_LOOK)
+    @property
+    def _met_damage(self) -> bool:
+        return len(self._recording.damage.blocks) > self._damaged
 
-    def _deliver(self, kept: Kept, sought: int, *, damaged: bool) -> bool:
-        """Waits until the sample is due and delivers it; False if something has changed meanwhile."""
-        with self._turn:
-            if sought != self._sought or self._stopping or self._paused:
-                return False
-            if self._ended:  # a file that grows: the next sample is due when it is there
-                self._ended = False
-                self._anchor(kept.at)
-            gap = damaged or kept.at - self._after > gap_limit(self.interval)
-            if gap and self._after > -math.inf and self._last_skipped != (self._after, kept.at):
-                self._last_skipped = (self._after, kept.at)
-                self._skipped.append(Skipped(*self._last_skipped, damaged))
-                self._anchor(kept.at)
-            self._until = max(kept.at, self._at)
-            late = self._clock() - self._since - (kept.at - self._at) / self._speed
-            if late < 0:
-                self._turn.wait(self._tell(until=-late))
-                return False
-            if late > _LATE:
-                self._anchor(kept.at)
-            self._arrived.append(kept)
-            self._after = kept.at
-            self._tell()
-            return True
+    def _pass_gap(self, to: float, now: float) -> None:
+        """Goes on at the next sample if it is behind a gap."""
+        damaged = self._met_damage
+        if self._after > -math.inf and (damaged or to - self._after > gap_limit(self.interval)):
+            self._skip(to, damaged=damaged)
+            self._anchor(to, now)
 
-    def _tell(self, *, until: float = 0.0, force: bool = False) -> float:
-        """Wakes the front end if something has arrived, not too often; how long to sleep of ``until`` seconds."""
-        if not self._arrived and not force:
-            return until
-        now = time.monotonic()
-        left = self._woken + _WAKE - now
-        if left > 0 and not force:
-            return min(until, left) if until else left
-        self._woken = now
-        self._wake()
-        return until
+    def _skip(self, to: float, *, damaged: bool) -> None:
+        self._damaged = len(self._recording.damage.blocks)
+        gap = Skipped(self._after, to, damaged)
+        if gap != self._last_skipped:
+            self._last_skipped = gap
+            self._skipped.append(gap)
+
+    def _wake_at(self, due: float) -> None:
+        with self._alarm:
+            self._due = due
+            self._alarm.notify()
+
+    def _ring(self, wake: Callable[[], None]) -> None:
+        with self._alarm:
+            while not self._stopping:
+                left = self._due - self._clock()
+                if left > 0:
+                    self._alarm.wait(left if left < math.inf else None)
+                else:
+                    self._due = self._clock() + _LOOK  # unless something is taken before
+                    wake()
