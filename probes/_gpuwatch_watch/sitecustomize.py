@@ -138,15 +138,13 @@ class _Waiter(object):
             self.observers += self.load("_gpuwatch_watcher").begin(os.environ["GPUWATCH_WATCH"], self.load, simulation)
 
     def load(self, name):
+        import importlib.machinery
         import importlib.util
 
-        spec = importlib.util.spec_from_file_location(name, os.path.join(self.folder, name + ".py"))
-        module = importlib.util.module_from_spec(spec)
-        written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-        try:
-            spec.loader.exec_module(module)
-        finally:
-            sys.dont_write_bytecode = written
+        loader = importlib.machinery.SourceFileLoader(name, os.path.join(self.folder, name + ".py"))
+        loader.set_data = lambda *_, **__: None  # no bytecode is written, and no switch of the interpreter is touched
+        module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+        loader.exec_module(module)
         return module
 
 

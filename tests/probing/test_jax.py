@@ -46,9 +46,9 @@ def _seen(
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(__version__="0.10.2"))
     bridge = SimpleNamespace(_backends=clients, _backend_factories=dict.fromkeys(factories))
     monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
-    watcher.jax()
+    watcher.devices.jax()
     clients.clear()  # as JAX does at the program's end
-    watcher.jax()
+    watcher.devices.jax()
     return found
 
 

@@ -326,7 +326,7 @@ def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> 
 
 def test_calls_that_trace_again_have_no_rate() -> None:
     """TensorFlow forgets old calls whenever it traces, so that their count tells no rate then."""
-    calls = load("_gpuwatch_watcher").Calls()
+    calls = load("_gpuwatch_steps").Calls()
     detector = SimpleNamespace(_call_count=0, _calls_per_tracings=[])
     detectors = {lambda: test_calls_that_trace_again_have_no_rate.__code__: detector}
     for look in range(1, 40):  # 50 calls a look, each traced: the last ten are remembered, more or fewer by chance

@@ -165,7 +165,7 @@ def test_replicas_on_devices_that_are_not_there(watcher: ModuleType, mirrored: N
     made = _Watcher(watcher)
     strategy = MirroredStrategy("/device:GPU:0", "/device:GPU:1", "/device:GPU:2")
     for _ in range(3):
-        made.of.replicas(["/device:CPU:0", "/device:GPU:0", "/device:GPU:1"])
+        made.of.devices.replicas(["/device:CPU:0", "/device:GPU:0", "/device:GPU:1"])
     value = {"devices": ["/device:GPU:0", "/device:GPU:1", "/device:GPU:2"], "missing": ["/device:GPU:2"]}
     assert made.emitted == [("result", {"name": "replicas", "value": value})]
     del strategy
@@ -175,7 +175,7 @@ def test_replicas_that_have_their_devices_are_told_too(watcher: ModuleType, mirr
     made = _Watcher(watcher)
     strategy = MirroredStrategy("/device:GPU:0")
     for _ in range(3):
-        made.of.replicas(["/device:CPU:0", "/device:GPU:0"])
+        made.of.devices.replicas(["/device:CPU:0", "/device:GPU:0"])
     assert made.emitted == [("result", {"name": "replicas", "value": {"devices": ["/device:GPU:0"]}})]
     del strategy
 
@@ -184,11 +184,12 @@ def test_a_strategy_that_is_gone_is_not_searched_for_ever(
     watcher: ModuleType, mirrored: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched: list[object] = []
-    monkeypatch.setattr(watcher, "gc", SimpleNamespace(get_referrers=lambda one: searched.append(one) or []))
     made = _Watcher(watcher)
+    module = type(made.of.devices).replicas.__globals__
+    monkeypatch.setitem(module, "gc", SimpleNamespace(get_referrers=lambda one: searched.append(one) or []))
     for _ in range(50):
-        made.of.replicas(["/device:CPU:0"])
-    assert len(searched) == watcher._MOST_SEARCHES
+        made.of.devices.replicas(["/device:CPU:0"])
+    assert len(searched) == module["_MOST_SEARCHES"]
 
 
 def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None:
@@ -199,20 +200,20 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     one.of.batches.step(4)  # steps_per_execution
     one.of.last_speed()
     one.of.last_speed()  # nothing new
-    for _ in range(watcher._MARKS + 500):
+    for _ in range(one.of.counting.MARKS + 500):
         one.of.batches.step()
     one.of.last_speed()
     sent = [data for kind, data in one.emitted if kind == "step_times"]
     assert [data["counted"] for data in sent] == ["batches of Keras"] * 2
     assert [(number, steps) for _, _, number, steps in sent[0]["times"]] == [(2, 1), (3, 1), (7, 4)]
-    assert len(sent[1]["times"]) == watcher._MARKS
+    assert len(sent[1]["times"]) == one.of.counting.MARKS
     state = EventState()
     for number, data in enumerate(sent):
         line = {"v": 1, "seq": number, "t": time.monotonic(), "kind": "step_times", "data": data}
         assert state.line(json.dumps(line).encode()) is not None
     assert not state.problems
     assert len(state.timed_steps) == 1000
-    assert state.timed_steps[-1].number == 7 + watcher._MARKS + 500
+    assert state.timed_steps[-1].number == 7 + one.of.counting.MARKS + 500
     ends = [before, *(entry.end for entry in state.timed_steps), time.monotonic()]
     assert ends == sorted(ends)
     for earlier, later in pairwise(list(state.timed_steps)):

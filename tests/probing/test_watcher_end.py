@@ -39,7 +39,7 @@ def busy(self):
     while time.monotonic() < until:
         kernels.get_registered_kernels_for_op("MatMul")
 
-watcher.Watcher.tensorflow = busy
+watcher.Watcher.hooks = busy
 
 ends = []
 for number in range(forks):
