@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_chunks import Kept as Kept
-from gpuwatch.machine.history.sample_chunks import Position
+from gpuwatch.machine.history.sample_chunks import Position, settled
 
 Identity = tuple[int, float | None]
 """Pid and start time of a process."""
@@ -51,6 +51,18 @@ class SampleStore(ABC):
             for at, position in chunk:
                 if begin <= at <= end:
                     yield at, position
+
+    def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[Kept]:
+        """The samples from ``begin`` to ``end``. Unchanged parts are the same objects in the next sample."""
+        last: Kept | None = None
+        for _, (decoder, findings) in self.positions(begin, end):
+            snapshot = decoder.snapshot()
+            if last is not None:
+                snapshot = settled(snapshot, last.snapshot)
+                decoder.begin(snapshot)  # what follows has these objects too
+                findings = last.findings if findings == last.findings else findings
+            last = Kept(decoder.at, snapshot, findings)
+            yield last
 
     def numbers(
         self, begin: float, end: float, metrics: frozenset[str]

@@ -18,7 +18,7 @@ from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.frames import DamagedFrame
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import ChunkReader, Kept, Position, Samples, settled, whole
+from gpuwatch.machine.history.sample_chunks import ChunkReader, Kept, Position, Samples, whole
 from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
 from gpuwatch.machine.recording import tiers
 from gpuwatch.machine.recording.damage import Damage, DamagedBlock
@@ -305,18 +305,6 @@ class Recording(SampleStore):
             for kept in whole(islice(self.positions_of(block.number), here, here + 1)):
                 return kept
         return None
-
-    def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[Kept]:
-        """The samples from ``begin`` to ``end``. Unchanged parts are the same objects in the next sample."""
-        last: Kept | None = None
-        for _, (decoder, findings) in self.positions(begin, end):
-            snapshot = decoder.snapshot()
-            if last is not None:
-                snapshot = settled(snapshot, last.snapshot)
-                decoder.begin(snapshot)  # what follows has these objects too
-                findings = last.findings if findings == last.findings else findings
-            last = Kept(decoder.at, snapshot, findings)
-            yield last
 
     def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
         """The devices of each sample from ``begin`` to ``end``."""
