@@ -7,7 +7,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.model.findings import Finding
@@ -21,7 +20,7 @@ from gpuwatch.machine.recording.tiers import MINUTE
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, EventTrack, Navigation
 from gpuwatch.session.process_history import ProcessHistories
 from gpuwatch.session.session import Session, stepped
-from gpuwatch.session.view import PlayheadPosition, ReplayState, View
+from gpuwatch.session.view import PlayheadPosition, ReplayState, Since, View
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
@@ -36,6 +35,8 @@ class ReplaySession(Session, Navigation):
 
     Findings and events are the recorded ones: after a jump they are known at once, with their durations.
     """
+
+    recorded = True
 
     def __init__(
         self,
@@ -66,16 +67,6 @@ class ReplaySession(Session, Navigation):
         self.resume()
 
     # The feed
-
-    @property
-    def replay(self) -> ReplaySession:
-        """This session."""
-        return self
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._recording.path
 
     @property
     def speed(self) -> float:
@@ -152,7 +143,7 @@ class ReplaySession(Session, Navigation):
         """Shows a sample that does not follow the last one."""
         self.history = self._recording.history(math.nextafter(kept.at, 0), GRAPHED_SECONDS, GRAPHED)
         self._remember_lost(kept)
-        self.energy, self._process_histories, self._episodes = EnergyMeter(), ProcessHistories(), None
+        self._energy, self._process_histories, self._episodes = EnergyMeter(), ProcessHistories(), None
         self._since = kept.at
         self._add(kept)
 
@@ -265,7 +256,9 @@ class ReplaySession(Session, Navigation):
         now, end, today = view.now, self.end, self._today()
         limit = gap_limit(self.feed.interval)
         recording = abs(today - end) < limit
+        since = Since(self.begin, self._looked_back, self._since)
         state = ReplayState(
+            path=self._recording.path,
             moment=now,
             begin=self.begin,
             end=end,
@@ -274,14 +267,12 @@ class ReplaySession(Session, Navigation):
             ended=self._played.ended and not recording,
             following=recording and end - now < limit,
             today=today,
-            since=self._since,
-            looked_back=self._looked_back,
         )
         if not self.paused:
-            return replace(view, replay=state)
+            return replace(view, replay=state, since=since)
         if self._stretches is None:
             self._stretches = self._recording.stretches(limit)
         position = PlayheadPosition(
             view.moment, (self.begin, self.end), self._track.marks, self.feed.interval, self._stretches
         )
-        return replace(view, replay=state, paused_since=now, past=position)
+        return replace(view, replay=state, since=since, paused_since=now, past=position)

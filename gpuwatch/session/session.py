@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Navigation, Playhead
-    from gpuwatch.session.replay import ReplaySession
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
@@ -46,6 +45,9 @@ class Session:
     ``timeline``: a recording; without one, the samples of the last hour are kept here. ``conditions``: the condition
     engine; created when it is first needed. ``looks_back``: whether a recording of this machine may continue the past.
     """
+
+    recorded: ClassVar[bool] = False
+    """Whether it plays a recording: nothing is judged, nor done to a machine."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class Session:
         self.owners: Mapping[str, str] = {}
         """As of :class:`View`; of a host of a list, by what the list knows."""
         self.history = History()
-        self.energy = EnergyMeter()
+        self._energy = EnergyMeter()
         self._kept: Timeline | None = None
         """The timeline, if it is written here."""
         if timeline is None:
@@ -93,16 +95,6 @@ class Session:
         self._running = False
 
     # The feed
-
-    @property
-    def replay(self) -> ReplaySession | None:
-        """This session, if it plays a recording."""
-        return None
-
-    @property
-    def recorded(self) -> bool:
-        """Whether it plays a recording: nothing is judged, nor done to a machine."""
-        return self.replay is not None
 
     @property
     def host(self) -> HostAccess:
@@ -192,7 +184,7 @@ class Session:
 
     def _show(self, snapshot: Snapshot) -> None:
         self.history.add(snapshot)
-        self.energy.look(snapshot)
+        self._energy.look(snapshot)
         self._process_histories.add(snapshot)
         self.snapshot = snapshot
 
@@ -264,6 +256,11 @@ class Session:
     def see_events(self) -> None:
         """Marks all events as seen."""
         self._seen_events = self.event_count
+
+    @property
+    def energy(self) -> EnergyMeter | None:
+        """What was used up to the moment that is shown; None if it is not known of that."""
+        return self._energy if self.playhead is None else None
 
     def throttling(self, uuid: str, until: float) -> list[Episode]:
         """Throttling episodes of a device, as known at a moment; the latest onset first."""

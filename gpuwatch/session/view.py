@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Device, Host, Snapshot
@@ -35,10 +36,24 @@ class PlayheadPosition:
     """Begin and end of each time without a gap, oldest first; None: as ``times`` tell."""
 
 
+class Since(NamedTuple):
+    """From when on something is known, in seconds since the epoch; None: since gpuwatch started."""
+
+    events: float | None = None
+    throttling: float | None = None
+    counted: float | None = None
+    """What is counted, such as energy, and which events are new: since the last jump."""
+
+
+SINCE_START = Since()
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayState:
     """Where the replay of a recording is. Times are seconds since the epoch."""
 
+    path: Path
+    """The file."""
     moment: float
     """The moment that is played."""
     begin: float
@@ -54,10 +69,6 @@ class ReplayState:
     """Whether it shows what is recorded just now."""
     today: float
     """What time it is for who watches: other days are shown with their date."""
-    since: float
-    """Since when it has been played without a jump: what is counted, is counted from there."""
-    looked_back: float
-    """The time of which the state is known beside what was recorded as events."""
 
     @property
     def share(self) -> float:
@@ -103,6 +114,7 @@ class View:
     """The live view, while another one is shown."""
     past: PlayheadPosition | None = None
     """The position in the recorded history; None while live."""
+    since: Since = SINCE_START
     replay: ReplayState | None = None
     """Where the replay is, if this is a recording."""
 

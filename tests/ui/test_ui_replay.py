@@ -37,7 +37,7 @@ class Replayed:
     """An app on a recording, and the clock by which it plays."""
 
     def __init__(self, path: Path, *, speed: float = 1.0, at: float | None = None) -> None:
-        self.seconds = 0.0
+        self.path, self.seconds = path, 0.0
         self.feed = RecordedFeed(path, speed=speed, clock=lambda: self.seconds)
         self.session = ReplaySession(self.feed, open_recording(path), at, today=lambda: BEGIN + 7200)
         self.app = GpuwatchApp(self.session)
@@ -123,7 +123,7 @@ async def test_a_replay_draws_what_the_dashboard_drew(
     below the list says that probe runs are not part of a recording.
     """
     # "since gpuwatch started" is another time of the same beginning.
-    monkeypatch.setattr(gpu, "_since", lambda view, what: "12:04:31")
+    monkeypatch.setattr(gpu, "_since", lambda at, now: "12:04:31")
     if jump:  # energy is counted from the jump on, and says so
         monkeypatch.setattr(gpu.GpuScreen, "_energy", lambda self, device, view: ())
     shots = troubled(360)
@@ -413,7 +413,7 @@ async def test_settings_of_the_live_dashboard_stay(
         await settle(pilot)
         await pilot.press("space", "y")
         await settle(pilot)
-        wanted = f"gpuwatch replay {one.session.path} -t 2026-05-11T12:05:00 --speed 2"
+        wanted = f"gpuwatch replay {one.path} -t 2026-05-11T12:05:00 --speed 2"
         assert " ".join(one.app.tab.command()) == wanted.removeprefix("gpuwatch ")
 
 
@@ -556,7 +556,7 @@ async def test_findings_judged_again_are_the_recorded_ones(replay: Callable[...,
     one = replay(troubled())
     again, seen = Conditions(), set()
     one.feed.stop()
-    feed = RecordedFeed(one.session.path, speed=64, clock=lambda: one.seconds)
+    feed = RecordedFeed(one.path, speed=64, clock=lambda: one.seconds)
     feed.paused = False
     count = 0
     while not feed.ended:

@@ -122,14 +122,10 @@ def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
         return [Line((("  no match; Esc clears it", "dim"),))]
     if view.waiting:
         return [WAITING]
-    if view.replay is not None:
-        return [Line((("  ● ", "ok"), (f"No events since {clock(view.replay.begin, view.now)}.", "text")))]
+    if view.since.events is not None:
+        return [Line((("  ● ", "ok"), (f"No events since {clock(view.since.events, view.now)}.", "text")))]
     lines = [Line((("  ● ", "ok"), ("No events since gpuwatch started.", "text"))), Line(())]
     return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_KINDS, max(min(width - 6, 90), 20))]
-
-
-def _played_since(view: View) -> float | None:
-    return view.replay.since if view.replay is not None else None
 
 
 class EventsScreen(FilterableScreen):
@@ -157,7 +153,7 @@ class EventsScreen(FilterableScreen):
         """Highlights events since the last visit."""
         self._new = min(self.gpuwatch.session.unseen_events, EVENTS)
         self._count = self.gpuwatch.session.event_count
-        self._since = _played_since(self.gpuwatch.session.view())
+        self._since = self.gpuwatch.session.view().since.counted
         self.gpuwatch.session.see_events()
         super().on_screen_resume()
 
@@ -167,9 +163,8 @@ class EventsScreen(FilterableScreen):
         width = self.app.size.width
         self.about.display = width >= _WIDE
         self.about.styles.width = width * 2 // 5 if width >= _WIDE else 0
-        since = _played_since(view)
-        if since != self._since:
-            self._since, self._new, self._count = since, 0, self.gpuwatch.session.event_count
+        if view.since.counted != self._since:
+            self._since, self._new, self._count = view.since.counted, 0, self.gpuwatch.session.event_count
         count = self.gpuwatch.session.event_count if view.paused_since is None else self._count
         self.gpuwatch.session.see_events()
         self.event_list.title = self.filter_title("Events")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.containers import Horizontal
@@ -48,9 +48,9 @@ _LEAST_NAME = 6
 """Cells for the name of a GPU; with fewer, behind the numbers of many, it is left out."""
 
 
-def _since(view: View, what: Literal["since", "looked_back", "begin"]) -> str:
-    """From when on something is known: since the start of gpuwatch, or that moment of a replay."""
-    return clock(getattr(view.replay, what), view.now) if view.replay is not None else STARTED
+def _since(at: float | None, now: float) -> str:
+    """From when on something is known."""
+    return clock(at, now) if at is not None else STARTED
 
 
 class Identity(Painted):
@@ -182,8 +182,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         framed = self.framed
         self.readings.framed = self.graphs.framed = self.about.framed = self.device_events.framed = framed
         runs = self._probe_runs.known if self._probe_runs is not None else []
-        if view.replay is not None:
-            runs = [run for run in runs if run.started_at.timestamp() <= view.now]
+        runs = [run for run in runs if run.started_at.timestamp() <= view.now]
         self.about.headed = not framed
         self.below.styles.height = max(height // 4, 5 if height >= _SHORT else 3)
         self.device_events.display = width >= _TWO
@@ -203,11 +202,10 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.device_events.show_sections(happened, stale=view.stale)
 
     def _energy(self, device: Device, view: View) -> tuple[Row, ...]:
-        """What was used since gpuwatch started; none while paused, because it is not known for that moment."""
-        if view.paused_since is not None and view.replay is None:
+        """What was used up to this moment, if that is known."""
+        meter, since = self.gpuwatch.session.energy, _since(view.since.counted, view.now)
+        if meter is None:
             return ()
-        meter = self.gpuwatch.session.energy
-        since = _since(view, "since")
         return energy_rows(meter.of(device.uuid), meter.machine(), len(view.devices), since)
 
     @property
@@ -235,7 +233,8 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         if parts:
             sections.append(("MIG instances", parts))
         episodes = self.gpuwatch.session.throttling(device.uuid, at)
-        sections.append(("Throttling", gpu_facts.throttling_lines(device, episodes, at, _since(view, "looked_back"))))
+        since = _since(view.since.throttling, view.now)
+        sections.append(("Throttling", gpu_facts.throttling_lines(device, episodes, at, since)))
         sections.append(("Limits", gpu_facts.limit_lines(device)))
         topology = gpu_facts.topology_lines(device, snapshot)
         if topology:
@@ -250,7 +249,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
         happened = gpu_facts.event_lines(
-            device, view.events, view.now, most=_EVENTS if granted else 40, since=_since(view, "begin")
+            device, view.events, view.now, most=_EVENTS if granted else 40, since=_since(view.since.events, view.now)
         )
         return [("Events", happened), ("Latest probe runs", maps or none)]
 

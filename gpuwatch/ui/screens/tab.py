@@ -185,10 +185,8 @@ class TabScreen(Screen[None]):
 
     def titles(self) -> dict[str, str]:
         """Current titles of actions, by id, if they differ from the table of actions."""
-        view, absent = self._view, dict.fromkeys(self.gpuwatch.cannot, "")
-        if view is not None and view.replay is not None:
-            return {"play": "play" if view.paused_since is not None else "pause"}
-        return absent | ({"pause": "resume"} if view is not None and view.paused_since is not None else {})
+        still = self._view is not None and self._view.paused_since is not None
+        return dict.fromkeys(self.gpuwatch.cannot, "") | ({"pause": "resume", "play": "play"} if still else {})
 
     @property
     def focused_pane(self) -> str:
@@ -230,11 +228,11 @@ class TabScreen(Screen[None]):
 
         if self.gpuwatch.where:  # a host of a list is opened from the list
             return list(self.gpuwatch.where)
-        replay = self.gpuwatch.session.replay
+        preferences = replace(self.gpuwatch.gathered(), tab=self.TAB)
+        replay = self.gpuwatch.session.view().replay
         if replay is not None:
-            preferences = replace(self.gpuwatch.gathered(), tab=self.TAB)
-            return replay_command(replay.path, replay.clock(), replay.speed, preferences)
-        return dashboard_command(replace(self.gpuwatch.gathered(), tab=self.TAB)) + simulated()
+            return replay_command(replay.path, replay.moment, replay.speed, preferences)
+        return dashboard_command(preferences) + simulated()
 
     def action_copy_command(self) -> None:
         """Copies the command line, and shows it: some terminals do not let a program copy."""
@@ -261,9 +259,9 @@ class TabScreen(Screen[None]):
 
     def action_report_stretch(self) -> None:
         """Writes a report on the recorded time before the moment that is played."""
-        replay = self.gpuwatch.session.replay
+        replay = self.gpuwatch.session.view().replay
         if replay is not None:
-            end = replay.clock()
+            end = replay.moment
             begin = max(end - _REPORTED, replay.begin)
             span = [f"--{name}=@{at:.3f}" for name, at in (("since", begin), ("until", end))]
             self._write_report(f"{clock(begin, end)} to {clock(end, end)}", [str(replay.path), *span])
