@@ -9,6 +9,7 @@ from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.diagnosis.rules.program_messages import meaning
 from gpuwatch.explain.logs import last_lines
 from gpuwatch.explain.logs.facts import LogFacts
 
@@ -16,6 +17,10 @@ NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may hav
 NOTHING_KNOWN = "Nothing recognised: is this the log of a TensorFlow or PyTorch program?"
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
 _FAILURE = "The last lines report a failure that gpuwatch does not know"
+_READ_BEFORE = (
+    "Read the lines before it, in the log of the process that printed it: the first error tells more than the last."
+    " gpuwatch doctor on that machine says whether its GPUs work."
+)
 OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE})
 """Titles that the rest of a log may contradict."""
 _SHOWN = 100
@@ -34,15 +39,8 @@ def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding
     if log is None or evidence.run is not None or evidence.snapshot is not None:
         return finding("healthy", "info", "likely")
     if log.last_lines_tell == last_lines.FAILED:
-        return finding(
-            "unknown",
-            "warning",
-            "likely",
-            title=_FAILURE,
-            evidence=(log.telling_last_line,),
-            action="Read the lines before it, in the log of the process that printed it: the first error tells more"
-            " than the last. gpuwatch doctor on that machine says whether its GPUs work.",
-        )
+        title, action = meaning(log.telling_last_line) or (_FAILURE, _READ_BEFORE)
+        return finding("unknown", "warning", "likely", title=title, evidence=(log.telling_last_line,), action=action)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:

@@ -72,8 +72,8 @@ _LEVEL = re.compile(
 )
 _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
 _OUTRIGHT = re.compile(
-    r"OP_REQUIRES failed|NCCL WARN|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT|\bSIGABRT\b|\bSIGSEGV\b"
-    r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
+    r"OP_REQUIRES failed|NCCL WARN|\bInsufficient (?:nvidia|amd)\.com/|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT"
+    r"|\bSIGABRT\b|\bSIGSEGV\b|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
 )
 """Reported by a line of whatever level."""
 _REPORTS = re.compile(

@@ -163,6 +163,7 @@ _CHILD_TYPES = frozenset(
         "ActorDiedError",
         "RayActorError",
         "BrokenProcessPool",
+        "TuneError",
     }
 )
 """Exceptions about a process that the program started: torchrun's, vLLM's, Ray's, ``concurrent.futures``'."""

@@ -71,6 +71,9 @@ OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
     # Numbers of devices
     (("world size", "is larger than the number of available gpus"), "distribution.devices-missing"),
     (("tensor parallel size", "larger than the number of available gpus"), "distribution.devices-missing"),
+    (("gpus, but only", "available"), "distribution.devices-missing"),
+    (("but only", "gpus available"), "distribution.devices-missing"),
+    (("but only", "gpus are available"), "distribution.devices-missing"),
     ("required gpus exceeds the total number of available gpus", "distribution.devices-missing"),
 )
 """Texts that name their cause explicitly."""
@@ -226,7 +229,8 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("cublas runtime error : the gpu program failed", "ended.cublas"),
     ("expected all tensors to be on the same device", "ended.two-devices"),
     (("could not run '", "from the 'cuda' backend"), "ended.torch-kernel"),
-    (("input type (torch.", "and weight type (torch."), "ended.two-devices"),
+    (("input type (", "and weight type ("), "ended.two-types"),
+    (("input type (", "and bias type ("), "ended.two-types"),
     (("expected object of", "but got", "backend"), "ended.two-devices"),
     ("is on cpu, but expected them to be on gpu", "ended.two-devices"),
     ("winerror 1455", "ended.paging-file"),

@@ -75,6 +75,11 @@ ENDINGS: dict[str, Words] = {
         "A kernel requested more registers, threads or shared memory than this GPU has",
         "Reduce the kernel's block size or tiles (Triton: num_stages, BLOCK sizes), or use a larger GPU.",
     ),
+    "ended.two-types": (
+        "Tensors of one operation have different types or are on different devices",
+        "Move or convert them before the operation (.to(device), .to(dtype)): inputs, model, and tensors that the code"
+        " creates.",
+    ),
     "ended.two-devices": (
         "Tensors of one operation are on different devices",
         "Move them to one device (.to(device)) before the operation: inputs, model, and tensors that the code creates.",

@@ -52,11 +52,6 @@ _COMPILE = (
     "Read the compiler's first line with 'error': a missing Python.h needs python3-dev, and 'cannot find -lcuda' needs"
     " the folder of libcuda.so in LIBRARY_PATH (it belongs to the driver).",
 )
-_PORT = (
-    "The port is taken: another job on this host, or what is left of one, listens on it",
-    "Choose another (torchrun --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has it: ss"
-    " -ltnp.",
-)
 _TF_CONFIG = (
     "Set TF_CONFIG in every process before TensorFlow is imported: the cluster (worker, ps, chief: lists of host:port)"
     " and its own task (type, index). On one machine MirroredStrategy needs none."
@@ -107,8 +102,6 @@ LAST_ERRORS: tuple[tuple[tuple[str, ...], Words], ...] = (
     (("resource temporarily unavailable", "thread"), _THREADS),
     (("[errno 11] resource temporarily unavailable",), _THREADS),
     (("failed to map segment from shared object",), _UNMAPPED),
-    (("failed to listen on any local network address",), _PORT),
-    (("oserror: [errno 98]",), _PORT),
     (("failed to find c compiler",), _COMPILER),
     (("no working c++ compiler found",), _COMPILER),
     (("invalidcxxcompiler",), _COMPILER),

@@ -240,6 +240,10 @@ def _kind_of(entry: Fallback) -> str:
 
 
 _REPLICAS = "Pass the strategy only devices of tf.config.list_logical_devices('GPU')."
+_FEWER = (
+    "Start no more processes than there are GPUs (torchrun --nproc-per-node, the tensor-parallel size; a strategy: only"
+    " devices of tf.config.list_logical_devices('GPU')), or request more from the scheduler (Slurm: --gres=gpu:N)."
+)
 
 
 @rule("distribution.devices-missing")
@@ -249,7 +253,7 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     result = run.results.get(REPLICAS) if run is not None else None
     missing = result.get("missing") if isinstance(result, dict) else None
     if run is None or not isinstance(result, dict) or not missing:
-        yield from stated_error(evidence, "distribution.devices-missing", _REPLICAS)
+        yield from stated_error(evidence, "distribution.devices-missing", _FEWER)
         return
     listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)
     yield finding(

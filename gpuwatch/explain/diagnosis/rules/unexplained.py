@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -12,7 +11,7 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
-from gpuwatch.explain.diagnosis.rules import last_errors
+from gpuwatch.explain.diagnosis.rules import last_errors, program_messages
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, NCCL_INTERNAL, PEER, WAITED, WORKER
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.other_processes import in_a_process, other_rank, own_error, own_lines, reported
@@ -36,11 +35,12 @@ _OF_DATA = (
     "UnicodeDecodeError",
     "JSONDecodeError",
 )
-_OF_A_GPU = re.compile(r"gpu|cuda|cudnn|nvidia|nvcc|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE)
 _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 """Libraries print such tracebacks of parts that they do without."""
 _COMPILER_SAYS = "compiler.message"
 NOT_KNOWN = "which gpuwatch does not know"
+ENDED_IN = "It ended in"
+_TYPES = "ended.two-types"
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
 _NEAR = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
@@ -73,8 +73,10 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     end = _end_of_run(run, log, lines) if run is not None else _end_of_log(log, lines)
     if end is None:
         name = lines[0].partition(":")[0]
-        title = f"{_how_it_ended(evidence, log)} {name}, {NOT_KNOWN}" if name.isidentifier() else ""
-        end = _End(title, _READ_THE_END, lines)
+        ended = _how_it_ended(evidence, log)
+        title = f"{ended} {name}, {NOT_KNOWN}" if name.isidentifier() else ""
+        of_type = program_messages.by_type(lines[0]) if ended == ENDED_IN and name.isidentifier() else None
+        end = _End(*(of_type or (title, _READ_THE_END)), lines)
     lines, action = end.lines, end.action
     if run is not None and log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
         where = raised_at(log, log.errors[-1])
@@ -139,15 +141,16 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
         title, action = crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]
-        if topic == reported_ends.FATAL:
-            title, action = last_errors.refused("\n".join(told)) or (title, action)
+        if topic in (reported_ends.FATAL, _TYPES):
+            title, action = program_messages.meaning("\n".join(told)) or (title, action)
         return _End(title, action, _once(told, lines))
     if log is not None and (report := reported(log))[0]:
-        title, action = in_a_process(log)
         own = own_error(log)
+        known = program_messages.meaning(line_of(own)) if own is not None else None
+        title, action = known or in_a_process(log)
         return _End(title, action, _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines))
-    if refused := _refused(lines):
-        return _End(*refused, [*lines, *(log.lines_of(_COMPILER_SAYS) if log is not None else ())])
+    if known := _known(lines):
+        return _End(*known, [*lines, *(log.lines_of(_COMPILER_SAYS) if log is not None else ())])
     if lines == [_CUT] and log is not None:
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
         shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
@@ -182,7 +185,7 @@ def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
     if evidence.run is not None and evidence.run.verdict == "interrupted":
         return "Before it was interrupted, it raised"
     if evidence.run is not None or log is None:
-        return "It ended in"
+        return ENDED_IN
     if log.last_error_in:
         return f"A {log.last_error_in} of the program ended in"
     if log.last_error_line is not None and not ends_log(log):
@@ -191,14 +194,13 @@ def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
         return "The last error is"
     if SERVER_STOPPED in log.telling_last_line:
         return "The last error is"
-    return "It ended in"
+    return ENDED_IN
 
 
-def _refused(lines: list[str]) -> last_errors.Words | None:
-    """What the operating system or a compiler refused: said by the last error, before a line that only tells the exit
-    code."""
+def _known(lines: list[str]) -> last_errors.Words | None:
+    """What the last error means, before a line that only tells the exit code."""
     last = "\n".join(lines[-2:])
-    return last_errors.refused(last) or (last_errors.not_compiled() if reported_ends.of_a_compiler(last) else None)
+    return program_messages.meaning(last) or (last_errors.not_compiled() if reported_ends.of_a_compiler(last) else None)
 
 
 def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
@@ -279,7 +281,11 @@ def _of_the_programs_data(log: LogFacts) -> bool:
     if not ends_log(log) or not log.last_error_has_traceback or log.last_error_in or log.last_error_went_on:
         return False
     error = log.errors[-1]
-    return error.type in _OF_DATA and not topics_of(line_of(error)) and _OF_A_GPU.search(error.message) is None
+    return (
+        error.type in _OF_DATA
+        and not topics_of(line_of(error))
+        and program_messages.OF_A_GPU.search(error.message) is None
+    )
 
 
 def _nothing_after(log: LogFacts) -> bool:

@@ -1,0 +1,408 @@
+"""Known errors of a program's own code, data, packages and services: what the error that ended it means.
+
+Each row has a title, what to do, and patterns of the error as ``Type: message``; the first row that matches counts.
+Sources of the texts: PyTorch (``aten/src/ATen/native``, ``torch/autograd``, ``torch/amp``, ``torch/serialization.py``,
+``torch/distributed``), TensorFlow and Keras, DeepSpeed, fairseq, Hugging Face's huggingface_hub, transformers and
+safetensors, wandb, Python's own exceptions. What has a cause of its own is in :mod:`gpuwatch.explain.logs.topics`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from gpuwatch.explain.diagnosis.rules.last_errors import Words, refused
+
+_FRAME = "Look at that line of the program, and at the frames below it at the end of the log."
+
+KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    # Packages
+    (
+        "The Python module {0} is not installed in the environment that ran",
+        "Install the package that has it with the same interpreter (python -m pip install …), or activate the"
+        " environment that has it: python -c 'import sys; print(sys.executable)' shows which one runs.",
+        (r"^(?:ModuleNotFoundError|ImportError): No module named ['\"]?([\w.]+)",),
+    ),
+    (
+        "{0} is not in the installed version of the package it is imported from",
+        "Compare the versions with what the program asks for (its requirements file; pip check), and install those.",
+        (r"^ImportError: cannot import name '([^']+)'(?!.*partially initialized)",),
+    ),
+    (
+        "A module was imported while it was still being imported: {0}",
+        "Look for a file of the program with the name of a package (torch.py, random.py), or two modules that import"
+        " each other.",
+        (
+            r"^ImportError: cannot import name '([^']+)' from partially initialized",
+            r"^AttributeError: partially initialized module '([^']+)'",
+        ),
+    ),
+    (
+        "The code uses {0}, which the installed version does not have: another version, or a misspelt name",
+        "Compare the versions of the packages with what the program asks for (its requirements file; pip check).",
+        (
+            r"^AttributeError: module '[\w.]+' has no attribute '([^']+)'",
+            r"^TypeError: .*got an unexpected keyword argument '([^']+)'",
+        ),
+    ),
+    (
+        "A compiled package was built for another version of NumPy",
+        "Install NumPy as that package needs it (often: pip install 'numpy<2'), or a newer build of the package.",
+        (
+            r"numpy\.(?:dtype|ndarray|ufunc) size changed",
+            r"compiled using NumPy 1\.x cannot be run in",
+            r"numpy\.core\.multiarray failed to import",
+            r"RuntimeError: Numpy is not available",
+        ),
+    ),
+    (
+        "torch and torchvision (or torchaudio) of different versions: an operator is missing",
+        "Install them together, as pytorch.org lists them for one version.",
+        (r"operator torch(?:vision|audio)::\w+ does not exist", r"Couldn't load custom C\+\+ ops"),
+    ),
+    # Numbers
+    (
+        "The loss or the gradients became infinite or NaN: the loss scale of float16 reached its minimum",
+        "Use bfloat16 instead of float16 if the GPU has it, a lower learning rate, or gradient clipping; look for the"
+        " first step whose loss is not finite.",
+        (
+            r"loss scale already at minimum",
+            r"Minimum loss scale reached",
+            r"reached minimum (?:loss )?scal",
+        ),
+    ),
+    (
+        "The backward pass produced NaN in {0}",
+        "The forward line of that function is in the traceback above it: guard its input (log or sqrt of 0, a division"
+        " by 0, exp of large values), or lower the learning rate.",
+        (r"Function '(\w+)' returned nan values",),
+    ),
+    (
+        "The loss became NaN or infinite, and the program stops then",
+        "Look for the first step whose loss is not finite: a lower learning rate, bfloat16 instead of float16, gradient"
+        " clipping, inputs without NaN.",
+        (
+            r"(?i)\bloss is (?:nan|inf)",
+            r"(?i)\bnan (?:loss|detected|found)",
+            r"(?i)contains? nan\b",
+            r"Inf or NaN : Tensor",
+        ),
+    ),
+    # Shapes, types, autograd: the code of the program
+    (
+        "Shapes of tensors do not fit each other: the model and its input, not the GPU",
+        "Print the shapes before that line; a missing batch dimension and another image size are the usual reasons.",
+        (
+            r"shapes cannot be multiplied",
+            r"size mismatch, m1:",
+            r"must match the (?:size of tensor b|existing size)",
+            r"Sizes of tensors must match",
+            r"Expected \S+ ?(?:\(\w+\) or \S+ \(\w+\) )?input (?:for|to) ",
+            r"Expected \d\w? ?\(unbatched\)",
+            r"xpected input\S* to have \d+ channels",
+            r"expected input\[.*\] to have",
+            r"shape '\[.*\]' is invalid for input of size",
+            r"stack expects each tensor to be equal size",
+            r"Expected input batch_size",
+            r"Target size .* must be the same as input size",
+            r"Given (?:groups|transposed|normalized_shape)=",
+            r"multi-target not supported",
+            r"Incompatible shapes:",
+            r"Matrix size-incompatible",
+            r"Dimensions must be equal",
+            r"[Ii]s incompatible with the layer",
+            r"logits and labels must (?:be broadcastable|have the same)",
+            r"Shapes \(.*\) and \(.*\) are incompatible",
+            r"operands could not be broadcast",
+            r"inhomogeneous shape",
+            r"(?i)incompatible shapes for (?:broadcasting|dot)",
+            r"dot_general requires",
+            r"cannot reshape array of size",
+            r"Kernel size can't be greater than actual input size",
+            r"Calculated padded input size",
+        ),
+    ),
+    (
+        "Tensors of one operation are on different devices",
+        "Move them to one device (.to(device)) before the operation: inputs, model, and tensors that the code creates.",
+        (
+            r"(?i)input type \((?:torch\.)?cuda.*\) and (?:weight|bias) type \((?!(?:torch\.)?cuda)(?:torch|cpu)",
+            r"(?i)input type \((?!(?:torch\.)?cuda)(?:torch|cpu).*\) and (?:weight|bias) type \((?:torch\.)?cuda",
+        ),
+    ),
+    (
+        "Tensors of one operation have different types (float16, bfloat16, float32)",
+        "Convert the input or the model (.to(dtype)), or run the step under torch.autocast, which does it.",
+        (
+            r"(?i)input type \(.*\) and (?:weight|bias) type \(",
+            r"must have the same dtype",
+            r"expected .* to have the same dtype",
+            r"expected scalar type \w+ but found",
+            r"Found dtype \w+ but expected",
+            r"cannot compute \w+ as input #\d.* was expected to be an? \w+ tensor",
+        ),
+    ),
+    (
+        "The operation exists for other types only, not for {0} on this device",
+        "Convert the tensor (.float() for float16 on the CPU, .long() for labels). If float16 ran on the CPU, the model"
+        " was not moved to the GPU.",
+        (r"\"\w+\" not implemented for '(\w+)'",),
+    ),
+    (
+        "A tensor on the GPU was given to NumPy, which reads host memory only",
+        "Call .detach().cpu().numpy().",
+        (r"can't convert cuda:?\d* device type tensor to numpy",),
+    ),
+    (
+        "The gradient cannot be computed: the graph of the forward pass is gone, changed, or was not recorded",
+        "Look for in-place operations, a second backward() without retain_graph, detached or frozen tensors, and"
+        " torch.no_grad; torch.autograd.set_detect_anomaly(True) names the operation.",
+        (
+            r"backward through the graph a second time",
+            r"does not require grad and does not have a grad_fn",
+            r"modified by an inplace operation",
+            r"grad can be implicitly created only for scalar",
+            r"leaf Variable that requires grad",
+            r"No gradients provided for any variable",
+        ),
+    ),
+    (
+        "The steps of mixed precision are in the wrong order, or the weights themselves are float16",
+        "Keep the weights float32 under autocast; call scaler.scale(loss).backward(), unscale_, step, update in that"
+        " order.",
+        (
+            r"Attempting to unscale FP16 gradients",
+            r"No inf checks were recorded for this optimizer",
+            r"unscale_\(\) has already",
+        ),
+    ),
+    (
+        "Batch normalisation was given a batch of one sample",
+        "Drop the last, smaller batch (DataLoader(drop_last=True)), or use a larger one.",
+        (r"Expected more than 1 value per channel when training",),
+    ),
+    # Several processes
+    (
+        "DistributedDataParallel: parameters got no gradient in a step",
+        "Pass find_unused_parameters=True, or remove the parameters that the loss does not use;"
+        " TORCH_DISTRIBUTED_DEBUG=DETAIL names them.",
+        (r"Expected to have finished reduction in the prior iteration", r"mark a variable ready only once"),
+    ),
+    (
+        "torch.distributed was used before init_process_group",
+        "Start the program with torchrun and call torch.distributed.init_process_group() first; for one GPU switch the"
+        " distributed setting off.",
+        (
+            r"(?i)default process group has not been initialized",
+            r"(?i)please make sure to call init_process_group",
+            r"(?i)environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected",
+        ),
+    ),
+    (
+        "The numbers of the job do not fit: batch, processes, and parallel sizes",
+        "The batch must be micro batch x accumulation x data-parallel ranks, and the world size divisible by tensor x"
+        " pipeline size: compare the settings with the number of GPUs.",
+        (
+            r"Check batch related parameters",
+            r"train_batch_size is not equal to",
+            r"world[ _]size.{0,40}(?:is not divisible|must be divisible)",
+            r"(?:heads|vocab size).{0,60}(?:must be|is not) divisible by (?:tensor|the tensor)",
+        ),
+    ),
+    (
+        "A new process was started while the program's main module was still being imported",
+        "Put what starts processes (DataLoader workers too) under if __name__ == '__main__':",
+        (r"before the\s+current process has finished its bootstrapping phase",),
+    ),
+    (
+        "An object cannot be sent to a new process: {0}",
+        "Define it at the top of a module (no lambda, no local function), or start workers with fork (num_workers=0"
+        " needs none).",
+        (r"(?:Can't|cannot) pickle (?:local object )?'?([\w.<>]+)",),
+    ),
+    # Files, data, checkpoints
+    (
+        "A checkpoint does not fit the model: other layers or other shapes",
+        "Build the model with the settings of the checkpoint; the error lists what is missing or has another shape.",
+        (
+            r"Error\(s\) in loading state_dict",
+            r"size mismatch for \S+: copying a param",
+            r"Layer count mismatch when loading",
+            r"weight file containing \d+ layers into",
+            r"loaded state dict (?:has|contains) a",
+        ),
+    ),
+    (
+        "A checkpoint or data file is damaged, cut off, or not what its name says",
+        "Compare its size with the source and fetch it again; a file of some hundred bytes is a pointer of Git LFS (git"
+        " lfs pull).",
+        (
+            r"failed finding central directory",
+            r"PytorchStreamReader failed",
+            r"unexpected EOF, expected \d+ more bytes",
+            r"invalid load key",
+            r"pickle data was truncated",
+            r"HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeaderDeserialization|HeaderTooSmall",
+            r"file signature not found",
+            r"(?:truncated|corrupted) record at",
+            r"File is not a zip file",
+            r"image file is truncated",
+            r"cannot identify image file",
+        ),
+    ),
+    (
+        "torch.load refuses the file: it holds more than weights",
+        "If you trust its source: torch.load(…, weights_only=False), or allow its classes by"
+        " torch.serialization.add_safe_globals.",
+        (r"Weights only load failed",),
+    ),
+    (
+        "A folder does not exist: {0}",
+        "Create it (mkdir -p) or correct the path; in a container or a job, look whether it is mounted there.",
+        (r"Parent directory (\S+) does not exist", r"Cannot save file into a non-existent directory: '([^']+)'"),
+    ),
+    (
+        "A file or folder does not exist: {0}",
+        "Correct the path (it may be relative to another folder), or fetch the file; in a container or a job, look"
+        " whether it is mounted there.",
+        (
+            r"^(?:FileNotFoundError|NotADirectoryError): .*?No such file or directory: [bu]?'([^']+)'",
+            r"^FileNotFoundError: .*WinError [23]\].*'([^']+)'",
+            r"^NotFoundError: .*?(\S+); No such file or directory",
+        ),
+    ),
+    (
+        "The program may not write or read {0}",
+        "Look at its owner and mode (ls -ld), and in a container at the user and whether the mount is read-only.",
+        (
+            r"^PermissionError: \[(?:Errno|WinError) \d+\].*?'([^']+)'",
+            r"\[Errno 30\].*?'([^']+)'",
+        ),
+    ),
+    (
+        "The dataset is empty",
+        "Look at its path, at the file patterns and at filters: no sample was left.",
+        (
+            r"num_samples should be a positive integer value, but got num_samples=0",
+            r"Found 0 (?:files|images)",
+            r"(?i)couldn't find any class folder",
+            r"(?i)unexpected result of `?train_function`? \(empty logs\)",
+        ),
+    ),
+    # Services
+    (
+        "Hugging Face refuses the download: the model or dataset is private or gated, or does not exist",
+        "Check its name; accept its terms on its page, then log in (huggingface-cli login, HF_TOKEN).",
+        (
+            r"GatedRepoError|RepositoryNotFoundError",
+            r"(?i)you are trying to access a gated repo",
+            r"(?:401|403) Client Error.*huggingface\.co",
+            r"is not a local folder and is not a valid model identifier",
+        ),
+    ),
+    (
+        "A file could not be downloaded: no connection to its server",
+        "Look at network, proxy (HTTPS_PROXY) and certificates of this host; compute nodes often have none: fetch"
+        " it on a login node first (HF_HUB_OFFLINE=1 uses what is cached).",
+        (
+            r"Max retries exceeded with url",
+            r"(?i)(?:temporary failure in name resolution|name or service not known|getaddrinfo failed)",
+            r"CERTIFICATE_VERIFY_FAILED",
+            r"We couldn't connect to 'https?://",
+            r"<urlopen error",
+            r"LocalEntryNotFoundError|OfflineModeIsEnabled",
+        ),
+    ),
+    (
+        "Weights & Biases (wandb) ended the program, not the GPU",
+        "Log in (wandb login, WANDB_API_KEY) or go without it (WANDB_MODE=offline or disabled); its folder"
+        " wandb/latest-run/logs says more.",
+        (
+            r"(?i)wandb backend process has shutdown",
+            r"(?i)api_key not configured",
+            r"(?i)\bwandb\.(?:errors|sdk)\.",
+            r"HandleAbandonedError|MailboxClosedError",
+            r"^(?:CommError|UsageError|ServiceStartTimeoutError|AuthenticationError): .*(?i:wandb|api.?key|run )",
+        ),
+    ),
+    (
+        "The port is taken: another program on this host, or what is left of one, listens on it",
+        "Choose another (torchrun: --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has it:"
+        " ss -ltnp (Windows: netstat -ano).",
+        (
+            r"(?i)failed to listen on any local network address",
+            r"(?i)address already in use",
+            r"\[(?:Errno|WinError) (?:98|48|10048)\]",
+            r"EADDRINUSE",
+            r"Cannot find empty port in range",
+            r"Only one usage of each socket address",
+        ),
+    ),
+    # Clusters and machines
+    (
+        "No node of the cluster has a free GPU for the pod: it waits",
+        "kubectl describe nodes shows nvidia.com/gpu: what is allocatable and what is allocated. If no node lists any,"
+        " the device plugin does not run.",
+        (r"Insufficient (?:nvidia\.com|amd\.com|gpu\.intel\.com)/",),
+    ),
+    (
+        "Slurm could not set up the job's cgroup: the node's setup, not the program",
+        "Tell its administrator (cgroup.conf and the cgroup version of that node); --exclude=NODE avoids it.",
+        (r"to init root cgroup|cgroup namespace '\w+' not mounted|(?i:unable to create .{0,20}cgroup)",),
+    ),
+    (
+        "Two GPUs cannot access each other's memory (peer access): NCCL fails, as in many virtual machines",
+        "Set NCCL_P2P_DISABLE=1; if shared memory fails too, NCCL_SHM_DISABLE=1. nvidia-smi topo -p2p r shows which"
+        " pairs can.",
+        (r"NCCL WARN Cuda failure 217|peer access is not supported between",),
+    ),
+    (
+        "The X server (Xorg) did not start: its lines marked (EE) say why",
+        "Read those lines: no card or no screen found means that its driver is missing, or that the card belongs to"
+        " another driver (lspci -k). Programs that only compute need no X server.",
+        (r"Fatal server error|no screens found",),
+    ),
+    (
+        "What read the program's output went away (a closed pipe, head, a closed terminal)",
+        "Write the output to a file, or start the program under tmux, nohup or the scheduler.",
+        (r"^BrokenPipeError",),
+    ),
+)
+"""Title, action, patterns; ``{0}`` in a title is the first group of the pattern that matched."""
+
+_CODE = "an error of the program's code, not a fault of the GPU"
+_DATA = "an error of the program's own data or settings, not a fault of the GPU"
+BY_TYPE: dict[str, str] = {
+    **dict.fromkeys(
+        ("NameError", "UnboundLocalError", "SyntaxError", "IndentationError", "TabError", "RecursionError"), _CODE
+    ),
+    **dict.fromkeys(("TypeError", "AttributeError", "IndexError", "ZeroDivisionError", "NotImplementedError"), _CODE),
+    **dict.fromkeys(("KeyError", "UnicodeDecodeError", "JSONDecodeError", "ScannerError", "ParserError"), _DATA),
+    **dict.fromkeys(("IsADirectoryError", "ConfigKeyError", "ConfigAttributeError", "ValidationError"), _DATA),
+}
+"""Exceptions that say nothing of a GPU unless their message does."""
+OF_A_GPU = re.compile(r"gpu|cuda|cudnn|nvidia|nvcc|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE)
+
+
+@cache
+def _compiled() -> tuple[tuple[str, str, re.Pattern[str]], ...]:
+    return tuple((title, action, re.compile(text)) for title, action, texts in KNOWN for text in texts)
+
+
+def meaning(error: str) -> Words | None:
+    """Title and action for the error that ended a program, as ``Type: message``; None if it is not a known one."""
+    if (words := refused(error)) is not None:
+        return words
+    for title, action, pattern in _compiled():
+        if (match := pattern.search(error)) is not None:
+            return title.format(*(group[:120] for group in match.groups() if group)), action
+    return None
+
+
+def by_type(error: str) -> Words | None:
+    """What the type of an exception alone says, if its message names nothing of a GPU."""
+    name, _, message = error.partition(": ")
+    kind = BY_TYPE.get(name)
+    if kind is None or OF_A_GPU.search(message):
+        return None
+    return f"It ended in {name}: {kind}", _FRAME
