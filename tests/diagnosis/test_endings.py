@@ -61,7 +61,7 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
          "TF_CONFIG"),
         (_TRACE + "ValueError: To use this dataset, you need to pass this dataset to"
          " ClusterCoordinator.create_per_worker_dataset.", "as fit() of Keras 3 does", "tf_keras"),
-        (_TRACE + "AssertionError", "ended in AssertionError", "end of the log"),
+        (_TRACE + "RuntimeError: odd", "ended in RuntimeError", "end of the log"),
     ],
 )  # fmt: skip
 def test_what_ended_it(text: str, title: str, action: str) -> None:
@@ -197,7 +197,7 @@ def test_a_message_that_begins_on_a_later_line() -> None:
     found = explain([*_TRACE.split("\n")[:3], "RuntimeError: ", "", "  the weights are of another model", ""])
     assert found.findings[0].evidence == ("RuntimeError: the weights are of another model",)
     bare = explain([*_TRACE.split("\n")[:3], "AssertionError", "bye"]).findings[0]
-    assert bare.evidence == ("AssertionError",)
+    assert bare.evidence == ("AssertionError", "raised at a.py, line 3: x = work()")
 
 
 _OLD = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."

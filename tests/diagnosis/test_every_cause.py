@@ -147,6 +147,7 @@ CASES: dict[str, Callable[[], Sequence[Finding]]] = {
     "function.retraced": lambda: diagnose(
         Evidence(run=draft(retraced=(Retraced(name="f", place="x.py:1", traces=20, calls=20, made=20),)))
     ),
+    "program.error": lambda: diagnose(Evidence(log=parse("NameError: name 'x' is not defined"))),
     "program.stalled": lambda: diagnose(Evidence(run=stalled())),
     "simulation.limit": lambda: diagnose(
         Evidence(

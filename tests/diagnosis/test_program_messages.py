@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - texts as they are printed
 """Errors of the program's own code, data and services are told as such; of a GPU's nothing is said."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.rules.program_messages import KNOWN, by_type, meaning
+from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, meaning
 
 ERRORS = (
     ("ModuleNotFoundError: No module named 'flash_attn'", "module flash_attn is not installed"),
@@ -74,8 +75,14 @@ ERRORS = (
     ("Exception: The wandb backend process has shutdown", "wandb"),
     ("OSError: [Errno 10048] error while attempting to bind on address ('127.0.0.1', 8080)", "port is taken"),
     ("BrokenPipeError: [Errno 32] Broken pipe", "read the program's output"),
-    ("NameError: name 'optimzer' is not defined", "error of the program's code"),
-    ("KeyError: 'input_ids'", "program's own data or settings"),
+    ("NameError: name 'optimzer' is not defined", "the program's own error"),
+    ("RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.FloatTensor) should be the same", "on different"),
+    ("RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long", "different types"),
+    ("RuntimeError: a Tensor with 16 elements cannot be converted to Scalar", "Shapes of tensors"),
+    ("RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 1, 4, 4]", "Shapes of tensors"),
+    ("TypeError: cannot assign 'torch.cuda.FloatTensor' as parameter 'bias'", "the program's own error"),
+    ("omegaconf.errors.ConfigAttributeError: Missing key lr", "the program's own error"),
+    ("KeyError: 'input_ids'", "the program's own error"),
 )  # fmt: skip
 
 
@@ -83,21 +90,17 @@ ERRORS = (
 def test_what_ended_the_program(error: str, said: str) -> None:
     log = ["epoch 1: loss 0.4", "Traceback (most recent call last):", '  File "/a/train.py", line 7, in <module>']
     found = explain([*log, "    main()", error])
-    assert (found.primary, said in found.findings[0].title) == ("unknown", True), found.findings[0].title
+    assert said in found.findings[0].title
+    machine = ("port is taken", "read the program's output")
+    assert found.primary == ("unknown" if said in machine else "program.error")
     assert found.findings[0].action
     assert found.findings[0].severity == "error"
 
 
 def test_every_pattern_compiles_and_its_title_needs_no_more_than_its_group() -> None:
     meaning("none of them")
-    for title, _, patterns in KNOWN:
+    for title, _, patterns in (*PROGRAM, *MACHINE):
         assert "{0}" not in title or all("(" in pattern for pattern in patterns)
-
-
-def test_the_type_says_nothing_where_the_message_names_a_gpu() -> None:
-    assert by_type("KeyError: 'CUDA_HOME'") is None
-    assert by_type("RuntimeError: something") is None
-    assert by_type("IndexError: list index out of range") is not None
 
 
 def test_ends_of_clusters_and_machines_that_the_last_lines_report() -> None:
@@ -127,3 +130,50 @@ def test_the_error_of_a_process_is_told_before_its_launcher() -> None:
         "srun: error: n1: task 0: Exited with exit code 1",
     ]
     assert "does not fit the model" in explain(ended).findings[0].title
+
+
+_TRACE = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "    x = work()"]
+_RAISED = [*_TRACE[:2], "    raise RuntimeError(why)"]
+NOT_OWN = (
+    "RuntimeError: the loader is gone",
+    "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'",
+    "FileNotFoundError: [Errno 2] No such file or directory: 'nvidia-smi'",
+    "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory",
+    "AssertionError: no NVIDIA device",
+    "ConnectionResetError: [Errno 104] Connection reset by peer",
+)
+
+
+@pytest.mark.parametrize("error", NOT_OWN)
+def test_errors_that_may_follow_from_a_gpu(error: str) -> None:
+    assert explain([*_TRACE, error]).primary != "program.error"
+
+
+def test_an_error_that_the_program_raises_itself_is_its_own_unless_it_passes_another_on() -> None:
+    assert explain([*_RAISED, "RuntimeError: the loader is gone"]).primary == "program.error"
+    before = [*_TRACE, "RuntimeError: CUDA error: no kernel image is available for execution on the device", ""]
+    assert explain([*before, *_RAISED, "RuntimeError: the step failed"]).primary == "build.gpu-unsupported"
+
+
+def test_the_own_error_of_a_process_that_a_launcher_reports() -> None:
+    report = "srun: error: n7: task 0: Exited with exit code 1"
+    (found,) = explain([*_TRACE, "KeyError: 'label'", report]).findings
+    assert found.title == "A process of the job failed in KeyError: the program's own error, not the GPU's"
+    assert report in found.evidence
+    assert explain([*_TRACE, "RuntimeError: lost", report]).primary == "unknown"
+    few = explain([*_TRACE, "ValueError: require 4 GPUs, but only 1 GPUs available", report])
+    assert few.primary == "distribution.devices-missing"
+
+
+@pytest.mark.parametrize("error", ["hipErrorOutOfMemory", "cudaErrorMemoryAllocation"])
+def test_memory_that_ran_out_by_the_name_of_the_error(error: str) -> None:
+    lines = [f"GPUassert: {error} src/lists.cu 12", "srun: error: n7: task 0: Exited with exit code 1"]
+    assert explain(lines).primary == "memory.model-too-large"
+
+
+def test_jax_on_a_tpu_has_no_build_for_cpus() -> None:
+    line = "Unable to initialize backend 'gpu': NOT_FOUND: Could not find registered platform with name: \"cuda\"."
+    line += " Available platform names are: Interpreter Host"
+    assert explain([line, "step 3: loss 0.2"]).primary == "build.cpu-only"
+    assert explain([f"{line} TPU", "step 3: loss 0.2"]).primary == "healthy"

@@ -155,7 +155,7 @@ def test_the_programs_own_error_is_told_not_the_launchers() -> None:
     called = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1."
     for end in (_TORCHRUN.format(code="1").split("\n"), [called]):
         found = explain([*_HEALTHY, *own, *end]).findings[0]
-        assert "the last error before is ValueError" in found.title
+        assert "failed in ValueError" in found.title
         assert "ValueError: 3 != 4" in found.evidence
 
 
@@ -202,7 +202,7 @@ def test_an_error_that_refers_to_another_process(end: str, prefix: str) -> None:
     own = ["Traceback (most recent call last):", '  File "core.py", line 3, in run', "    load()", "ValueError: 3 != 4"]
     api = [f"(APIServer pid=3) {line}" for line in (*own[:3], end)]
     found = explain([*(prefix + line for line in own), *api]).findings[0]
-    assert "the last error before is ValueError" in found.title
+    assert "failed in ValueError" in found.title
     assert "ValueError: 3 != 4" in found.evidence
     without = explain(api).findings[0]
     assert without.id == "unknown"

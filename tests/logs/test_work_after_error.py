@@ -80,7 +80,7 @@ def test_memory_that_ran_out_and_was_freed() -> None:
     assert [(one.id, one.severity) for one in survived.findings] == [("healthy", "info")]
     assert _FULL in survived.findings[0].evidence
     ended = explain([_HEAD, *_SURVIVED, *_steps(20), *_KEY_ERROR])
-    assert ended.primary == "unknown"
+    assert ended.primary == "program.error"
     assert ended.findings[0].title.startswith("It ended in KeyError")
 
 
@@ -115,7 +115,7 @@ _RAISED = _KEY_ERROR[:-1]
 )
 def test_lines_after_a_traceback_that_do_not_show_that_the_program_went_on(before: list[str], after: list[str]) -> None:
     found = explain([_HEAD, *before, *_RAISED, "KeyError: 'label'", *after]).findings[0]
-    assert (found.id, found.severity) == ("unknown", "error")
+    assert (found.id, found.severity) == ("program.error", "error")
     assert found.title.startswith("The last error is KeyError")
 
 
@@ -150,9 +150,12 @@ def test_a_traceback_behind_any_prefix(prefix: str) -> None:
 
 def test_a_part_that_a_library_does_without() -> None:
     text = ["line of text"] * 20
-    for error, primary in (("ModuleNotFoundError: No module named 'triton'", "healthy"), ("KeyError: 3", "unknown")):
+    for error, primary in (
+        ("ModuleNotFoundError: No module named 'triton'", "healthy"),
+        ("KeyError: 3", "program.error"),
+    ):
         assert explain([_HEAD, *_RAISED, error, *text]).primary == primary
-    assert explain([_HEAD, *_RAISED, "ModuleNotFoundError: No module named 'triton'"]).primary == "unknown"
+    assert explain([_HEAD, *_RAISED, "ModuleNotFoundError: No module named 'triton'"]).primary == "program.error"
 
 
 _DUMP = [
@@ -185,10 +188,10 @@ _PROMPT = ["got prompt", *_RAISED, "ValueError: no such sampler"]
     ("after", "primary"),
     [
         (["Prompt executed in 12.20 seconds", "got prompt", "Prompt executed in 31.07 seconds"], "healthy"),
-        (["Prompt executed in 12.20 seconds"], "unknown"),  # of the prompt that failed
-        (["Prompt executed in 12.20 seconds", "got prompt", "Prompt executed in 0.00 seconds"], "unknown"),
+        (["Prompt executed in 12.20 seconds"], "program.error"),  # of the prompt that failed
+        (["Prompt executed in 12.20 seconds", "got prompt", "Prompt executed in 0.00 seconds"], "program.error"),
         (["INFO:     Waiting for application startup.", "INFO:     Application startup complete."], "healthy"),
-        (["INFO:     Waiting for application startup."], "unknown"),
+        (["INFO:     Waiting for application startup."], "program.error"),
     ],
 )
 def test_a_server_that_works_on(after: list[str], primary: str) -> None:

@@ -74,6 +74,7 @@ CAUSES: dict[str, str] = {
     "pcie.degraded": "The PCIe link runs below its maximum speed or width",
     "idle.memory-held": "An idle process holds GPU memory",
     "input.bound": "The GPU is starved for input",
+    "program.error": "The program's own error, not the GPU's",
     "program.stalled": "The program made no more steps while it ran",
     "function.retraced": "A tf.function is traced again and again",
     "simulation.limit": "A limit of the simulated GPU, as far as known not of real ones",

@@ -39,8 +39,8 @@ def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding
     if log is None or evidence.run is not None or evidence.snapshot is not None:
         return finding("healthy", "info", "likely")
     if log.last_lines_tell == last_lines.FAILED:
-        title, action = meaning(log.telling_last_line) or (_FAILURE, _READ_BEFORE)
-        return finding("unknown", "warning", "likely", title=title, evidence=(log.telling_last_line,), action=action)
+        title, action, cause = meaning(log.telling_last_line) or (_FAILURE, _READ_BEFORE, "unknown")
+        return finding(cause, "warning", "likely", title=title, evidence=(log.telling_last_line,), action=action)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:

@@ -2,7 +2,7 @@
 
 Sources: ``CUresult`` of the driver API (cuda.h) and ``cudaError_t`` of the runtime (driver_types.h), which share their
 numbers since CUDA 10.1; before, the runtime had its own below 100. The texts are those of cudaGetErrorString.
-Programs print the name, the text or the number: any of them is recognised.
+Programs print the name, the text or the number: any of them is recognised. HIP has the runtime's names and texts.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ TABLE: tuple[CudaError, ...] = (
 )  # fmt: skip
 
 
-def _names(name: str) -> tuple[str, str]:
-    return f"cuda_error_{name}", f"cudaerror{name}"
+def _names(name: str) -> tuple[str, ...]:
+    return f"cuda_error_{name}", f"cudaerror{name}", f"hiperror{name.replace('_', '')}"
 
 
 _BY_NAME = {full: entry for entry in TABLE for name in entry.names for full in _names(name)}
@@ -94,10 +94,10 @@ _OTHER = CudaError("cuda.other-error", (), (), "")
 _BY_NUMBER = {number: entry for entry in TABLE for number in entry.numbers}
 _ALONE = tuple(entry for entry in TABLE if entry.alone)
 
-_NAME = re.compile(r"\bcuda_error_[a-z_]{1,60}|\bcudaerror[a-z]{1,60}")
+_NAME = re.compile(r"\bcuda_error_[a-z_]{1,60}|\b(?:cuda|hip)error[a-z]{1,60}")
 # "CUDA error: TEXT", "failed to initialize CUDA: TEXT", "(30 vs. 0)  TEXT", "CUDA failed with error TEXT".
 _AFTER = (
-    r"(?:\bcud(?:a|art)\w{0,40}\b[^.\n]{0,60}?(?:error|fail|exception|check|:)[^\n]{0,80}?[ :'\"(\])]"
+    r"(?:\b(?:cud(?:a|art)|hip)\w{0,40}\b[^.\n]{0,60}?(?:error|fail|exception|check|:)[^\n]{0,80}?[ :'\"(\])]"
     r"|cuda ?success \(\d{1,3} vs\. 0\) {0,4})"
 )
 _TEXTS = tuple((entry.text, re.compile(_AFTER + re.escape(entry.text)), entry) for entry in TABLE if not entry.alone)
@@ -117,10 +117,10 @@ _REPORT = re.compile(r"error|fail|exception|unable|cannot|could not|check|return
 def errors(text: str) -> list[CudaError]:
     """The CUDA errors in ``text``, which is in lower case with plain quotes."""
     found = [entry for entry in _ALONE if entry.text in text]
-    if "cud" not in text:
-        # "THCudaCheck", "CUDA error", "cudart" and all names contain it.
+    if "cud" not in text and "hip" not in text:
+        # "THCudaCheck", "CUDA error", "cudart" and all names contain one.
         return found
-    if "cuda_error_" in text or "cudaerror" in text:
+    if "cuda_error_" in text or "cudaerror" in text or "hiperror" in text:
         found += [entry for name in _NAME.findall(text) if (entry := _BY_NAME.get(name)) is not None]
     if found:
         return found

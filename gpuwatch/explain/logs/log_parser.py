@@ -418,6 +418,8 @@ class LogParser:
             ("emory" in message and "out of memory" in message.lower())
             or "OUT_OF_MEMORY" in message
             or "OUT OF MEMORY" in message
+            or "ErrorOutOfMemory" in message
+            or "ErrorMemoryAllocation" in message
             or tensorflow_oom.elsewhere(message)
         ):
             self._memory(source, line, message)

@@ -408,6 +408,8 @@ def topics_of(text: str) -> tuple[str, ...]:
     if "placement.device-missing" in topics and _device_is_there(text):
         # Eager TensorFlow prints the same sentence for a missing device and a missing kernel.
         topics = {topic if topic != "placement.device-missing" else "placement.no-kernel": None for topic in topics}
+    if "build.cpu-only" in topics and "available platform names" in text.lower() and "TPU" in text:
+        return ("device.used",)  # JAX on a TPU needs no build for GPUs
     return tuple(topics)
 
 

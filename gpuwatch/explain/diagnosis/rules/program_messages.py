@@ -10,12 +10,33 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import NamedTuple
 
-from gpuwatch.explain.diagnosis.rules.last_errors import Words, refused
+from gpuwatch.core.model.run import RunError
+from gpuwatch.explain.diagnosis.rules.last_errors import refused
+from gpuwatch.explain.diagnosis.rules.program_errors import names_cause
+from gpuwatch.explain.logs.exceptions import telling
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.topics import topics_of
 
-_FRAME = "Look at that line of the program, and at the frames below it at the end of the log."
+_FRAME = (
+    "Look at that line of the program, and at the frames below it at the end of the log: nothing in it points to a GPU,"
+    " its driver or the framework's installation."
+)
 
-KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+Rows = tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+class Meaning(NamedTuple):
+    """What an error means."""
+
+    title: str
+    action: str
+    cause: str = "unknown"
+
+
+CAUSE = "program.error"
+PROGRAM: Rows = (
     # Packages
     (
         "The Python module {0} is not installed in the environment that ran",
@@ -85,7 +106,9 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"(?i)\bloss is (?:nan|inf)",
             r"(?i)\bnan (?:loss|detected|found)",
             r"(?i)contains? nan\b",
-            r"Inf or NaN : Tensor",
+            r"(?i)inf or nan ?: tensor|loss became infinite or nan|nan in summary histogram",
+            r"matrix contains invalid numeric entries|to satisfy the constraint[^\n]*\n?.*nan",
+            r"(?i)non-finite (?:loss|grad)|Input contains infinity",
         ),
     ),
     # Shapes, types, autograd: the code of the program
@@ -119,6 +142,10 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"dot_general requires",
             r"cannot reshape array of size",
             r"Kernel size can't be greater than actual input size",
+            r"(?i)dimension out of range|is out of bounds for (?:dimension|axis)|index out of range in self",
+            r"too many indices for|elements cannot be converted to Scalar|only one element tensors can be converted",
+            r"expanded size of the tensor|doesn't match the broadcast shape|(?i:could not (?:be )?broadcast)",
+            r"xpected \d-dimensional (?:input|weight)|Input to reshape is a tensor with|indices\[.*\] = .* is not in",
             r"Calculated padded input size",
         ),
     ),
@@ -139,6 +166,8 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"expected .* to have the same dtype",
             r"expected scalar type \w+ but found",
             r"Found dtype \w+ but expected",
+            r"to have (?:one of the following )?scalar types?",
+            r"can't be cast to the desired output type|source and destination dtypes match",
             r"cannot compute \w+ as input #\d.* was expected to be an? \w+ tensor",
         ),
     ),
@@ -162,7 +191,7 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"does not require grad and does not have a grad_fn",
             r"modified by an inplace operation",
             r"grad can be implicitly created only for scalar",
-            r"leaf Variable that requires grad",
+            r"leaf Variable that requires grad|numpy\(\) on Tensor that requires grad",
             r"No gradients provided for any variable",
         ),
     ),
@@ -325,6 +354,10 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"^(?:CommError|UsageError|ServiceStartTimeoutError|AuthenticationError): .*(?i:wandb|api.?key|run )",
         ),
     ),
+)
+"""Title, action, patterns; ``{0}`` in a title is the first group of the pattern that matched."""
+
+MACHINE: Rows = (
     (
         "The port is taken: another program on this host, or what is left of one, listens on it",
         "Choose another (torchrun: --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has it:"
@@ -338,7 +371,6 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"Only one usage of each socket address",
         ),
     ),
-    # Clusters and machines
     (
         "No node of the cluster has a free GPU for the pod: it waits",
         "kubectl describe nodes shows nvidia.com/gpu: what is allocatable and what is allocated. If no node lists any,"
@@ -367,42 +399,84 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Write the output to a file, or start the program under tmux, nohup or the scheduler.",
         (r"^BrokenPipeError",),
     ),
-)
-"""Title, action, patterns; ``{0}`` in a title is the first group of the pattern that matched."""
-
-_CODE = "an error of the program's code, not a fault of the GPU"
-_DATA = "an error of the program's own data or settings, not a fault of the GPU"
-BY_TYPE: dict[str, str] = {
-    **dict.fromkeys(
-        ("NameError", "UnboundLocalError", "SyntaxError", "IndentationError", "TabError", "RecursionError"), _CODE
+    (
+        "Slurm rejected the job: no node fits what it asks for, or the account may not",
+        "Compare --gres, --mem, --constraint, --partition and --account with sinfo -o '%P %G %m %f' and sacctmgr show"
+        " assoc user=$USER.",
+        (
+            r"^(?:srun|sbatch|salloc): (?:error|fatal): .*(?:Unable to allocate resources|submission failed|Invalid"
+            r" generic resource|are mutually exclusive)",
+            r"Requested node configuration is not available",
+        ),
     ),
-    **dict.fromkeys(("TypeError", "AttributeError", "IndexError", "ZeroDivisionError", "NotImplementedError"), _CODE),
-    **dict.fromkeys(("KeyError", "UnicodeDecodeError", "JSONDecodeError", "ScannerError", "ParserError"), _DATA),
-    **dict.fromkeys(("IsADirectoryError", "ConfigKeyError", "ConfigAttributeError", "ValidationError"), _DATA),
-}
-"""Exceptions that say nothing of a GPU unless their message does."""
+    (
+        "Slurm could not start the command: it does not exist on that node, or may not be executed",
+        "Check its path on that node, its #! line, chmod +x, and that the script loads modules and environments.",
+        (r"^(?:slurmstepd|srun): error: .*execve\(",),
+    ),
+    (
+        "The nodes with GPUs are tainted, and the pod does not tolerate it",
+        "Add to its spec: tolerations: [{{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}}].",
+        (r"untolerated taint \{nvidia\.com/",),
+    ),
+)
+"""The same, of what is around the program."""
+
+_PLAIN = frozenset(
+    (
+        "AssertionError", "AttributeError", "BadZipFile", "EOFError", "FileExistsError", "FileNotFoundError",
+        "FloatingPointError", "IndexError", "IsADirectoryError", "KeyError", "LinAlgError", "LookupError",
+        "NotADirectoryError", "NotImplementedError", "OverflowError", "PermissionError", "PicklingError",
+        "StopIteration", "UnicodeDecodeError", "UnicodeEncodeError", "UnpicklingError", "ValueError",
+    )
+)  # fmt: skip
+"""Exceptions that Python code raises: of the program, unless their text is about a GPU."""
+_NEVER_OF_A_GPU = frozenset(
+    (
+        "IndentationError", "ModuleNotFoundError", "NameError", "RecursionError", "SyntaxError", "TabError",
+        "TypeError", "UnboundLocalError", "ZeroDivisionError",
+    )
+)  # fmt: skip
+_OF_SETTINGS = re.compile(
+    r"(?:Config\w*|Validation|Schema|Pars(?:e|er|ing)|Scanner|Decode|Argument)(?:Error|Exception)$"
+)
 OF_A_GPU = re.compile(r"gpu|cuda|cudnn|nvidia|nvcc|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE)
+_MAY_BE_OF_A_GPU = re.compile(rf"{OF_A_GPU.pattern}|nccl|cublas|memory|oom\b|engine|xla", re.IGNORECASE)
+_OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|'_cuda|/dev/(?:nvidia|kfd|dri)|lib(?:cu|nv)\w*\.so")
+"""A name or file of the driver or of CUDA, which should be there."""
 
 
 @cache
-def _compiled() -> tuple[tuple[str, str, re.Pattern[str]], ...]:
-    return tuple((title, action, re.compile(text)) for title, action, texts in KNOWN for text in texts)
+def _compiled() -> tuple[tuple[str, str, str, re.Pattern[str]], ...]:
+    return tuple(
+        (title, action, cause, re.compile(text))
+        for rows, cause in ((PROGRAM, CAUSE), (MACHINE, Meaning._field_defaults["cause"]))
+        for title, action, texts in rows
+        for text in texts
+    )
 
 
-def meaning(error: str) -> Words | None:
-    """Title and action for the error that ended a program, as ``Type: message``; None if it is not a known one."""
+def meaning(error: str) -> Meaning | None:
+    """What the error that ended a program means, as ``Type: message``; None if it is not a known one."""
     if (words := refused(error)) is not None:
-        return words
-    for title, action, pattern in _compiled():
+        return Meaning(*words)
+    for title, action, cause, pattern in _compiled():
         if (match := pattern.search(error)) is not None:
-            return title.format(*(group[:120] for group in match.groups() if group)), action
+            if cause == CAUSE and _OF_THE_MACHINE.search(error):
+                return None
+            return Meaning(title.format(*(group[:120] for group in match.groups() if group)), action, cause)
     return None
 
 
-def by_type(error: str) -> Words | None:
-    """What the type of an exception alone says, if its message names nothing of a GPU."""
-    name, _, message = error.partition(": ")
-    kind = BY_TYPE.get(name)
-    if kind is None or OF_A_GPU.search(message):
+def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
+    """What is certain of an exception whose text is not known: it is the program's own, if code raised it, and neither
+    its text nor any error of the log is about a GPU. ``how`` begins the title: "It ended in"."""
+    if topics_of(error.message) or any(names_cause(topics_of(one.message)) for one in log.errors):
         return None
-    return f"It ended in {name}: {kind}", _FRAME
+    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    code = frame.code if frame is not None else ""
+    raised = error.type in _PLAIN or _OF_SETTINGS.search(error.type) is not None or code.startswith("raise ")
+    said = f"{telling(error.message)} {code}"
+    if error.type in _NEVER_OF_A_GPU or (raised and not _MAY_BE_OF_A_GPU.search(said)):
+        return Meaning(f"{how} {error.type}: the program's own error, not the GPU's", _FRAME, CAUSE)
+    return None

@@ -39,7 +39,7 @@ _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 """Libraries print such tracebacks of parts that they do without."""
 _COMPILER_SAYS = "compiler.message"
 NOT_KNOWN = "which gpuwatch does not know"
-ENDED_IN = "It ended in"
+_PROCESS = "A process of the job failed in"
 _TYPES = "ended.two-types"
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
 _NEAR = 16 << 30
@@ -57,9 +57,10 @@ class _End:
     action: str
     lines: list[str]
     certainty: Certainty = "fact"
+    cause: str = "unknown"
 
 
-@rule("unknown")
+@rule("unknown", program_messages.CAUSE)
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognised error, reported so that it does not look healthy."""
     run, log = evidence.run, evidence.log
@@ -73,10 +74,8 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     end = _end_of_run(run, log, lines) if run is not None else _end_of_log(log, lines)
     if end is None:
         name = lines[0].partition(":")[0]
-        ended = _how_it_ended(evidence, log)
-        title = f"{ended} {name}, {NOT_KNOWN}" if name.isidentifier() else ""
-        of_type = program_messages.by_type(lines[0]) if ended == ENDED_IN and name.isidentifier() else None
-        end = _End(*(of_type or (title, _READ_THE_END)), lines)
+        title = f"{_how_it_ended(run, log)} {name}, {NOT_KNOWN}" if name.isidentifier() else ""
+        end = _End(title, _READ_THE_END, lines)
     lines, action = end.lines, end.action
     if run is not None and log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
         where = raised_at(log, log.errors[-1])
@@ -85,7 +84,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
             action = "Look at that line of the program, and at the frames below it at the end of the log."
     # A cause that the log names stays the first, whatever the program did later.
     severity: Severity = "warning" if run is None and _explains(log) else "error"
-    yield finding("unknown", severity, end.certainty, title=end.title, evidence=lines, action=action)
+    yield finding(end.cause, severity, end.certainty, title=end.title, evidence=lines, action=action)
 
 
 def _end_of_run(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:
@@ -140,22 +139,40 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         title, action, shown = of_worker(" ".join(lines), run.host_memory if run is not None else None)
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
-        title, action = crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]
-        if topic in (reported_ends.FATAL, _TYPES):
-            title, action = program_messages.meaning("\n".join(told)) or (title, action)
-        return _End(title, action, _once(told, lines))
+        known = program_messages.meaning("\n".join(told)) if topic in (reported_ends.FATAL, _TYPES) else None
+        if known is None:
+            known = program_messages.Meaning(*(crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]))
+        return _ended(known, _once(told, lines))
     if log is not None and (report := reported(log))[0]:
         own = own_error(log)
+        lines = _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
         known = program_messages.meaning(line_of(own)) if own is not None else None
-        title, action = known or in_a_process(log)
-        return _End(title, action, _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines))
+        known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
+        return _ended(known, lines) if known is not None else _End(*in_a_process(log), lines)
     if known := _known(lines):
-        return _End(*known, [*lines, *(log.lines_of(_COMPILER_SAYS) if log is not None else ())])
+        where = raised_at(log, log.errors[-1]) if log is not None and log.errors else ()
+        return _ended(known, _once(lines[:1], where, lines[1:], log.lines_of(_COMPILER_SAYS) if log else ()))
+    if (
+        log is not None
+        and log.errors
+        and _is_about(lines[0], error := log.errors[-1])
+        and (known := _by_type(run, log, error, _how_it_ended(run, log))) is not None
+    ):
+        return _ended(known, _once(lines[:1], raised_at(log, error), lines[1:]))
     if lines == [_CUT] and log is not None:
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
         shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
         return _End(_CUT, "Look at the whole log: the last line of a traceback names the error.", [shown_until])
     return None
+
+
+def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> program_messages.Meaning | None:
+    """What the type of an exception says; None if that is nothing, or of a probe, which is gpuwatch's own program."""
+    return program_messages.by_type(error, log, how) if run is None or run.group == "run" else None
+
+
+def _ended(known: program_messages.Meaning, lines: list[str]) -> _End:
+    return _End(known.title, known.action, lines, cause=known.cause)
 
 
 def _topic(log: LogFacts | None) -> str | None:
@@ -180,12 +197,12 @@ def _is_about(line: str, error: RunError) -> bool:
     return line.startswith(error.type) or (len(said) >= _TELLING and said in line)
 
 
-def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
+def _how_it_ended(run: Run | None, log: LogFacts | None) -> str:
     """What is certain of the last exception: without a traceback it may have been handled and only printed."""
-    if evidence.run is not None and evidence.run.verdict == "interrupted":
+    if run is not None and run.verdict == "interrupted":
         return "Before it was interrupted, it raised"
-    if evidence.run is not None or log is None:
-        return ENDED_IN
+    if run is not None or log is None:
+        return "It ended in"
     if log.last_error_in:
         return f"A {log.last_error_in} of the program ended in"
     if log.last_error_line is not None and not ends_log(log):
@@ -194,13 +211,14 @@ def _how_it_ended(evidence: Evidence, log: LogFacts | None) -> str:
         return "The last error is"
     if SERVER_STOPPED in log.telling_last_line:
         return "The last error is"
-    return ENDED_IN
+    return "It ended in"
 
 
-def _known(lines: list[str]) -> last_errors.Words | None:
+def _known(lines: list[str]) -> program_messages.Meaning | None:
     """What the last error means, before a line that only tells the exit code."""
     last = "\n".join(lines[-2:])
-    return program_messages.meaning(last) or (last_errors.not_compiled() if reported_ends.of_a_compiler(last) else None)
+    compiler = program_messages.Meaning(*last_errors.not_compiled()) if reported_ends.of_a_compiler(last) else None
+    return program_messages.meaning(last) or compiler
 
 
 def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
