@@ -26,7 +26,7 @@ def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
     Libraries of the simulated GPUs, simulated machines, saved runs and tracebacks, of this user. What is in use stays,
     as do your settings and, without --recordings, recordings; each is listed with the reason.
     """
-    from gpuwatch.session.leftovers import leftovers, remove, remove_empty
+    from gpuwatch.session.cleanup import leftovers, remove, remove_empty
 
     found, failed, freed = leftovers(recordings=recordings), 0, 0
     for one in found:

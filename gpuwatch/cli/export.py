@@ -17,7 +17,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
-from gpuwatch.share.exports import format_registry
+from gpuwatch.share.exports import export_formats
 from gpuwatch.share.exports.stretch import STEPS, Stretch, stretch_of
 from gpuwatch.share.exports.table_rows import NAMES, table
 
@@ -41,7 +41,7 @@ Examples:
 @click.option(
     "--format",
     "format_name",
-    type=Choice(list(format_registry.BY_NAME)),
+    type=Choice(list(export_formats.BY_NAME)),
     help="Use this format (default: that of the suffix).",
 )
 @click.option(
@@ -49,7 +49,7 @@ Examples:
     "--output",
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
-    help=f"Write to FILE, in the format of its suffix: {format_registry.SUFFIXES}; - for stdout.",
+    help=f"Write to FILE, in the format of its suffix: {export_formats.SUFFIXES}; - for stdout.",
 )
 @click.option(
     "--since",
@@ -122,19 +122,19 @@ def export(
         _write(chosen, stretch, what, output)
 
 
-def _chosen(name: str | None, output: Path | None) -> format_registry.Format:
+def _chosen(name: str | None, output: Path | None) -> export_formats.Format:
     if name is None and (output is None or to_stdout(output)):
         raise UsageError("the format is not given", hint="add --format, or -o FILE with a suffix")
     if name is None:
         assert output is not None
-        return format_registry.format_for(output)
-    chosen = format_registry.BY_NAME[name]
+        return export_formats.format_for(output)
+    chosen = export_formats.BY_NAME[name]
     if chosen.binary and (output is None or (to_stdout(output) and sys.stdout.isatty())):
         raise UsageError(f"{name} is not text", hint=f"add -o FILE{chosen.suffixes[0]}")
     return chosen
 
 
-def _write(chosen: format_registry.Format, stretch: Stretch, what: tuple[object, ...], output: Path | None) -> None:
+def _write(chosen: export_formats.Format, stretch: Stretch, what: tuple[object, ...], output: Path | None) -> None:
     pieces = chosen.write(stretch, *what)
     if output is None or to_stdout(output):
         for piece in pieces:

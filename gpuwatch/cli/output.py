@@ -14,7 +14,7 @@ from gpuwatch.cli.links import file_shown, with_links
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.share.reports.format_registry import SUFFIXES, format_for, render, write
+from gpuwatch.share.reports.report_formats import SUFFIXES, format_for, render, write
 from gpuwatch.share.reports.writing import is_special, unwritable
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
-from gpuwatch.share.reports.format_registry import BY_NAME
+from gpuwatch.share.reports.report_formats import BY_NAME
 
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording
@@ -123,7 +123,7 @@ def report(
         ctx.exit(on_nodes(ctx, output, as_json=as_json, redact=redact, format_name=format_name))
     if source is None:
         from gpuwatch.cli.explain import explanation_of
-        from gpuwatch.share.gather import gather
+        from gpuwatch.share.gather_diagnostic import gather
 
         explained = tuple(
             (f"given file {number}" if redact else file_name(path.name), explanation_of(path))

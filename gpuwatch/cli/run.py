@@ -168,7 +168,7 @@ class _Keeper:
 
         importlib.import_module("gpuwatch.explain.diagnosis.finish_run")
         if output is not None:
-            importlib.import_module("gpuwatch.share.reports.format_registry")
+            importlib.import_module("gpuwatch.share.reports.report_formats")
         self._store = RunStore() if keep else None
         self._output = output
         self._as_json = as_json
@@ -193,7 +193,7 @@ class _Keeper:
         return finished
 
     def _write(self, finished: Run, output: Path) -> None:
-        from gpuwatch.share.reports.format_registry import write
+        from gpuwatch.share.reports.report_formats import write
 
         try:
             write(finished, output, format_name="json" if self._as_json else None, redact=self._redact)
@@ -208,7 +208,7 @@ class _Keeper:
             say(f"gpuwatch: {self._problem}")
         if quiet:
             return
-        from gpuwatch.share.reports.format_registry import render
+        from gpuwatch.share.reports.report_formats import render
 
         text = render(finished, "text", width=_columns())
         click.echo("\n" + with_links(text, sys.stderr), nl=False, err=True)

@@ -15,7 +15,7 @@ from gpuwatch.cli.own_recording import own_recording
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.usage import By
-from gpuwatch.share.reports.format_registry import BY_NAME
+from gpuwatch.share.reports.report_formats import BY_NAME
 
 _EXAMPLES = """\b
 Examples:

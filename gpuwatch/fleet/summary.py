@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.core.model.fleet import Fleet, Holder, HostView
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, MigInstance, Process
-from gpuwatch.explain.diagnosis.rules.phrasing import HELD_LEAST
+from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST
 
 BUSY_PERCENT = 10.0
 """Utilization from which a GPU is in use although nobody is known to use it."""

@@ -12,7 +12,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick import Pick, PickedGpu, RefusedGpu
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
 from gpuwatch.core.model.visibility import divided, read_visible
-from gpuwatch.explain.diagnosis.rules.phrasing import HELD_LEAST, who
+from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST
+from gpuwatch.explain.diagnosis.rules.phrasing import who
 from gpuwatch.session.best_connected import best_connected, rank
 
 _BUSY = 10.0

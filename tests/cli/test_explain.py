@@ -21,7 +21,7 @@ from gpuwatch.cli import explain as command
 from gpuwatch.core.errors import EXIT_FINDING, UsageError
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.share.reports.format_registry import FORMATS, render
+from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.logs.logs import MIB, text
 
 OOM = text("stub_tf221_gpu_bfc_oom")

@@ -27,7 +27,7 @@ from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.fleet.cluster.node_agent import PROGRESS_MARK, PROGRESS_VARIABLE
 from gpuwatch.share.reports.compare import compare
-from gpuwatch.share.reports.format_registry import write
+from gpuwatch.share.reports.report_formats import write
 from tests.cluster.nodes import await_none
 from tests.cluster.test_odd_nodes import run
 from tests.reports.documents import HOSTILE, full_snapshot, hostile_run

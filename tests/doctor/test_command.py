@@ -15,7 +15,7 @@ import pytest
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.machine.sources import system_facts
-from gpuwatch.share.reports.format_registry import FORMATS, render
+from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.doctor.machines import bare, examined, machine

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share.exports.format_registry import FORMATS
+from gpuwatch.share.exports.export_formats import FORMATS
 from gpuwatch.share.exports.table_rows import NAMES
 from tests.conftest import gpuwatch
 from tests.exports.recorded import SECRET

@@ -30,7 +30,7 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.contrast import contrast
-from gpuwatch.share.reports.format_registry import FORMATS, render
+from gpuwatch.share.reports.report_formats import FORMATS, render
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"

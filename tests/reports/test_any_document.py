@@ -12,7 +12,7 @@ from gpuwatch.core.model.codec import MOST_BYTES, MOST_VALUES, NotADocument, fro
 from gpuwatch.core.model.contrast import Contrast, Row
 from gpuwatch.core.model.run import Setting
 from gpuwatch.core.model.validation import MOST_DEPTH, MOST_TEXT
-from gpuwatch.share.reports.format_registry import FORMATS, render
+from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.reports.documents import bare_run
 from tests.reports.fuzz import EVIL, HIDDEN, examined, made_up
 

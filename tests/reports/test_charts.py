@@ -13,8 +13,8 @@ from gpuwatch.core.model.trials import Largest, Trial
 from gpuwatch.share.reports.chart_data import Bars
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.comparison_content import comparison_table
-from gpuwatch.share.reports.format_registry import render
 from gpuwatch.share.reports.ledger import memory_bars
+from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.trials_content import trials_content
 from tests.reports import diagnostics
 from tests.reports.documents import GIB, MIB, UUID, bare_run, experiment, full_run, tried

@@ -13,7 +13,7 @@ from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.contrast import Contrast, Row
 from gpuwatch.explain.diagnosis.diagnostic import diagnostic
 from gpuwatch.share.reports.contrast import contrast
-from gpuwatch.share.reports.format_registry import BY_NAME, render
+from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.conftest import gpuwatch
 from tests.doctor import machines
 from tests.reports.diagnostics import died, healthy, looks, without_driver

@@ -23,8 +23,8 @@ from gpuwatch.explain.diagnosis.diagnostic import (
 )
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
-from gpuwatch.share.reports.format_registry import BY_NAME, render
 from gpuwatch.share.reports.formats import markdown
+from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.doctor import machines
 from tests.reports.diagnostics import (
     NOW,

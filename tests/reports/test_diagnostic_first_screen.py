@@ -20,7 +20,7 @@ from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.comparison_content import comparison_table
 from gpuwatch.share.reports.content import Table, variable_value
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
-from gpuwatch.share.reports.format_registry import BY_NAME
+from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.run_content import fell_back, run_content
 from tests.doctor import machines
 from tests.reports.diagnostics import died, looks, probe, program

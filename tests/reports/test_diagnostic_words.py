@@ -24,9 +24,9 @@ from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.content import Table, sentence_case
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
 from gpuwatch.share.reports.diagnostic_story import age, meaning
-from gpuwatch.share.reports.format_registry import BY_NAME
 from gpuwatch.share.reports.formats.grid import natural_width, table_lines
 from gpuwatch.share.reports.raw_lines import readable
+from gpuwatch.share.reports.report_formats import BY_NAME
 from tests.doctor import machines
 from tests.reports.diagnostics import NOW, died, healthy, looks, nothing, probe, program, without_driver
 from tests.reports.documents import GIB, full_run

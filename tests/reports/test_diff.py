@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.share.reports.diff import diff, diff_content
 from gpuwatch.share.reports.diff_sides import Comparable, of_document
-from gpuwatch.share.reports.format_registry import BY_NAME, render
+from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.conftest import gpuwatch
 from tests.recording.days import NOON, day
 from tests.reports.documents import full_run, speed

@@ -11,7 +11,7 @@ from gpuwatch.cli.report import read_document
 from gpuwatch.core.formatting.redaction import sendable
 from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END, MOST_BYTES, Document, NotADocument, from_json, read
 from gpuwatch.core.model.run import RunError
-from gpuwatch.share.reports.format_registry import render, write
+from gpuwatch.share.reports.report_formats import render, write
 from tests.conftest import gpuwatch
 from tests.reports.documents import full_experiment, full_run, full_snapshot, full_usage, hostile_run
 

@@ -11,12 +11,12 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMemory, Holding, MemoryPoint, Oom, Phases, Worker
 from gpuwatch.explain.diagnosis.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.share.gather import _none
+from gpuwatch.share.gather_diagnostic import _none
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.comparison_content import comparison_content
-from gpuwatch.share.reports.format_registry import render
 from gpuwatch.share.reports.ledger import memory_table
+from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.run_content import run_content
 from tests.reports.documents import GIB, MIB, full_run
 

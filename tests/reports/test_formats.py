@@ -23,8 +23,8 @@ from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.document import content_of
 from gpuwatch.share.reports.explanation_content import explanation_content
-from gpuwatch.share.reports.format_registry import FORMATS, render
 from gpuwatch.share.reports.formats import text as text_format
+from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,

@@ -15,9 +15,9 @@ from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.content import Table
 from gpuwatch.share.reports.document import content_of
-from gpuwatch.share.reports.format_registry import render
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.grid import table_lines
+from gpuwatch.share.reports.report_formats import render
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,

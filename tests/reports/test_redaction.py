@@ -12,7 +12,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports.format_registry import BY_NAME, render
+from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.reports.diagnostics import died, program
 from tests.reports.documents import UUID, full_run, full_snapshot
 

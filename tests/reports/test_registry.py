@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.formatting.secrets import MASK, mask_text
 from gpuwatch.core.model.run import Throughput
 from gpuwatch.share.reports.compare import COLUMNS, cells, compare
-from gpuwatch.share.reports.format_registry import FORMATS, format_for, render, write
+from gpuwatch.share.reports.report_formats import FORMATS, format_for, render, write
 from tests.reports.documents import GIB, bare_run, full_run, full_snapshot
 
 

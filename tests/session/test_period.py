@@ -18,7 +18,7 @@ from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.period import period
 from gpuwatch.share.reports.document import content_of
-from gpuwatch.share.reports.format_registry import FORMATS, render
+from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.recording import incident
 from tests.recording.days import day
 from tests.recording.incident import APART, BEGIN, COOL, HOT, LIMITED, NEW, OFF, SAMPLES, STARTED

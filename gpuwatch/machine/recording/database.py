@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.recording.damage import Damage
-from gpuwatch.machine.recording.salvage import Salvage
+from gpuwatch.machine.recording.damaged_database import Salvage
 from gpuwatch.machine.recording.storage import (
     DATABASE_ERRORS,
     SUFFIX,

@@ -444,7 +444,7 @@ class ProbesScreen(TabScreen):
             self.say("no runs to report yet: x runs the selection", "warning")
 
     def _write(self, document: Comparison | Run, name: str) -> None:
-        from gpuwatch.share.reports.format_registry import write
+        from gpuwatch.share.reports.report_formats import write
 
         moment = datetime.datetime.fromtimestamp(self.gpuwatch.session.clock()).strftime("%Y%m%d-%H%M%S")
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)

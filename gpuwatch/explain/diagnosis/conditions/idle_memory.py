@@ -13,7 +13,8 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
+from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST, HELD_SHARE, IDLE
+from gpuwatch.explain.diagnosis.rules.phrasing import command, seen_as, setting_of, who
 
 _YOUNG = 120.0
 """Age in seconds below which a process may still be loading data."""

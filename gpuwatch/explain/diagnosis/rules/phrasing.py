@@ -1,4 +1,4 @@
-"""How findings name GPUs and processes, and the limits of what counts as idle."""
+"""How findings name GPUs, processes and lines of programs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,6 @@ from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.logs.tracebacks import Frame
-
-IDLE = 1.0
-"""Utilization in percent up to which a device counts as idle."""
-HELD_SHARE = 0.2
-HELD_LEAST = 1 << 30
-"""Bytes. Less than this, or than :data:`HELD_SHARE` of the device, does not disturb others."""
 
 _SETTINGS = {
     "tensorflow": "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true), with a memory_limit where others share the GPU;"

@@ -1,1 +1,1 @@
-"""One file a format; the tuple of formats is in :mod:`gpuwatch.share.reports.format_registry`."""
+"""One file a format; the tuple of formats is in :mod:`gpuwatch.share.reports.report_formats`."""
