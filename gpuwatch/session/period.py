@@ -204,11 +204,19 @@ def _runs(store: RunStore, begin: float, end: float, host: str | None, *, simula
                 verdict=run.verdict,
                 begin=run.started_at,
                 end=None if took is None else run.started_at + datetime.timedelta(seconds=took),
+                device_uuids=_gpus_of(run),
             )
 
 
 def _name(run: Run) -> str:
-    return run.title or run.config if run.group == _WATCHED else run.config
+    if run.group != _WATCHED:
+        return f"probe {run.config}"
+    return program_of(printable(run.title)) or run.config
+
+
+def _gpus_of(run: Run) -> tuple[str, ...]:
+    seen = [run.memory.device_uuid, *(one.uuid for one in run.memory.devices), *(one.uuid for one in run.device_map)]
+    return tuple(dict.fromkeys(uuid for uuid in seen if uuid))
 
 
 def _time(at: float) -> datetime.datetime:

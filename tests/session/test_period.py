@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,6 +127,19 @@ def test_saved_runs_of_this_machine_are_bands(file: Path, tmp_path: Path) -> Non
     assert run.begin == begun
     assert run.end is not None
     assert (run.end - run.begin).total_seconds() == full_run().phases.total_seconds
+    assert (run.name, run.device_uuids) == ("probe soft-missing", (full_run().memory.device_uuid,))
+    assert f"run {run.name}" not in render(document, "html"), "it was on another machine's GPU"
+    mine = replace(run, name="mine.py", device_uuids=(document.devices[1].uuid,))
+    _, *graphs = render(replace(document, runs=(mine,)), "html").split('<figure class="chart">')
+    assert ["mine.py" in one.partition("</svg>")[0] for one in graphs] == [False, True], "on the GPU that it used"
+
+
+def test_the_name_of_a_watched_program_is_its_file(file: Path, tmp_path: Path) -> None:
+    began = datetime.datetime.fromtimestamp(at(50), datetime.UTC)
+    title = "/opt/venv/bin/python -u /home/alice/train.py --token=secret"
+    watched = replace(full_run(), host="node07", simulated=False, group="run", title=title, started_at=began)
+    RunStore(tmp_path).save(watched)
+    assert [one.name for one in of(file, tmp_path).runs] == ["train.py"]
 
 
 def test_processes_are_counted_in_this_time_alone(file: Path, tmp_path: Path) -> None:
@@ -148,13 +162,28 @@ def test_every_format_draws_it(file: Path, tmp_path: Path, name: str) -> None:
 
 
 def test_html_has_graphs_bands_and_values(file: Path, tmp_path: Path) -> None:
-    drawn = render(of(file, tmp_path), "html")
+    document = of(file, tmp_path)
+    drawn = render(document, "html")
     assert drawn.count('<figure class="chart">') == 2
     assert drawn.count('class="line course"') >= 2 * len(GRAPHED)
     assert 'class="band warning"' in drawn
     assert 'class="not-recorded"' in drawn
     assert drawn.count('class="at"') > 100
+    warm = [part.partition("</svg>")[0] for part in drawn.split('<figure class="chart">')][2]
+    (found,) = [one.finding for one in document.findings if one.finding.id == "throttle.thermal"]
+    assert f">{found.title}</text>" in warm, "named on paper too"
+    assert re.search(rf'class="at"[^>]*><title>[^<]*; {re.escape(found.title)}</title>', warm), "and where it is shaded"
     assert "http" not in drawn.replace("http-equiv", ""), "no request"
+
+
+def test_a_note_does_not_tint_a_graph(file: Path, tmp_path: Path) -> None:
+    document = of(file, tmp_path)
+    notes = tuple(
+        replace(one, finding=replace(one.finding, severity="info")) for one in document.findings if one.finding
+    )
+    drawn = render(replace(document, findings=notes), "html").partition("</style>")[2]
+    assert notes
+    assert 'class="band' not in drawn
 
 
 def test_text_draws_the_course(file: Path, tmp_path: Path) -> None:

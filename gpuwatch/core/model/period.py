@@ -63,12 +63,14 @@ class PeriodRun(msgspec.Struct, frozen=True, kw_only=True):
     """A saved run of a probe or program on this machine."""
 
     name: str
-    """Its configuration; of a watched program, its command."""
+    """Its configuration; of a watched program, its file."""
     verdict: str
     begin: datetime.datetime
     """When it was started."""
     end: datetime.datetime | None
     """When it ended; null if that is not known."""
+    device_uuids: tuple[str, ...] = ()
+    """The GPUs on which it was seen, or that its framework had."""
 
 
 class PeriodEvent(msgspec.Struct, frozen=True, kw_only=True):

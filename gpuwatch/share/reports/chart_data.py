@@ -16,6 +16,8 @@ Kind = Literal[
     "unexplained",
     "reserved",
     "process",
+    "used",
+    "held",
     "context",
     "free",
     "value",

@@ -1,4 +1,4 @@
-"""What the graphs of a stretch of a recording show: names and ends of axes, bands, and the same in characters."""
+"""What the graphs of a stretch of a recording show: names and ends of axes, bars, and the same in characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 from gpuwatch.core.formatting.units import UNKNOWN, reading
 from gpuwatch.core.model.metrics import BY_ID
-from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodEvent, PeriodFinding, PeriodProcess
+from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
 
 NAMES = dict(zip(GRAPHED, ("GPU", "Memory", "Power", "Temp", "SM clock"), strict=True))
 """The metrics, in the order of their graphs."""
@@ -30,18 +30,9 @@ def top(device: PeriodDevice, metric: str) -> float:
     return max(known or 0.0, most) or 1.0
 
 
-def findings_on(period: Period, device: PeriodDevice) -> list[PeriodFinding]:
-    """The findings about this GPU, and those about all."""
-    return [one for one in period.findings if one.finding.device_uuid in (None, device.uuid)]
-
-
-def events_on(period: Period, device: PeriodDevice) -> list[PeriodEvent]:
-    """The events that are worth a mark: those about this GPU, or about all, except processes, which have bands."""
-    return [
-        one
-        for one in period.events
-        if not one.kind.startswith("process.") and (not one.device_uuids or device.uuid in one.device_uuids)
-    ]
+def runs_on(period: Period, device: PeriodDevice) -> list[PeriodRun]:
+    """The saved runs that used this GPU."""
+    return [one for one in period.runs if device.uuid in one.device_uuids]
 
 
 def processes_on(period: Period, device: PeriodDevice) -> list[PeriodProcess]:

@@ -18,8 +18,8 @@ _SHORT = 2.0
 """Hours below which the length of the time is told in minutes and seconds."""
 _BARS = 25
 """Groups that have a bar."""
-_USED = Part("process", "used", 0.0, "")
-_UNUSED = Part("others", "held, not used", 0.0, "")
+_USED = Part("used", "used", 0.0, "")
+_UNUSED = Part("held", "held, not used", 0.0, "")
 _UNKNOWN = Part("unexplained", "held, use unknown", 0.0, "")
 _NONE: dict[By, str] = {
     "user": "(unknown)",

@@ -1,28 +1,29 @@
 """Readings of a GPU over a stretch of a recording as inline SVG: graphs under each other on one clock.
 
-Above them its processes and the saved runs as bars; over them findings as bands, events as marks, and what was not
-recorded, hatched. Axes are fixed: 0 to 100 %, to the total, to the limit.
+Above them as bars: the saved runs and the processes that used it, and its errors and warnings by name; over them the
+same as bands, events as marks, and what was not recorded, hatched. Axes are fixed: 0 to 100 %, to the total, to the
+limit.
 """
 
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.period import Period, PeriodDevice, PeriodProcess, PeriodSeries
+from gpuwatch.session.track import Track, of_period, round_times
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.period_graphs import (
     BOTTOMS,
     NAMES,
     clock,
-    events_on,
-    findings_on,
     processes_on,
+    runs_on,
     shown,
     top,
 )
@@ -30,62 +31,122 @@ from gpuwatch.share.reports.period_graphs import (
 _WIDTH = 860
 _LEFT, _RIGHT = 92, 14
 _LANE, _GRAPH, _BETWEEN, _AXIS = 17, 58, 12, 26
-_PROCESSES, _RUNS = 6, 4
-"""Bars that are drawn; the others are in the tables."""
+_PROCESSES, _RUNS, _INCIDENTS = 6, 4, 4
+"""Rows of bars that are drawn; the others are in the tables."""
 _COLUMNS = 96
 _LETTER = 5.6
+_NAME = 60
+"""Characters of a name."""
 _COLOURS = 6
 _EVENTS = 60
-_TICKS = (
-    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800),
-    *(604_800, 2_592_000),
-)
-"""Seconds between two times on the axis."""
 _MOST_TICKS = 9
 _MARKS = {"error": "✖", "warning": "▲"}
 
-X = Callable[[datetime.datetime], float]
+X = Callable[[float], float]
+"""The place of a time, in seconds since the epoch."""
 
 
 def period_graphs(chart: Graphs) -> Markup:
     """The graphs of one GPU."""
     period, device = chart.period, chart.device
-    span = max((period.end - period.begin).total_seconds(), 1e-9)
+    begin, end = period.begin.timestamp(), period.end.timestamp()
+    track = of_period(period).on(device.uuid)
 
-    def x(at: datetime.datetime) -> float:
-        share = (at - period.begin).total_seconds() / span
+    def x(at: float) -> float:
+        share = (at - begin) / max(end - begin, 1e-9)
         return _LEFT + min(max(share, 0.0), 1.0) * (_WIDTH - _LEFT - _RIGHT)
 
-    lanes = list(_lanes(period, device, x))
-    bottom = len(lanes) * _LANE + (6 if lanes else 0)
-    graphs = bottom + 14
+    rows = _rows(period, device, track, x)
+    graphs = len(rows) * _LANE + (20 if rows else 14)
     metrics = [metric for metric in NAMES if metric in device.series]
     height = graphs + len(metrics) * (_GRAPH + _BETWEEN) + _AXIS
-    end = height - _AXIS
-    parts = [part for number, lane in enumerate(lanes) for part in lane(number * _LANE)]
-    parts += _ticks(period, x, graphs, height)
-    parts += _bands(period, device, x, graphs, end)
+    bottom = height - _AXIS
+    parts = [bar.drawn(number * _LANE) for number, row in enumerate(rows) for bar in row]
+    parts += _ticks(begin, end, x, graphs, height)
+    parts += _bands(period, track, x, graphs, bottom)
     for number, metric in enumerate(metrics):
         parts += _graph(device, metric, device.series[metric], graphs + number * (_GRAPH + _BETWEEN))
-    parts += _marks(period, device, x, graphs - 4, end)
-    parts += _columns(period, device, graphs, end)
-    times = f"{clock(period.begin, day=True)} to {clock(period.end, day=True)}"
+    parts += _marks(track, x, graphs - 4, bottom)
+    parts += _columns(period, device, track, graphs, bottom)
+    times = f"{_clock(begin)} to {_clock(end)}"
     label = f"GPU {device.index} from {times}: {', '.join(NAMES[metric] for metric in metrics)}"
     return Markup(
         f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">'
         f'{"".join(parts)}</svg><p class="values" hidden></p>'
-        f"<figcaption>{_legend(period, device)}</figcaption></figure>"
+        f"<figcaption>{_legend(period, device, track)}</figcaption></figure>"
     )
 
 
-def _lanes(period: Period, device: PeriodDevice, x: X) -> Iterator[Callable[[float], Iterator[str]]]:
-    for run in period.runs[:_RUNS]:
-        title = f"{clean(run.name)}: {clean(run.verdict)}"
-        yield _lane(x(run.begin), x(run.end or period.end), f"run {title}", title, "phase p3")
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A bar with its name in it, or else beside it."""
+
+    left: float
+    right: float
+    name: str
+    title: str
+    look: str
+
+    @property
+    def place(self) -> tuple[float, str]:
+        """Where the name is, and how it is aligned; no alignment: there is no room."""
+        wide = len(self.name) * _LETTER
+        if wide < self.right - self.left - 8:
+            return self.left + 5, "start"
+        if self.right + 5 + wide < _WIDTH:
+            return self.right + 5, "start"
+        return (self.left - 5, "end") if self.left - 5 - wide > 0 else (self.left, "")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends of the bar and its name together."""
+        (at, anchor), wide = self.place, len(self.name) * _LETTER
+        begin, end = (at - wide, at) if anchor == "end" else (at, at + wide if anchor else at)
+        return min(self.left, begin), max(self.right, end)
+
+    def drawn(self, y: float) -> str:
+        """The bar in a row that begins at ``y``."""
+        at, anchor = self.place
+        bar = (
+            f'<rect class="{self.look}" x="{self.left:.1f}" y="{y + 1:.1f}" width="{self.right - self.left:.1f}"'
+            f' height="{_LANE - 3}" rx="2"><title>{escape(self.title)}</title></rect>'
+        )
+        if not anchor:
+            return bar
+        return (
+            f'{bar}<text class="tick lane-name" x="{at:.1f}" y="{y + _LANE - 5:.1f}" text-anchor="{anchor}">'
+            f"{escape(self.name)}</text>"
+        )
+
+
+def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list[_Bar]]:
+    """A row for each run and process; incidents share rows where they are not at the same time."""
+
+    def bar(begin: float, end: float, name: str, title: str, look: str) -> _Bar:
+        times = f"{_clock(begin)} to {_clock(end)}"
+        return _Bar(x(begin), max(x(end), x(begin) + 2), shorten(name, _NAME), f"{title}, {times}", look)
+
+    rows: list[list[_Bar]] = []
+    for run in runs_on(period, device)[:_RUNS]:
+        name, ended = f"{clean(run.name)}: {clean(run.verdict)}", run.end or period.end
+        rows.append([bar(run.begin.timestamp(), ended.timestamp(), name, f"run {name}", "phase p3")])
     for number, one in enumerate(processes_on(period, device)[:_PROCESSES]):
-        name = _name(one)
-        times = f"{clock(one.begin, day=True)} to {clock(one.end, day=True)}"
-        yield _lane(x(one.begin), x(one.end), f"{name}, {times}", name, f"lane c{number % _COLOURS}")
+        look = f"lane c{number % _COLOURS}"
+        rows.append([bar(one.begin.timestamp(), one.end.timestamp(), _name(one), _name(one), look)])
+    told: list[list[_Bar]] = []
+    for incident in sorted(track.incidents, key=lambda one: (one.severity != "error", one.begin)):
+        name = clean(incident.text)
+        new = bar(incident.begin, incident.end, name, name, f"band {incident.severity}")
+        row = next((row for row in told if not any(_meet(new, other) for other in row)), None)
+        if row is not None:
+            row.append(new)
+        elif len(told) < _INCIDENTS:
+            told.append([new])
+    return rows + told
+
+
+def _meet(one: _Bar, other: _Bar) -> bool:
+    return one.ends[0] < other.ends[1] + 6 and other.ends[0] < one.ends[1] + 6
 
 
 def _name(one: PeriodProcess) -> str:
@@ -93,54 +154,35 @@ def _name(one: PeriodProcess) -> str:
     return f"{whose}{clean(one.program) if one.program else 'process'} ({one.pid})"
 
 
-def _lane(left: float, right: float, title: str, name: str, look: str) -> Callable[[float], Iterator[str]]:
-    def drawn(y: float) -> Iterator[str]:
-        width = max(right - left, 2.0)
-        yield (
-            f'<rect class="{look}" x="{left:.1f}" y="{y + 1:.1f}" width="{width:.1f}" height="{_LANE - 3}" rx="2">'
-            f"<title>{escape(title)}</title></rect>"
-        )
-        text = shorten(name, 48)
-        wide = len(text) * _LETTER
-        base = y + _LANE - 5
-        if wide < width - 8:
-            yield f'<text class="tick lane-name" x="{left + 5:.1f}" y="{base:.1f}">{escape(text)}</text>'
-        elif right + 5 + wide < _WIDTH:
-            yield f'<text class="tick lane-name" x="{right + 5:.1f}" y="{base:.1f}">{escape(text)}</text>'
-        elif left - 5 - wide > 0:
-            yield (
-                f'<text class="tick lane-name" x="{left - 5:.1f}" y="{base:.1f}" text-anchor="end">'
-                f"{escape(text)}</text>"
-            )
-
-    return drawn
+def _clock(at: float) -> str:
+    return clock(datetime.datetime.fromtimestamp(at, datetime.UTC), day=True)
 
 
-def _bands(period: Period, device: PeriodDevice, x: X, begin: float, end: float) -> Iterator[str]:
+def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iterator[str]:
+    """Their names are in the bars above, and in the values of each moment."""
     for gap in period.gaps:
-        left, width = x(gap.begin), max(x(gap.end) - x(gap.begin), 1.0)
+        left, right = x(gap.begin.timestamp()), x(gap.end.timestamp())
         yield (
-            f'<rect class="not-recorded" fill="url(#hatch)" x="{left:.1f}" y="{begin}" width="{width:.1f}"'
-            f' height="{end - begin}"><title>not recorded</title></rect>'
+            f'<rect class="not-recorded" fill="url(#hatch)" x="{left:.1f}" y="{begin}"'
+            f' width="{max(right - left, 1.0):.1f}" height="{end - begin}"/>'
         )
-    for one in findings_on(period, device):
-        left, width = x(one.begin), max(x(one.end) - x(one.begin), 2.0)
-        title = f"{clean(one.finding.title)}: {clock(one.begin, day=True)} to {clock(one.end, day=True)}"
+    for one in track.incidents:
+        left, right = x(one.begin), x(one.end)
         yield (
-            f'<rect class="band {one.finding.severity}" x="{left:.1f}" y="{begin - 8}" width="{width:.1f}"'
-            f' height="{end - begin + 8}"><title>{escape(title)}</title></rect>'
+            f'<rect class="band {one.severity}" x="{left:.1f}" y="{begin - 8}" width="{max(right - left, 2.0):.1f}"'
+            f' height="{end - begin + 8}"/>'
         )
 
 
-def _marks(period: Period, device: PeriodDevice, x: X, y: float, end: float) -> Iterator[str]:
+def _marks(track: Track, x: X, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
-    for one in events_on(period, device)[:_EVENTS]:
+    for one in track.marks[:_EVENTS]:
         at = x(one.at)
         look = one.severity if one.severity in _MARKS else "plain"
         yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
         yield (
             f'<text class="event-mark {look}" x="{at:.1f}" y="{y:.1f}" text-anchor="middle">'
-            f"<title>{escape(f'{clock(one.at, day=True)} {clean(one.text)}')}</title>"
+            f"<title>{escape(f'{_clock(one.at)} {clean(one.text)}')}</title>"
             f"{_MARKS.get(one.severity, '•')}</text>"
         )
 
@@ -188,8 +230,8 @@ def _stretches(series: PeriodSeries) -> Iterator[tuple[int, int]]:
             begin = None
 
 
-def _columns(period: Period, device: PeriodDevice, begin: float, end: float) -> Iterator[str]:
-    """Invisible columns with the values of a moment, for pointers and the arrow keys."""
+def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, end: float) -> Iterator[str]:
+    """Invisible columns with the values of a moment and what was wrong then, for pointers and the arrow keys."""
     count = max((len(series.mean) for series in device.series.values()), default=0)
     if not count:
         return
@@ -198,19 +240,17 @@ def _columns(period: Period, device: PeriodDevice, begin: float, end: float) -> 
     day = (period.end - period.begin).total_seconds() > 86_400
     for first in range(0, count, step):
         last = min(first + step, count)
-        at = period.begin + datetime.timedelta(seconds=first * period.step_seconds)
+        at = period.begin.timestamp() + first * period.step_seconds
         values = [
             f"{NAMES[metric]} {shown(metric, value)}"
             for metric in NAMES
             if metric in device.series and (value := _mean(device.series[metric], first, last)) is not None
         ]
-        running = [
-            f"{clean(one.finding.id)}"
-            for one in findings_on(period, device)
-            if one.begin <= at + datetime.timedelta(seconds=step * period.step_seconds) and one.end >= at
-        ]
-        also = f"; {', '.join(dict.fromkeys(running))}" if running else ""
-        title = f"{clock(at, day=day)}: {', '.join(values) or 'not recorded'}{also}"
+        until = at + step * period.step_seconds
+        wrong = [clean(one.text) for one in track.incidents if one.begin <= until and one.end >= at]
+        also = f"; {'; '.join(dict.fromkeys(wrong))}" if wrong else ""
+        when = clock(datetime.datetime.fromtimestamp(at, datetime.UTC), day=day)
+        title = f"{when}: {', '.join(values) or 'not recorded'}{also}"
         yield (
             f'<rect class="at" x="{_LEFT + first * width:.1f}" y="{begin}" width="{(last - first) * width:.1f}"'
             f' height="{end - begin}"><title>{escape(title)}</title></rect>'
@@ -222,26 +262,16 @@ def _mean(series: PeriodSeries, first: int, last: int) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _ticks(period: Period, x: X, top: float, height: float) -> Iterator[str]:
-    """Round times, in local time."""
-    seconds = (period.end - period.begin).total_seconds()
-    step = next((one for one in _TICKS if seconds / one <= _MOST_TICKS), _TICKS[-1])
-    offset = (period.begin.astimezone().utcoffset() or datetime.timedelta()).total_seconds()
-    begin = period.begin.timestamp() + offset
-    shape = "%m-%d %H:%M" if seconds > 86_400 else "%H:%M" if step >= 60 else "%H:%M:%S"
-    for number in range(math.ceil(begin / step), math.floor((begin + seconds) / step) + 1):
-        at = datetime.datetime.fromtimestamp(number * step - offset, datetime.UTC)
+def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterator[str]:
+    for number, (at, text) in enumerate(round_times(begin, end, _MOST_TICKS)):
         left = x(at)
         inner = " inner" if number % 2 else ""
         yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{top:.1f}" y2="{height - _AXIS:.1f}"/>'
         if _LEFT + 12 <= left <= _WIDTH - _RIGHT - 12:
-            yield (
-                f'<text class="tick{inner}" x="{left:.1f}" y="{height - 8:.1f}" text-anchor="middle">'
-                f"{at.astimezone().strftime(shape)}</text>"
-            )
+            yield f'<text class="tick{inner}" x="{left:.1f}" y="{height - 8:.1f}" text-anchor="middle">{text}</text>'
 
 
-def _legend(period: Period, device: PeriodDevice) -> str:
+def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
     lanes = [
         f'<span class="key lane-key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
         f'<rect class="lane c{number % _COLOURS}" x="1" y="1" width="12" height="12"/></svg>{escape(_name(one))}</span>'
@@ -253,12 +283,11 @@ def _legend(period: Period, device: PeriodDevice) -> str:
         '<span class="key range"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
         '<rect class="range" x="1" y="1" width="12" height="12"/></svg>least to most</span>',
     ]
-    severities = {one.finding.severity for one in findings_on(period, device)}
-    for severity in ("error", "warning", "info"):
-        if severity in severities:
+    for severity in _MARKS:
+        if any(one.severity == severity for one in track.incidents):
             keys.append(
                 f'<span class="key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
-                f'<rect class="band {severity}" x="1" y="1" width="12" height="12"/></svg>finding ({severity})</span>'
+                f'<rect class="band {severity}" x="1" y="1" width="12" height="12"/></svg>{severity}</span>'
             )
     if period.gaps:
         keys.append(
