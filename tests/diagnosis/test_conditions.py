@@ -15,10 +15,10 @@ from gpuwatch.core.formatting.units import steady_span
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.explain.diagnosis import condition_engine as engine
 from gpuwatch.explain.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
-from gpuwatch.explain.diagnosis.conditions.condition_registry import CONDITIONS, Condition, condition
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
 from tests.diagnosis.watching import GIB, gpu, history, ids, of, program, sample, seconds, watched
 
 HOT = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 1200, "temperature.gpu_celsius": 88}
@@ -234,7 +234,8 @@ def test_a_rule_that_raises_is_told_once_and_stops_no_other(monkeypatch: pytest.
         def signs(self, look: object) -> Iterator[Sign]:
             raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(engine, "CONDITIONS", [Breaks(), *CONDITIONS])
+    breaks = Rule("breaks", ("unknown",), Breaks(), "samples")
+    monkeypatch.setitem(RULES, "samples", [breaks, *RULES["samples"]])
     watch = watched(seconds(60, lambda s: sample(s, [gpu(readings=HOT)])))
     (broken,) = of(watch.findings, "unknown")
     assert "Breaks" in broken.title
@@ -246,12 +247,13 @@ def test_a_rule_may_only_name_known_causes() -> None:
 
         @condition
         class Wrong(Condition):
+            name = "wrong"
             causes = ("no.such",)
 
 
 def test_every_condition_has_a_name_of_its_own_and_its_times() -> None:
-    assert len({rule.name for rule in CONDITIONS}) == len(CONDITIONS)
-    for rule in CONDITIONS:
+    assert len({rule.name for rule in conditions()}) == len(conditions())
+    for rule in conditions():
         assert rule.name
         assert rule.appears >= 0
         assert rule.leaves >= 0

@@ -445,7 +445,7 @@ def test_a_rule_that_raises_is_seen_and_stops_no_other() -> None:
     def breaks(evidence: Evidence) -> Iterator[Finding]:
         raise ZeroDivisionError("by zero")
 
-    found = diagnose(Evidence(snapshot=NO_DRIVER), [Rule("breaks", ("unknown",), breaks), *RULES])
+    found = diagnose(Evidence(snapshot=NO_DRIVER), [Rule("breaks", ("unknown",), breaks), *RULES["evidence"]])
     ids = [entry.id for entry in found]
     assert "driver.missing" in ids
     (broken,) = [entry for entry in found if entry.id == "unknown"]
@@ -455,7 +455,7 @@ def test_a_rule_that_raises_is_seen_and_stops_no_other() -> None:
 
 def test_a_rule_may_only_name_known_causes() -> None:
     with pytest.raises(ValueError, match=r"no\.such"):
-        rule("no.such")
+        rule("no.such")(list)
 
 
 def test_nothing_known_is_healthy_and_never_an_error() -> None:
@@ -472,7 +472,7 @@ def test_every_rule_yields_only_what_it_declares() -> None:
             (None, draft(), on_gpus("x")),
         )
     ]
-    for entry in RULES:
+    for entry in RULES["evidence"]:
         for evidence in every:
             assert {found.id for found in entry.find(evidence)} <= set(entry.causes), entry.name
 

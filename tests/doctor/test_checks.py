@@ -13,12 +13,10 @@ from gpuwatch.core.model.doctor import DeviceFile, DeviceTest, Distribution, Fra
 from gpuwatch.core.model.doctor import Entry as Folder
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.snapshot import Driver, Problem, Process
-from gpuwatch.explain.diagnosis.doctor import causes
-from gpuwatch.explain.diagnosis.doctor.causes import RULES
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
 from gpuwatch.explain.diagnosis.doctor.examine import TOPICS, in_order
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, relevant
-from gpuwatch.explain.diagnosis.rule_registry import Rule
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
 from gpuwatch.explain.logs.facts import CuInitError, LogFacts
 from tests.doctor.machines import (
     ANSWER,
@@ -318,7 +316,7 @@ def test_primary_cause_and_its_action(cause: str, severity: str, facts: Facts, a
 
 
 def test_every_rule_of_the_doctor_yields_only_what_it_declares() -> None:
-    for entry in RULES:
+    for entry in RULES["machine"]:
         assert {found.id for row in CAUSES_TABLE for found in entry.find(row[2])} <= set(entry.causes), entry.name
 
 
@@ -326,7 +324,7 @@ def test_a_rule_of_the_doctor_that_breaks_is_said_and_the_others_speak(monkeypat
     def breaks(facts: Facts) -> list[Finding]:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(causes, "RULES", [Rule("breaks", ("unknown",), breaks), *RULES])
+    monkeypatch.setitem(RULES, "machine", [Rule("breaks", ("unknown",), breaks), *RULES["machine"]])
     ids = {found.id: found.title for found in examined(bare()).findings}
     assert ids.keys() == {"driver.missing", "unknown"}
     assert "breaks" in ids["unknown"]

@@ -76,6 +76,9 @@ def test_a_missing_libcuda_comes_before_a_bad_ordinal() -> None:
     assert document.primary == "driver.missing"
     severities = {found.id: found.severity for found in document.findings}
     assert (severities["driver.missing"], severities["visibility.bad-ordinal"]) == ("error", "warning")
+    hangs = machine(driver=replace(ANSWER, late="nvmlInit"), environment=facts.environment, run=None, look=None)
+    severities = {found.id: found.severity for found in examined(hangs).findings}
+    assert (severities["driver.bad-state"], severities["visibility.bad-ordinal"]) == ("error", "error"), "CUDA works"
 
 
 def test_a_file_with_the_framework_s_name_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +110,21 @@ def test_an_import_without_a_library_is_that_as_in_explain() -> None:
     assert document.primary == "cuda.libraries-missing"
     assert not [found for found in document.findings if "which gpuwatch does not know" in found.title]
     assert "libcudart.so.11.0" in document.findings[0].title
+
+
+def test_an_import_that_ended_for_no_known_reason_is_told_where_nothing_else_is_wrong() -> None:
+    strange = RunError(type="RuntimeError", message="oh")
+    document = failed_import(Outcome(exit_code=1), strange)
+    assert [found.title for found in document.findings if found.severity == "error"] == [
+        "It ended in RuntimeError, which gpuwatch does not know"
+    ]
+    failed = complete(
+        replace(run(gpus=0, framework=None), verdict="error", outcome=Outcome(exit_code=1), errors=(strange,)),
+        LogFacts(),
+        None,
+    )
+    document = examined(machine(run=failed, driver=replace(ANSWER, cuinit_code=999)))
+    assert {found.id for found in document.findings if found.severity == "error"} == {"driver.bad-state"}
 
 
 def test_an_import_that_crashes_is_told_by_its_signal() -> None:

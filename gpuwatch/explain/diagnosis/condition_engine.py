@@ -30,7 +30,7 @@ from gpuwatch.explain.diagnosis.conditions import (
     throttling,
     unreadable_gpus,
 )
-from gpuwatch.explain.diagnosis.conditions.condition_registry import CONDITIONS, Condition
+from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, conditions
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence, FeedState
 from gpuwatch.explain.diagnosis.conditions.duration_text import duration
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
@@ -70,7 +70,7 @@ PAST = 1800.0
 _RESUMES = 10.0
 """A condition that ends without delay and returns within so many seconds is the same occurrence."""
 
-_MOMENTARY = tuple(rule for rule in RULES if not rule.single_look)
+_MOMENTARY = tuple(rule for rule in RULES["evidence"] if not rule.single_look)
 
 _Key = tuple[object, ...]
 
@@ -272,7 +272,7 @@ class Conditions:
     def _lasting(self, context: SampleContext) -> list[MachineEvent]:
         found: list[MachineEvent] = []
         seen: set[_Key] = set()
-        for number, condition in enumerate(CONDITIONS):
+        for number, condition in enumerate(conditions()):
             for sign in self._signs(condition, context):
                 key = (number, *sign.key)
                 entry = self._entries.get(key)
@@ -423,7 +423,7 @@ class Conditions:
         if self.unobserved:
             lines.append(f"not observed: {steady_span(self.unobserved)} without samples")
         able, unable = [], []
-        for condition in filter(lambda one: one.looks_for, CONDITIONS):
+        for condition in filter(lambda one: one.looks_for, conditions()):
             lacking = next(
                 (name for name in condition.needs if all(name not in d.readings for d in snapshot.devices)), ""
             )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
+from msgspec.structs import replace
+
+from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.advice import with_advice
 from gpuwatch.explain.diagnosis.conditions import snapshot_rule
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -37,6 +40,9 @@ from gpuwatch.explain.diagnosis.rules import (
     waiting,
 )
 from gpuwatch.explain.diagnosis.rules.unexplained import NOT_KNOWN
+
+if TYPE_CHECKING:
+    from gpuwatch.explain.diagnosis.doctor.facts import Facts
 
 TOPICS = (
     memory,
@@ -100,6 +106,8 @@ NO_GPU = (
     "mode.exclusive",
     "mig.misuse",
 )
+_NO_DRIVER = ("driver.missing", "driver.mismatch")
+_HIDES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
 _TELLING = 12
 """Characters from which equal text in two findings is the same log line."""
@@ -109,8 +117,26 @@ _FIRST_NO_GPU = _RANK[NO_GPU[0]]
 
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """All findings, most severe first; deterministic for the same evidence."""
+    findings = _weighed(results(RULES["evidence"] if rules is None else rules, evidence), evidence)
+    if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
+        findings = [with_advice(result, evidence) for result in findings]
+    return tuple(findings)
+
+
+def diagnose_machine(facts: Facts, judged: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of a machine, most severe first: those of its run, and what only the doctor's facts show."""
+    found = [one for one in judged if one.id != "healthy"]
+    for entry in RULES["machine"]:
+        explained = entry.unless is not None and any(one.severity == "error" or one.id in entry.unless for one in found)
+        for result in () if explained else results([entry], facts):
+            found = _joined(found, result)
+    return tuple(_weighed(found, Evidence()))
+
+
+def _weighed(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
+    """By the rules of rank: one finding of each kind, each line with one meaning, most severe first."""
     found: dict[_Key, Finding] = {}
-    for result in results(RULES if rules is None else rules, evidence):
+    for result in results:
         key = (result.id, result.device_uuid, result.pid, result.title)
         known = found.get(key)
         if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
@@ -123,10 +149,32 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
     ):
         nothing = nothing_found(evidence, found.values())
         found[nothing.id, None, None, ""] = nothing
-    findings = in_order(found.values())
-    if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
-        findings = [with_advice(result, evidence) for result in findings]
-    return tuple(findings)
+    return in_order(_driver_first(found.values()))
+
+
+def _joined(known: list[Finding], found: Finding) -> list[Finding]:
+    """One finding per cause and device: the higher severity, all evidence, the newer one's action."""
+    for index, other in enumerate(known):
+        if other.id == found.id != "unknown" and other.device_uuid == found.device_uuid:
+            merged = finding(
+                found.id,
+                min(other.severity, found.severity, key=SEVERITY_ORDER.__getitem__),
+                "fact" if "fact" in (other.certainty, found.certainty) else "likely",
+                title=other.title if found.title == CAUSES[found.id] else found.title,
+                evidence=(*found.evidence, *other.evidence),
+                action=found.action or other.action,
+                device_uuid=other.device_uuid,
+                pid=other.pid,
+            )
+            return [*known[:index], merged, *known[index + 1 :]]
+    return [*known, found]
+
+
+def _driver_first(found: Iterable[Finding]) -> list[Finding]:
+    """Without a driver no program can use a GPU, so what hides GPUs is only a warning then."""
+    found = list(found)
+    lacks = any(one.id in _NO_DRIVER and (one.severity, one.certainty) == ("error", "fact") for one in found)
+    return [replace(one, severity="warning") if lacks and one.id in _HIDES and _wrong(one) else one for one in found]
 
 
 def results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:

@@ -1,40 +1,53 @@
-"""Rules as they are declared, by input: evidence (the imports in :mod:`.engine` fill it) or the doctor's facts."""
+"""All that finds causes, as it is declared: rules on evidence, on the doctor's facts, and conditions over time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from gpuwatch.core.model.findings import CAUSES, Certainty, Finding, Severity
 
-RuleFunction = Callable[[Any], Iterable[Finding]]
-"""Of :class:`Evidence`, or of the doctor's facts."""
-_F = TypeVar("_F", bound=RuleFunction)
+Input = Literal["evidence", "machine", "samples"]
+"""What a rule looks at: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.facts.Facts`, samples over time."""
+_F = TypeVar("_F", bound=Callable[[Any], Iterable[Finding]])
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A pure function from what is known to findings, and the causes that it may report."""
+    """What finds causes in one kind of input."""
 
     name: str
     causes: tuple[str, ...]
-    find: RuleFunction
+    """Those that it may report."""
+    find: Any
+    """A pure function from the input to findings; over samples, a :class:`.conditions.condition_registry.Condition`."""
+    takes: Input = "evidence"
     single_look: bool = False
     """Whether it replaces conditions over time if there is only one snapshot."""
+    unless: tuple[str, ...] | None = None
+    """It reports what nothing explains: only if no other finding is an error, or of these causes. None: always."""
 
 
-RULES: list[Rule] = []
+RULES: dict[Input, list[Rule]] = {"evidence": [], "machine": [], "samples": []}
+"""By input, in the order of declaration; the imports of the engines fill them."""
 
 
-def rule(*causes: str, single_look: bool = False, among: list[Rule] = RULES) -> Callable[[_F], _F]:
-    """Declares a rule; ``causes`` are the cause ids that it may report, ``among``: the rules on the same input."""
-    unknown = [cause for cause in causes if cause not in CAUSES]
-    if unknown or not causes:
+def register(entry: Rule) -> None:
+    """Adds a rule; its causes must be known."""
+    unknown = [cause for cause in entry.causes if cause not in CAUSES]
+    if unknown or not entry.causes:
         raise ValueError(f"unknown cause ids: {unknown}")
+    RULES[entry.takes].append(entry)
+
+
+def rule(
+    *causes: str, takes: Input = "evidence", single_look: bool = False, unless: tuple[str, ...] | None = None
+) -> Callable[[_F], _F]:
+    """Declares a function as a rule, with the fields of :class:`Rule`."""
 
     def declare(function: _F) -> _F:
-        among.append(Rule(function.__name__, causes, function, single_look))
+        register(Rule(function.__name__, causes, function, takes, single_look, unless))
         return function
 
     return declare

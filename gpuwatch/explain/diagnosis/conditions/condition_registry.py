@@ -1,15 +1,15 @@
-"""The conditions in the order of their declaration, filled by the imports in :mod:`..condition_engine`."""
+"""What a condition is, and how one is declared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from gpuwatch.core.model.findings import CAUSES, Certainty, Finding, Severity
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.conditions.duration_text import duration
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, register
 
 
 class Condition:
@@ -75,13 +75,12 @@ class Condition:
         return f"no longer: {finding.title} ({duration(occurrence)})"
 
 
-CONDITIONS: list[Condition] = []
-
-
 def condition(declared: type[Condition]) -> type[Condition]:
-    """Declares a condition."""
-    unknown = [cause for cause in declared.causes if cause not in CAUSES]
-    if unknown or not declared.causes:
-        raise ValueError(f"unknown cause ids: {unknown}")
-    CONDITIONS.append(declared())
+    """Declares a condition: a rule over samples."""
+    register(Rule(declared.name, declared.causes, declared(), "samples"))
     return declared
+
+
+def conditions() -> list[Condition]:
+    """All conditions, in the order of their declaration."""
+    return [entry.find for entry in RULES["samples"]]

@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.conditions import (
     throttling,
     unreadable_gpus,
 )
-from gpuwatch.explain.diagnosis.conditions.condition_registry import CONDITIONS
+from gpuwatch.explain.diagnosis.conditions.condition_registry import conditions
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
 from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleContext
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -21,11 +21,11 @@ from gpuwatch.explain.diagnosis.rule_registry import rule
 
 TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory, unreadable_gpus)
 """The modules that have such conditions."""
-_CONDITIONS = tuple(one for one in CONDITIONS if one.one_sample)
+_CONDITIONS = tuple(one for one in conditions() if one.one_sample)
 
 
 @rule(*dict.fromkeys(cause for one in _CONDITIONS for cause in one.causes), single_look=True)
-def conditions(evidence: Evidence) -> Iterator[Finding]:
+def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     """What holds in this sample, regardless of how long; of a run only what concerns its GPUs."""
     snapshot = evidence.snapshot
     if snapshot is None:

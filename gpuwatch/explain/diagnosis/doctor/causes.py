@@ -1,35 +1,31 @@
 """Causes that only the doctor's facts show: system files, the driver's answers, paths of libraries.
 
-The rules of the engine judge the framework's run and the snapshot. Findings from here either add to one of theirs
-(same id: evidence is added, the action replaced) or report a cause that they cannot see.
+The rules on evidence judge the framework's run and the snapshot. Findings from here either add to one of theirs
+(same id: the engine adds the evidence and replaces the action) or report a cause that they cannot see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-
-import msgspec
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.doctor import Library
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.no_driver import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY
 from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
-from gpuwatch.explain.diagnosis.engine import NO_GPU, diagnose, results
+from gpuwatch.explain.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory_holders import described, holders, make_room
-from gpuwatch.explain.diagnosis.rule_registry import Rule, finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.sim.libraries import runtime_obstacle
 
-RULES: list[Rule] = []
-"""Those of this module, in order."""
-_rule = partial(rule, among=RULES)
+_rule = partial(rule, takes="machine")
 _TIGHT_BYTES = 500 << 20
 """Free memory below which a CUDA context may not fit."""
 _MISMATCH = (803, 804)
@@ -357,70 +353,23 @@ def broken_import(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def findings(facts: Facts, engine: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The engine's findings and the doctor's, most severe first."""
-    known: list[Finding] = [found for found in engine if found.id != "healthy"]
-    for found in results(RULES, facts):
-        known = _added(known, found)
-    known = _driver_first(facts, _without_riddle(facts, known))
-    if _unexplained(facts, known):
-        known.append(
-            finding(
-                "unknown",
-                "error",
-                "fact",
-                title=f"{facts.product} has no GPU, and nothing says why",
-                evidence=(f"NVML lists {len(facts.gpus)}",),
-                action="Send this report to somebody who knows the machine: gpuwatch doctor -o doctor.md",
-            )
-        )
-    # The engine sorts, and adds ``healthy`` if nothing is wrong.
-    return diagnose(Evidence(), (Rule("doctor", (), lambda _: known),))
+@_rule("unknown", unless=())
+def failed_import(facts: Facts) -> Iterator[Finding]:
+    """How the import ended, where nothing says why."""
+    if facts.run is not None and facts.run.framework is None:
+        yield from (one for one in facts.run.findings if one.id == "unknown")
 
 
-def _without_riddle(facts: Facts, known: list[Finding]) -> list[Finding]:
-    """Without the ``unknown`` finding of a failed import that has another cause."""
-    failed = facts.run is not None and facts.run.framework is None
-    if not failed or not any(found.severity == "error" and found.id != "unknown" for found in known):
-        return known
-    engine = {found.title for found in (facts.run.findings if facts.run is not None else ()) if found.id == "unknown"}
-    return [found for found in known if found.id != "unknown" or found.title not in engine]
-
-
-def _driver_first(facts: Facts, known: list[Finding]) -> list[Finding]:
-    """Without libcuda no program can use a GPU, so hidden GPUs are only a warning then."""
-    answer = facts.driver
-    lacks = answer is not None and answer.libcuda is not None and answer.libcuda.error is not None
-    if not lacks or not any(found.id.startswith("driver.") and found.severity == "error" for found in known):
-        return known
-    return [
-        msgspec.structs.replace(found, severity="warning")
-        if found.id in ("visibility.bad-ordinal", "visibility.hidden") and found.severity == "error"
-        else found
-        for found in known
-    ]
-
-
-def _added(known: list[Finding], found: Finding) -> list[Finding]:
-    """One finding per cause and device: the higher severity, all evidence, the doctor's action."""
-    for index, other in enumerate(known):
-        if other.id == found.id != "unknown" and other.device_uuid == found.device_uuid:
-            severity = min(other.severity, found.severity, key=SEVERITY_ORDER.__getitem__)
-            merged = finding(
-                found.id,
-                severity,
-                "fact" if "fact" in (other.certainty, found.certainty) else "likely",
-                title=other.title if found.title == CAUSES[found.id] else found.title,
-                evidence=(*found.evidence, *other.evidence),
-                action=found.action or other.action,
-                device_uuid=other.device_uuid,
-                pid=other.pid,
-            )
-            return [*known[:index], merged, *known[index + 1 :]]
-    return [*known, found]
-
-
-def _unexplained(facts: Facts, known: list[Finding]) -> bool:
+@_rule("unknown", unless=NO_GPU)
+def without_reason(facts: Facts) -> Iterator[Finding]:
+    """The framework was imported and has no GPU, although there are some."""
     if facts.framework is None or facts.usable or not facts.gpus or _without_simulation(facts):
-        return False
-    return not any(found.severity == "error" or found.id in NO_GPU for found in known)
+        return
+    yield finding(
+        "unknown",
+        "error",
+        "fact",
+        title=f"{facts.product} has no GPU, and nothing says why",
+        evidence=(f"NVML lists {len(facts.gpus)}",),
+        action="Send this report to somebody who knows the machine: gpuwatch doctor -o doctor.md",
+    )

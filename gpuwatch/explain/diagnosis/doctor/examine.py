@@ -7,15 +7,16 @@ import datetime
 from gpuwatch.core.model.doctor import Doctor, System
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.core.model.visibility import visible_devices
-from gpuwatch.explain.diagnosis.doctor import container, devices, driver, environment, framework
-from gpuwatch.explain.diagnosis.doctor.causes import findings
+from gpuwatch.explain.diagnosis.doctor import causes, container, devices, driver, environment, framework
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, cuda_version
-from gpuwatch.explain.diagnosis.engine import diagnose, primary
+from gpuwatch.explain.diagnosis.engine import diagnose, diagnose_machine, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
 
 TOPICS = (driver, devices, container, environment, framework)
 """The modules with checks, in display order."""
+JUDGES = (causes,)
+"""The modules with rules on the facts, which the engine runs."""
 _TAIL = 40
 
 
@@ -29,7 +30,9 @@ def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> D
     """The doctor's document."""
     run, look = facts.run, facts.look
     judged = run.findings if run else diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
-    found = findings(facts, judged)
+    if run is not None and run.framework is None:  # the rule failed_import reports them, if nothing says why
+        judged = tuple(one for one in judged if one.id != "unknown")
+    found = diagnose_machine(facts, judged)
     return Doctor(
         taken_at=taken_at,
         took_seconds=round(took_seconds, 3),
