@@ -9,12 +9,13 @@ import random
 import re
 import sqlite3
 from collections.abc import Callable
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.collector.recorded_feed import RecordedFeed, Skipped, gap_limit
 from gpuwatch.machine.recording.reader import Recording
 from tests.conftest import gpuwatch
 from tests.recording.days import day
@@ -57,11 +58,27 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def samples_of(path: Path) -> tuple[int, bool]:
-    """Samples that the reader gives, and whether it noticed damage."""
+    """Samples that the reader gives, and a replay too, and whether it noticed damage."""
     with Recording(path) as recording:
-        found = sum(1 for _ in recording.snapshots())
-        assert found == len({kept.at for kept in recording.snapshots()})
-        return found, bool(recording.damage)
+        found = [kept.at for kept in recording.snapshots()]
+        assert found == sorted(set(found))
+        played, skipped = replayed(path)
+        assert played == found
+        holes = {(last, at) for last, at in pairwise(found) if at - last > gap_limit(1.0)}
+        assert holes <= {(gap.begin, gap.end) for gap in skipped}
+        return len(found), bool(recording.damage)
+
+
+def replayed(path: Path) -> tuple[list[float], list[Skipped]]:
+    """The times that a replay plays, and the gaps that it passes over."""
+    seconds = count()
+    feed = RecordedFeed(path, speed=64.0, clock=lambda: 0.3 * next(seconds))
+    feed.paused = False
+    played = []
+    while not feed.ended:
+        played += [kept.at for kept in feed.take()]
+    feed.stop()
+    return played, feed.take_skipped()
 
 
 def check_commands(path: Path, folder: Path) -> tuple[int, str]:
@@ -180,7 +197,5 @@ def test_a_replay_plays_what_is_left(whole: Path, tmp_path: Path) -> None:
     data[place : place + 60] = bytes(60)
     path = tmp_path / "damaged.gpuwatch"
     path.write_bytes(data)
-    feed = RecordedFeed(path, speed=1e6, clock=lambda: 0.0)
-    feed.stop()
-    found, noticed = samples_of(path)
-    assert (found, noticed) == (SAMPLES - 10, True)
+    assert samples_of(path) == (SAMPLES - 10, True)
+    assert [gap.damaged for gap in replayed(path)[1]] == [True]
