@@ -15,6 +15,10 @@ import threading
 Request = collections.namedtuple("Request", "type index line")
 """``line``: ``train.py:12`` of the program's scope; None if TensorFlow itself asks for the device, or nobody does."""
 NOTHING = Request(None, None, None)
+UNKNOWN = Request("unknown", None, None)
+"""Somebody asked for a device, and it cannot be told who."""
+COPY = "copy"
+"""In place of a line: of a node that TensorFlow copies with another graph, whose line is the original node's."""
 _PASS_ON = frozenset(["device", "device_v2", "combined", "init_scope", "colocate_with", "_colocate_with_for_gradient"])
 """Functions of TensorFlow's ops.py that open a scope for their caller."""
 _COPY_GRAPHS = ("control_flow_util_v2.py", "atomic_function.py")
@@ -155,7 +159,7 @@ class Scopes:
     def same(self, request, actual):
         """Whether an op on the device ``actual`` is where it was requested, as far as that says."""
         kind, index = self.parse(actual) if actual else (None, None)
-        if kind is None or request.type in (None, "function"):
+        if kind is None or request.type in (None, "function", UNKNOWN.type):
             return True
         return kind == request.type and (request.index is None or index is None or index == request.index)
 
@@ -177,11 +181,11 @@ class Scopes:
         return "%s:%d" % (os.path.basename(name), line)
 
     def _loaded(self, frame):
-        """The program's line that loads a graph whose nodes name devices; None for TensorFlow's own copy of a graph."""
+        """The program's line that loads a graph whose nodes name devices; COPY for TensorFlow's own copy of a graph."""
         while frame is not None:
             name = frame.f_code.co_filename
             if name.endswith(_COPY_GRAPHS):
-                return None
+                return COPY
             if not name.startswith(self.folders) and not self._passes_on(frame.f_code):
                 return "%s:%d" % (os.path.basename(name), frame.f_lineno)
             frame = frame.f_back
@@ -210,6 +214,6 @@ class Scopes:
 
 def text(request):
     """``/device:GPU:0``; empty if the program requested no device."""
-    if request.line is None or request.type in (None, "function"):
+    if request.line is None or request.type in (None, "function", UNKNOWN.type):
         return ""
     return "/device:%s:%s" % (request.type, "*" if request.index is None else request.index)

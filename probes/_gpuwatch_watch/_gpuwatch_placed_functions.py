@@ -76,10 +76,10 @@ class Collected:
 
 
 class PlacedFunctions:
-    def __init__(self, scopes, ops):
-        """``ops`` counts the nodes, and knows kernels and devices (:class:`_gpuwatch_placement.Ops`)."""
+    def __init__(self, scopes, ops, names):
+        """``ops`` counts the nodes, and knows kernels and devices; ``names``: the module of the scopes."""
         self.scopes = scopes
-        self.nothing = ops.nothing
+        self.nothing, self.unknown, self.copy = names.NOTHING, names.UNKNOWN, names.COPY
         self.requests = weakref.WeakKeyDictionary()
         """By graph, the requests by name of its nodes; those without one are left out."""
         self.count = ops.count
@@ -127,12 +127,21 @@ class PlacedFunctions:
             try:
                 if this._device_function_stack.peek_objs():
                     request = self.scopes.of_node(this, op)
+                    if request.line == self.copy:
+                        request = self._original(this, op, request)
                     if request.type is not None:
                         self.requests.setdefault(this, {})[op.name] = request
             except Exception:  # our errors must not disturb the program
                 self.unclear += 1
 
         graph._apply_device_functions = _apply_device_functions
+
+    def _original(self, graph, op, copied):
+        """The request of the node that ``op`` is a copy of: a copied graph has the name of the function's."""
+        reference = self.functions.get(graph.name)
+        source = reference() if reference is not None else None
+        found = self.of_node(source, op.name) if source is not None else None
+        return found if found is not None and found[:2] == copied[:2] else self.unknown
 
     def of_node(self, graph, name):
         """What was requested for a node; None for nothing."""
@@ -192,7 +201,7 @@ class PlacedFunctions:
                     self._judge(reference(), found if found is not None else ask)
                 continue
             self.nodes += 1
-            if found is None:
+            if found is None or found == self.unknown:
                 self.unclear += 1
             else:
                 self.count(node.op, node.attr, found, node.device, held)
@@ -276,11 +285,11 @@ class PlacedFunctions:
                 continue
             own = self.of_node(graph, op.name)
             wanted = own if own is not None else ask
-            if wanted.line is None or wanted.type != "GPU":
+            if wanted != self.unknown and (wanted.line is None or wanted.type != "GPU"):
                 continue
             self.nodes += 1
             attributes = op.node_def.attr
-            if self.has_kernel(op.type, attributes, wanted) is False:
+            if wanted != self.unknown and self.has_kernel(op.type, attributes, wanted) is False:
                 self.count(op.type, attributes, wanted, "/device:CPU:0", False)
             else:
                 self.unclear += 1
@@ -350,6 +359,9 @@ class Sessions:
             of.unclear += 1
             return
         ask = of.of_node(graph, node.name) or of.nothing
+        if ask == of.unknown:
+            of.unclear += 1
+            return
         held = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
         of.count(node.op, node.attr, ask, node.device, held or node.op in _ON_RESOURCES)
 

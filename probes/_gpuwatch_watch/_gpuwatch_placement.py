@@ -32,7 +32,7 @@ class Ops:
         self.copies = {}
         self.logical = None
         placed = load("_gpuwatch_placed_functions")
-        self.functions = placed.PlacedFunctions(self.scopes, self)
+        self.functions = placed.PlacedFunctions(self.scopes, self, scopes)
         self.sessions = placed.Sessions(self.functions)
         self.problems = []
 

@@ -742,6 +742,25 @@ def checkpoint_under_gpu():
         tf.train.Checkpoint(v=made).write(os.path.join(tempfile.mkdtemp(), "c"))
 
 
+@program
+def gradient_of_a_loaded_loop():
+    made, folder = tf.Module(), tempfile.mkdtemp()
+
+    def f(a):
+        with tf.device("/GPU:0"):
+            return tf.while_loop(lambda a: tf.strings.length(text(a)) < 0, lambda a: [a * 2], [a])[0]
+
+    made.f = tf.function(f, input_signature=[tf.TensorSpec([4, 4])])
+    tf.saved_model.save(made, folder)
+    loaded = tf.saved_model.load(folder)
+    with tf.GradientTape() as tape:
+        a = tf.Variable(ones())
+        found = loaded.f(a)
+    tape.gradient(found, a)
+    want_strings("GPU:0")
+    want("StringLength", "GPU:0")
+
+
 # Strategies and Keras
 
 
