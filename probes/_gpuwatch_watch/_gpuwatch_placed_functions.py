@@ -50,6 +50,7 @@ _CALLS = {
 """Ops that call functions, with the attributes that name them; Case has a list."""
 _LOWERED = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
 """What TensorFlow puts before the nodes of a lowered loop or branch."""
+_COMPILED = "_XlaMustCompile"
 _DEEPEST = 12
 
 
@@ -87,6 +88,8 @@ class PlacedFunctions:
         self.exists = ops.exists
         self.functions = {}
         """By name, a weak reference to the graph."""
+        self.compiled = set()
+        """Names of functions that XLA compiles (jit_compile=True), each for one device."""
         self.lock = threading.RLock()
         self.pool = []
         self.seen = set()
@@ -105,10 +108,12 @@ class PlacedFunctions:
         self._watch_nodes(ops.Graph)
         make = atomic_function.from_func_graph
 
-        def from_func_graph(name, graph, *args, **keywords):
-            made = make(name, graph, *args, **keywords)
+        def from_func_graph(name, graph, attrs, *args, **keywords):
+            made = make(name, graph, attrs, *args, **keywords)
             try:
                 self.functions[_text(name)] = weakref.ref(graph)
+                if _COMPILED in attrs and getattr(attrs[_COMPILED], "b", attrs[_COMPILED]):
+                    self.compiled.add(_text(name))
             except TypeError:  # another kind of graph: its nodes are not joined
                 self.unclear += 1
             return made
@@ -158,8 +163,8 @@ class PlacedFunctions:
 
     # Functions
 
-    def called(self, name, ask):
-        """After a call of a function in eager mode, under a request."""
+    def called(self, name, ask, device):
+        """After a call of a function in eager mode, under a request; ``device``: of its first output, "" without."""
         key = (name, ask)
         if key in self.seen:
             return
@@ -172,7 +177,10 @@ class PlacedFunctions:
             graph = reference() if reference is not None else None
             if graph is None:
                 return  # a function of TensorFlow's own, without a Python graph
-            self._place(graph, ask)
+            if name in self.compiled:
+                self._judge(graph, ask, device)
+            else:
+                self._place(graph, ask)
 
     def _fill_pool(self):
         if getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
@@ -190,21 +198,19 @@ class PlacedFunctions:
         collected = self._of(own, ask)
         placed = self._joined(collected, graph, ask) if collected is not None else None
         if placed is None:
-            # Compiled by XLA, placed in another thread's call, or not placed at all.
+            # Placed in another thread's call, or not placed at all.
             self._judge(graph, ask)
             return
         self.pool.remove(collected)
         for node, found, held in placed:
             if node.op in _CALLS:
-                reference = self.functions.get(node.attr["f"].func.name)  # not inlined
-                if reference is not None and reference() is not None:
-                    self._judge(reference(), found if found is not None else ask)
+                self._judge_called(node, found if found is not None else ask, "", 0)  # not inlined
                 continue
             self.nodes += 1
             if found is None or found == self.unknown:
                 self.unclear += 1
             else:
-                self.count(node.op, node.attr, found, node.device, held)
+                self.count(node.op, node.attr, found, node.device, "resource" if held else "")
 
     def _joined(self, collected, graph, ask):
         """Each placed node with its request, and whether its resource decides; None for another function's graph.
@@ -278,21 +284,39 @@ class PlacedFunctions:
                 self.judged.add(graph)
                 self._judge(graph, self.nothing)
 
-    def _judge(self, graph, ask):
-        """What has no kernel for the requested device ran on the CPU; of the rest it is not known where it ran."""
+    def _judge(self, graph, ask, device="", depth=0):
+        """Where a function's nodes ran, without a placed graph: all on ``device`` if XLA has compiled it.
+
+        Else what has no kernel for the requested device ran on the CPU; of the rest it is not known where it ran.
+        """
         for op in graph.get_operations():
-            if op.type in _FEED or op.type in _IDLE or op.type in _CALLS:
-                continue
             own = self.of_node(graph, op.name)
             wanted = own if own is not None else ask
-            if wanted != self.unknown and (wanted.line is None or wanted.type != "GPU"):
-                continue
-            self.nodes += 1
-            attributes = op.node_def.attr
-            if wanted != self.unknown and self.has_kernel(op.type, attributes, wanted) is False:
-                self.count(op.type, attributes, wanted, "/device:CPU:0", False)
-            else:
-                self.unclear += 1
+            if op.type in _CALLS:
+                self._judge_called(op.node_def, wanted, device, depth)
+            elif op.type not in _FEED and op.type not in _IDLE:
+                self._judge_node(op, wanted, device)
+
+    def _judge_called(self, call, ask, device, depth):
+        if call.attr[_COMPILED].b:
+            device = device or call.device
+        for name in _called(call):
+            reference = self.functions.get(name)
+            graph = reference() if reference is not None else None
+            if graph is not None and depth < _DEEPEST:
+                self._judge(graph, ask, device, depth + 1)
+
+    def _judge_node(self, op, wanted, device):
+        if wanted != self.unknown and (wanted.line is None or wanted.type != "GPU"):
+            return
+        self.nodes += 1
+        attributes = op.node_def.attr
+        if wanted != self.unknown and device:
+            self.count(op.type, attributes, wanted, device, "compiled")
+        elif wanted != self.unknown and self.has_kernel(op.type, attributes, wanted) is False:
+            self.count(op.type, attributes, wanted, "/device:CPU:0", "")
+        else:
+            self.unclear += 1
 
 
 class Sessions:
@@ -363,7 +387,7 @@ class Sessions:
             of.unclear += 1
             return
         held = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
-        of.count(node.op, node.attr, ask, node.device, held or node.op in _ON_RESOURCES)
+        of.count(node.op, node.attr, ask, node.device, "resource" if held or node.op in _ON_RESOURCES else "")
 
 
 _ON_RESOURCES = frozenset(

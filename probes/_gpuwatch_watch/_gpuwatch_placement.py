@@ -66,7 +66,7 @@ class Ops:
         try:
             name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
             if self.functions.is_function(name):
-                self.functions.called(name, self.scopes.now()[0])
+                self.functions.called(name, self.scopes.now()[0], outputs[0].device if outputs else "")
                 return
             if name in _PLACEHOLDERS:
                 return
@@ -142,12 +142,12 @@ class Ops:
 
     # Nodes of graphs
 
-    def count(self, op, attributes, request, device, held):
-        """A placed node; ``attributes`` as in its NodeDef, ``held``: whether its resource decides its place."""
+    def count(self, op, attributes, request, device, why):
+        """A placed node; ``attributes`` as in its NodeDef, ``why``: what else than the request decides its place."""
         if _plumbing(op) or not device:
             return
         asked = self.text(request)
-        why = "resource" if held and asked and not self.scopes.same(request, device) else ""
+        why = why if asked and not self.scopes.same(request, device) else ""
         key = (op, self.kernels_of.node_type(op, attributes), asked, request.line or "" if asked else "", device, why)
         self._add(key, lambda: attributes)
 

@@ -761,6 +761,82 @@ def gradient_of_a_loaded_loop():
     want("StringLength", "GPU:0")
 
 
+# XLA: a compiled function runs on one device, whatever its scopes say. Simulated GPUs compile nothing.
+
+
+@program
+def compiled_for_the_cpu():
+    f = tf.function(lambda a: a @ a, jit_compile=True)
+    with tf.device("/CPU:0"):
+        f(ones())
+
+
+@program
+def scope_in_a_compiled_function():
+    @tf.function(jit_compile=True)
+    def f(a):
+        with tf.device("/GPU:1"):
+            return a @ a
+
+    with tf.device("/CPU:0"):
+        want("MatMul", "GPU:1", f(ones()).device)
+
+
+@program
+def loop_in_a_compiled_function():
+    @tf.function(jit_compile=True)
+    def f(a):
+        for _ in tf.range(3):
+            with tf.device("/GPU:0"):
+                a = tf.linalg.matmul(a, a)
+        return a
+
+    with tf.device("/CPU:0"):
+        want("MatMul", "GPU:0", f(ones()).device)
+
+
+@program
+def compiled_function_in_a_function():
+    @tf.function(jit_compile=True)
+    def g(a):
+        with tf.device("/GPU:1"):
+            return a @ a
+
+    @tf.function
+    def f(a):
+        with tf.device("/CPU:0"):
+            return g(a)
+
+    with tf.device("/CPU:0"):
+        f(ones())
+    want("MatMul", "GPU:1")
+
+
+@program
+def compiled_function_and_one_that_is_not():
+    compiled = tf.function(lambda a: a @ a, jit_compile=True)
+    a = ones()
+    with tf.device("/CPU:0"):
+        compiled(a)
+    with tf.device("/GPU:1"):
+        tf.function(text)(a)
+    want_strings("GPU:1")
+
+
+@program
+def loop_in_a_map_of_a_dataset():
+    def f(number):
+        found = tf.constant("a")
+        for _ in tf.range(number):
+            with tf.device("/GPU:1"):
+                found = tf.strings.join([found, "b"])
+        return found
+
+    for _ in tf.data.Dataset.range(3).map(f):
+        pass
+    want("StringJoin", "GPU:1")
+
+
 # Strategies and Keras
 
 

@@ -25,6 +25,7 @@ _CALLS = frozenset(
 _WITH = {
     "resource": "TensorFlow runs it where its variable, table or queue is",
     "framework": "TensorFlow itself chose this device for it",
+    "compiled": "XLA compiles its function (jit_compile=True) for one device: tf.device inside has no effect",
 }
 LIMIT = "simulation.limit"
 """A reason that says nothing about real GPUs and does not affect the verdict."""
