@@ -287,7 +287,7 @@ class PlacedFunctions:
     def _judge(self, graph, ask, device="", depth=0):
         """Where a function's nodes ran, without a placed graph: all on ``device`` if XLA has compiled it.
 
-        Else what has no kernel for the requested device ran on the CPU; of the rest it is not known where it ran.
+        Else what has no GPU kernel ran on the CPU; of the rest it is not known where it ran.
         """
         for op in graph.get_operations():
             own = self.of_node(graph, op.name)
@@ -313,7 +313,7 @@ class PlacedFunctions:
         attributes = op.node_def.attr
         if wanted != self.unknown and device:
             self.count(op.type, attributes, wanted, device, "compiled")
-        elif wanted != self.unknown and self.has_kernel(op.type, attributes, wanted) is False:
+        elif wanted != self.unknown and self.has_kernel(op.type, attributes) is False:
             self.count(op.type, attributes, wanted, "/device:CPU:0", "")
         else:
             self.unclear += 1

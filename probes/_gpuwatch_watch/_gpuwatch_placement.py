@@ -158,9 +158,9 @@ class Ops:
             self.logical = [self.scopes.parse(one.name) for one in context.list_logical_devices()]
         return any(kind == request.type and request.index in (None, index) for kind, index in self.logical)
 
-    def has_kernel(self, op, attributes, request):
-        """Whether the requested device has a kernel for an op; None if unknown, or if there is no such device."""
-        return self._kernels(op, lambda: attributes)[0] if self.exists(request) else None
+    def has_kernel(self, op, attributes):
+        """Whether an op has a kernel for some GPU; None if unknown."""
+        return self._kernels(op, lambda: attributes)[0]
 
     # Copies
 

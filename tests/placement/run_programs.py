@@ -1,7 +1,8 @@
 """Runs each program of :mod:`programs` in a fork of one TensorFlow process, watched as under ``run --placement``.
 
 A script, on simulated GPUs: ``gpuwatch sim -- python run_programs.py WATCHER_FOLDER [NAME ...]``. Prints a JSON line
-for each program: what it says is true of it, and what was seen.
+for each program: what it says is true of it, and what was seen. Then the same for each description of a program
+(:mod:`generated`) in a line of its input, all of them in one process.
 """
 
 import importlib.util
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import traceback
 
+import generated
 import programs
 
 
@@ -31,27 +33,43 @@ def child(name, answer):
         programs.PROGRAMS[name]()
     except Exception:  # noqa: BLE001 - it is in the answer
         error = traceback.format_exc()[-2000:]
+    answer.write(json.dumps(told(ops, name, error, programs.wanted, programs.allowed)))
+    answer.flush()
+
+
+def told(ops, name, error, wanted, allowed):
     seen = []
     for op, _, asked, at, actual, _ in ops.counts:
         requested, place = asked.replace("/device:", ""), programs.short(actual)
         if requested and requested not in (place, f"{place[:3]}:*"):
             seen.append((op, requested, place, at))
-    answer.write(
-        json.dumps(
-            {
-                "name": name,
-                "error": error,
-                "wanted": sorted(programs.wanted),
-                "allowed": sorted(programs.allowed),
-                "seen": seen,
-                "copies": len(ops.copies),
-                "unread": dict(ops.unread),
-                "nodes": ops.functions.nodes,
-                "unclear": ops.functions.unclear,
-            }
-        )
-    )
-    answer.flush()
+    return {
+        "name": name,
+        "error": error,
+        "wanted": sorted(wanted),
+        "allowed": sorted(allowed),
+        "seen": seen,
+        "nodes": ops.functions.nodes,
+        "unclear": ops.functions.unclear,
+    }
+
+
+def serve():
+    out = os.dup(1)
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    ops = load("_gpuwatch_placement").Ops(load)
+    ops.begin()
+    for line in sys.stdin:
+        program, error = generated.Program(), ""
+        ops.counts.clear()
+        ops.functions.nodes = ops.functions.unclear = 0
+        try:
+            program.run(json.loads(line))
+        except Exception:  # noqa: BLE001 - it is in the answer
+            error = traceback.format_exc()[-2000:]
+        os.write(out, (json.dumps(told(ops, line, error, program.wanted, program.allowed)) + "\n").encode())
 
 
 for name in sys.argv[2:] or programs.PROGRAMS:
@@ -65,3 +83,5 @@ for name in sys.argv[2:] or programs.PROGRAMS:
         os.waitpid(pid, 0)
         answer.seek(0)
         print(answer.read() or json.dumps({"name": name, "error": "it crashed"}), flush=True)
+print(json.dumps({"name": "the end"}), flush=True)
+serve()

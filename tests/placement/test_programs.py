@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import gpuwatch.experiment.probing.watch
 from tests.conftest import has_cuda_wheel
@@ -24,50 +28,103 @@ _NOT_BELOW_CUDA = frozenset(
 """On the driver tier Keras has no kernels for its training, and TensorFlow aborts where cuSOLVER finds no real GPU."""
 
 
-def _run(tier: str, python: str = sys.executable) -> list[dict[str, Any]]:
+_DEVICES = st.sampled_from(["GPU:0", "GPU:1", "GPU:5", "CPU:0"])
+
+
+def _nodes(leaves: list[list[str]], devices: Any, kinds: tuple[str, ...], inner: Any = None) -> Any:
+    """Lists of nodes; ``inner``: what is in the nodes of these kinds, by kind, where it is something else."""
+
+    def within(nodes: Any) -> Any:
+        lists = st.lists(nodes, min_size=1, max_size=3)
+        blocks = [st.tuples(st.just(kind), (inner or {}).get(kind, lists)) for kind in kinds]
+        return st.one_of(st.tuples(st.just("scope"), devices, lists), *blocks)
+
+    return st.lists(st.recursive(st.sampled_from(leaves), within, max_leaves=5), min_size=1, max_size=3)
+
+
+_IN_DATA = _nodes([["op"]], _DEVICES, ("branch", "loop", "function"))
+_IN_FUNCTIONS = _nodes([["op"], ["product"]], _DEVICES, ("branch", "loop", "function"))
+_PROGRAMS = _nodes(
+    *([["op"], ["product"]], _DEVICES | st.none(), ("function", "thread", "data")),
+    {"function": _IN_FUNCTIONS, "data": _IN_DATA},
+)
+"""Descriptions of programs (:mod:`tests.placement.generated`)."""
+
+
+@contextlib.contextmanager
+def _started(tier: str, python: str) -> Iterator[Callable[[str | None], dict[str, Any]]]:
+    """A process of TensorFlow; called with a description, with None after its end, it answers."""
     command = [sys.executable, "-m", "gpuwatch", "sim", "--gpus", "2", "--memory", "4GiB", "--tier", tier]
-    done = subprocess.run(
+    with subprocess.Popen(
         [*command, "--", python, str(_SCRIPT), str(_WATCHER)],
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
-        timeout=280,
-        check=False,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert answers, done.stderr[-3000:]
-    return answers
+    ) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def answer(question: str | None) -> dict[str, Any]:
+            if question is not None:
+                stdin.write(question + "\n")
+                stdin.flush()
+            for line in stdout:
+                if line.startswith("{"):
+                    found: dict[str, Any] = json.loads(line)
+                    return found
+            raise AssertionError(f"it ended: {process.wait()}")
+
+        yield answer
+        stdin.close()
 
 
-def _judge(answers: list[dict[str, Any]], without: frozenset[str] = frozenset()) -> None:
-    wrong = []
-    for answer in answers:
-        if answer["name"] in without:
-            continue
-        wanted, allowed = ({tuple(one) for one in answer[key]} for key in ("wanted", "allowed"))
-        seen = {(op, asked, actual) for op, asked, actual, _ in answer["seen"]}
-        elsewhere = {at for *_, at in answer["seen"] if not at.startswith("programs.py:")}
-        if answer["error"] or wanted - seen or seen - wanted - allowed or elsewhere:
-            wrong.append((answer["name"], wanted - seen, seen - wanted - allowed, elsewhere, answer["error"]))
-    assert not wrong
+def _wrong(answer: dict[str, Any], file: str) -> tuple[Any, ...] | None:
+    """What was lost, what was invented, and fallbacks of other files; None if nothing."""
+    wanted, allowed = ({tuple(one) for one in answer[key]} for key in ("wanted", "allowed"))
+    seen = {(op, asked, actual) for op, asked, actual, _ in answer["seen"]}
+    elsewhere = {at for *_, at in answer["seen"] if not at.startswith(file)}
+    if answer["error"] or wanted - seen or seen - wanted - allowed or elsewhere:
+        return answer["name"], wanted - seen, seen - wanted - allowed, elsewhere, answer["error"]
+    return None
+
+
+def _check(tier: str, python: str, without: frozenset[str], examples: int) -> None:
+    """Every program of :mod:`tests.placement.programs`, then generated ones, in one start of TensorFlow."""
+    with _started(tier, python) as ask:
+        answers = [ask(None)]
+        while answers[-1]["name"] != "the end":
+            answers.append(ask(None))
+        told = [answer for answer in answers[:-1] if answer["name"] not in without]
+        assert len(told) >= 120
+        assert not [wrong for answer in told if (wrong := _wrong(answer, "programs.py:"))]
+        nodes, unclear = sum(answer["nodes"] for answer in told), sum(answer["unclear"] for answer in told)
+        assert unclear < 0.1 * nodes
+
+        @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @given(_PROGRAMS)
+        def generated(program: list[Any]) -> None:
+            assert _wrong(ask(json.dumps(program)), "generated.py:") is None
+
+        generated()
 
 
 @pytest.mark.slow
 def test_on_gpus_that_compute() -> None:
-    answers = _run("plugin")
-    _judge(answers)
-    assert len(answers) >= 70
-    nodes, unclear = sum(answer["nodes"] for answer in answers), sum(answer["unclear"] for answer in answers)
-    assert unclear < 0.1 * nodes
+    _check("plugin", sys.executable, frozenset(), 40)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not has_cuda_wheel(), reason="needs a CUDA build of TensorFlow")
 def test_below_cuda() -> None:
-    _judge(_run("driver"), _NOT_BELOW_CUDA)
+    _check("driver", sys.executable, _NOT_BELOW_CUDA, 200)
 
 
 @pytest.mark.long
 @pytest.mark.skipif("GPUWATCH_OLD_TENSORFLOW" not in os.environ, reason="GPUWATCH_OLD_TENSORFLOW names no interpreter")
-def test_an_older_tensorflow() -> None:
-    _judge(_run("plugin", os.environ["GPUWATCH_OLD_TENSORFLOW"]))
+@pytest.mark.parametrize("tier", ["plugin", "driver"])
+def test_an_older_tensorflow(tier: str) -> None:
+    without = frozenset() if tier == "plugin" else _NOT_BELOW_CUDA
+    _check(tier, os.environ["GPUWATCH_OLD_TENSORFLOW"], without, 200)
