@@ -66,7 +66,9 @@ class Program:
 
     def _branch(self, nodes, request, state):
         self._own(request, "StringLength", "Greater")
-        return tf.cond(tf.strings.length(state[0]) > 0, lambda: self._nodes(nodes, request, state), lambda: tuple(state))
+        return tf.cond(
+            tf.strings.length(state[0]) > 0, lambda: self._nodes(nodes, request, state), lambda: tuple(state)
+        )
 
     def _loop(self, nodes, request, state):
         def again(turn, *given):

@@ -113,7 +113,7 @@ def _check(tier: str, python: str, without: frozenset[str], examples: int) -> No
 
 @pytest.mark.slow
 def test_on_gpus_that_compute() -> None:
-    _check("plugin", sys.executable, frozenset(), 40)
+    _check("plugin", sys.executable, frozenset(), 25)
 
 
 @pytest.mark.long

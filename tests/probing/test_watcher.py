@@ -148,6 +148,28 @@ def test_where_all_are_counted_nothing_is_said(placement: ModuleType) -> None:
     assert list(_ops(placement).left_out()) == []
 
 
+def test_a_copy_of_a_node_has_the_request_of_the_original_or_is_unclear(placement: ModuleType) -> None:
+    ops = _ops(placement)
+    functions = ops.functions
+    request = type(functions.unknown)("GPU", 0, "train.py:4")
+    copied = request._replace(line=functions.copy)
+
+    class Graph(SimpleNamespace):
+        def __hash__(self) -> int:
+            return id(self)
+
+    joined = SimpleNamespace(name="join", type="StringJoin", node_def=SimpleNamespace(attr={}))
+    original, copy = (Graph(name="f", get_operations=lambda: [joined]) for _ in range(2))
+    functions.requests[original] = {"join": request}
+    functions.functions["f"] = lambda: original
+    assert functions._original(copy, joined, copied) == request
+    functions.functions["f"] = lambda: None
+    assert functions._original(copy, joined, copied) == functions.unknown
+    functions.requests[copy] = {"join": functions.unknown}
+    functions._judge(copy, functions.nothing)
+    assert (functions.nodes, functions.unclear) == (1, 1)
+
+
 class MirroredStrategy:
     def __init__(self, *devices: str) -> None:
         self.extended = SimpleNamespace(worker_devices=[f"/job:localhost/replica:0/task:0{name}" for name in devices])
