@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from operator import sub
 
 from gpuwatch.machine.collector.feed import FeedStatus
@@ -84,17 +85,15 @@ class EventTrack:
 
 
 class Navigation(ABC):
-    """Moves in recorded time, sample by sample or by seconds."""
+    """Moves in the time of a store, sample by sample, by seconds, or from event to event."""
+
+    timeline: SampleStore
+    """The samples; may become a store that goes back further."""
 
     @property
     @abstractmethod
     def moment(self) -> float | None:
         """Time of the sample on screen; None without one."""
-
-    @property
-    @abstractmethod
-    def times(self) -> Sequence[float]:
-        """Times of all samples, oldest first."""
 
     @abstractmethod
     def go(self, moment: float) -> None:
@@ -107,9 +106,19 @@ class Navigation(ABC):
         The event; None if there is none.
         """
 
+    @cached_property
+    def _events_known(self) -> EventTrack:
+        return EventTrack()
+
+    @property
+    def track(self) -> EventTrack:
+        """All events so far."""
+        self._events_known.take(self.timeline.events())
+        return self._events_known
+
     def step(self, samples: int) -> None:
         """Moves by ``samples`` samples; negative: back."""
-        times, moment = self.times, self.moment
+        times, moment = self.timeline.times, self.moment
         if not times or moment is None:
             return
         here = max(bisect_right(times, moment) - 1, 0)
@@ -119,7 +128,7 @@ class Navigation(ABC):
 
     def jump(self, seconds: float) -> None:
         """Moves to the sample nearest to ``seconds`` from here, at least by one; negative: back."""
-        times, moment = self.times, self.moment
+        times, moment = self.timeline.times, self.moment
         if not times or moment is None:
             return
         target = moment + seconds
@@ -134,13 +143,13 @@ class Navigation(ABC):
 
     def first(self) -> None:
         """Moves to the oldest sample."""
-        times = self.times
+        times = self.timeline.times
         if times:
             self.go(times[0])
 
     def last(self) -> None:
         """Moves to the newest sample, which can be later than the start of the pause."""
-        times = self.times
+        times = self.timeline.times
         if times:
             self.go(times[-1])
 
@@ -148,15 +157,9 @@ class Navigation(ABC):
 class Playhead(Navigation):
     """The moment that is shown during a pause; it can be moved."""
 
-    def __init__(self, live: View, timeline: SampleStore, ring: History, *, recorded: bool = False) -> None:
-        """Starts at ``live``; nothing is decoded before it is moved.
-
-        ``recorded``: the timeline is a recording, which has more than ``live`` even for the newest moment.
-        """
+    def __init__(self, live: View, timeline: SampleStore, ring: History) -> None:
+        """Starts at ``live``; nothing is decoded before it is moved."""
         self.timeline = timeline
-        """The samples in which it moves; may become one that goes back further."""
-        self._events = EventTrack()
-        self._recorded = recorded
         self._event_at: float | None = None
         """Time of the event that was gone to, which may be after the sample that is shown."""
         self._ring = ring
@@ -164,18 +167,11 @@ class Playhead(Navigation):
         history = ring.until(taken, GRAPHED) if taken is not None else ring
         self._view = replace(live, history=history, events=tuple(live.events), paused_since=live.now)
         self._newest = self._view
-        if recorded:
-            self.last()
 
     @property
     def moment(self) -> float | None:
         """Time of the sample on screen; None without one."""
         return self._view.until
-
-    @property
-    def times(self) -> Sequence[float]:
-        """Times of all kept samples."""
-        return self.timeline.times
 
     def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float, live: View | None = None) -> View:
         """What to show; ``live``: the current state, ``asked``: the interval between new samples in seconds."""
@@ -186,13 +182,13 @@ class Playhead(Navigation):
             stretches = self.timeline.stretches(3 * asked)
             if stretches is not None:
                 times = (times[0], times[-1])
-            position = PlayheadPosition(moment, times, self._track().marks, asked, stretches)
+            position = PlayheadPosition(moment, times, self.track.marks, asked, stretches)
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
 
     def go(self, moment: float) -> None:
         """Moves to the last sample not later than ``moment``."""
         self._event_at = None
-        if moment == self._newest.until and not self._recorded:
+        if moment == self._newest.until:
             self._view = self._newest
             return
         kept = self.timeline.at(moment)
@@ -206,26 +202,22 @@ class Playhead(Navigation):
             findings=kept.findings,
             wrong=ranked(kept.findings),
             until=kept.at,
-            events=self._track().until(kept.at + 0.5),
+            events=self.track.until(kept.at + 0.5),
         )
 
     def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
         """As in the base; the last sample not later than it is shown."""
         now = self._event_at if self._event_at is not None else self.moment
-        times = self.times
+        times = self.timeline.times
         if now is None or not times:
             return None
-        found = self._track().beside(max(now, times[0]) if way > 0 else now, way, bad=bad)
+        found = self.track.beside(max(now, times[0]) if way > 0 else now, way, bad=bad)
         if found is None or found.at < times[0]:  # its samples are not kept
             return None
         self.go(found.at)
         self._event_at = found.at
-        self._view = replace(self._view, events=self._track().until(max(found.at, (self.moment or 0.0) + 0.5)))
+        self._view = replace(self._view, events=self.track.until(max(found.at, (self.moment or 0.0) + 0.5)))
         return found
-
-    def _track(self) -> EventTrack:
-        self._events.take(self.timeline.events())
-        return self._events
 
     def _interval(self, moment: float) -> float:
         """Seconds between the samples around a moment; gaps without samples do not count."""

@@ -17,7 +17,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Kept
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.tiers import MINUTE
-from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, EventTrack, Navigation
+from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, Navigation
 from gpuwatch.session.process_history import ProcessHistories
 from gpuwatch.session.session import Session, stepped
 from gpuwatch.session.view import PlayheadPosition, ReplayState, Since, View
@@ -54,7 +54,6 @@ class ReplaySession(Session, Navigation):
         self._played, self._today = feed, today
         self._recording = recording
         self._found_then: tuple[Finding, ...] = ()
-        self._track = EventTrack()
         self._skipped: list[Skipped] = []
         self._since = 0.0
         """When the first sample after the last jump was taken."""
@@ -62,7 +61,6 @@ class ReplaySession(Session, Navigation):
         """Those of the last minutes before a jump and since; read when they are first asked for."""
         self._stretches: list[tuple[float, float]] | None = None
         """The recorded times, for the track; None if they have changed."""
-        self._track.take(self._recording.events())
         self.go(self.begin if moment is None else moment)
         self.resume()
 
@@ -104,7 +102,6 @@ class ReplaySession(Session, Navigation):
         """Takes in what was recorded since, if somebody still records."""
         if self._recording.refresh():
             self._stretches = None
-            self._track.take(self._recording.events())
 
     def take_skipped(self) -> list[Skipped]:
         """As in the base."""
@@ -117,11 +114,6 @@ class ReplaySession(Session, Navigation):
     def moment(self) -> float | None:
         """As in the base."""
         return self.snapshot.taken_at.timestamp() if self.snapshot is not None else None
-
-    @property
-    def times(self) -> Sequence[float]:
-        """As in the base."""
-        return self._recording.times
 
     def go(self, moment: float, *, within: bool = False) -> None:
         """Shows the last sample not later than ``moment``, and goes on from there.
@@ -183,7 +175,7 @@ class ReplaySession(Session, Navigation):
 
     def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
         """As in the base."""
-        found = self._track.beside(self.clock(), way, bad=bad)
+        found = self.track.beside(self.clock(), way, bad=bad)
         if found is not None:
             self.go(found.at, within=True)
         return found
@@ -227,12 +219,12 @@ class ReplaySession(Session, Navigation):
     @property
     def events(self) -> Sequence[MachineEvent]:
         """The events up to the moment that is played."""
-        return self._track.until(self.clock())
+        return self.track.until(self.clock())
 
     @property
     def event_count(self) -> int:
         """Number of recorded events up to the moment that is played."""
-        return self._track.count(self.clock())
+        return self.track.count(self.clock())
 
     def throttling(self, uuid: str, until: float) -> list[Episode]:
         """As in the base; those from before the last jump as far back as graphs go."""
@@ -273,6 +265,6 @@ class ReplaySession(Session, Navigation):
         if self._stretches is None:
             self._stretches = self._recording.stretches(limit)
         position = PlayheadPosition(
-            view.moment, (self.begin, self.end), self._track.marks, self.feed.interval, self._stretches
+            view.moment, (self.begin, self.end), self.track.marks, self.feed.interval, self._stretches
         )
         return replace(view, replay=state, since=since, paused_since=now, past=position)

@@ -323,7 +323,7 @@ class Session:
         if self.playhead is None:
             from gpuwatch.session.playhead import Playhead
 
-            self.playhead = Playhead(self.live_view(), self.timeline, self.history, recorded=self._kept is None)
+            self.playhead = Playhead(self.live_view(), self.timeline, self.history)
         return self.playhead
 
     def cursor(self) -> Navigation:

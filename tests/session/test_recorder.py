@@ -18,7 +18,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable import Storable
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from gpuwatch.session.recorder import Recorder
-from gpuwatch.session.session import Session, all_findings
+from gpuwatch.session.session import all_findings
 from tests.recording.days import day
 from tests.recording.recordings import troubled
 from tests.ui.feed import FakeFeed
@@ -115,33 +115,3 @@ def test_a_file_that_cannot_be_written_ends_the_feed(tmp_path: Path) -> None:
     run.give(list(day(8, 50, 200)))
     run.end()
     assert isinstance(run.error, RecordingStopped)
-
-
-def test_a_session_looks_into_a_recording(tmp_path: Path) -> None:
-    """A recording is a timeline: the playhead needs no other way to it."""
-    shots = troubled()
-    run = Harness(tmp_path / "a.gpuwatch")
-    run.give(shots)
-    run.end()
-    with Recording(run.writer.path) as recording:
-        feed = FakeFeed()
-        session = Session(feed, timeline=recording, clock=lambda: run.now)
-        session.start(lambda: None)
-        feed.push(shots[-1])
-        session.take()
-        playhead = session.pause()
-        assert playhead.moment == shots[-1].taken_at.timestamp()
-        playhead.go(shots[100].taken_at.timestamp())
-        view = session.view()
-        assert view.snapshot == Storable().of(shots[100])
-        assert "throttle.thermal" in {one.id for one in view.wrong}
-        power = list(view.history.series(shots[0].devices[0].uuid, "power.draw_watts"))
-        assert power == [shot.devices[0].number("power.draw_watts") for shot in shots[:101]]
-        playhead.step(-1)
-        assert playhead.moment == shots[99].taken_at.timestamp()
-        playhead.jump(60)
-        assert playhead.moment == pytest.approx(shots[159].taken_at.timestamp(), abs=1.5)
-        row = shots[0].processes[0]
-        past = session.process_history((row.pid, row.create_time))
-        assert past is not None
-        session.stop()

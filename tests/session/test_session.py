@@ -12,9 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.playhead import EventTrack
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session
@@ -34,16 +32,11 @@ def pair(tick: int) -> Snapshot:
 class Watched:
     """A session, its feed, and the clock that both live by."""
 
-    def __init__(
-        self,
-        conditions: Conditions | None = None,
-        timeline: Timeline | None = None,
-        host: HostAccess | None = None,
-    ) -> None:
+    def __init__(self, conditions: Conditions | None = None) -> None:
         self.now = machines.NOON.timestamp()
-        self.feed = FakeFeed(host)
+        self.feed = FakeFeed()
         self.wakes = 0
-        self.session = Session(self.feed, clock=lambda: self.now, conditions=conditions, timeline=timeline)
+        self.session = Session(self.feed, clock=lambda: self.now, conditions=conditions)
         self.session.start(self._wake)
 
     def _wake(self) -> None:
@@ -184,42 +177,3 @@ def test_events_are_found_by_time_and_once_after_the_clock_was_set_back() -> Non
     assert track.beside(310.0, 1, bad=False) is None
     track.take([])
     assert (track.count(400.0), track.marks) == (0, [])
-
-
-def recording(seconds: int) -> Timeline:
-    """What a recording of another host would answer."""
-    timeline = Timeline()
-    watched = Watched()
-    watched.push(*(pair(tick) for tick in range(seconds)))
-    for tick in range(seconds):
-        timeline.add(pair(tick), (HOT,) if tick > seconds // 2 else (WELL,))
-    timeline.add_events(watched.session.timeline.events())
-    return timeline
-
-
-def test_a_feed_and_a_timeline_are_enough_to_look_back_at_a_recording() -> None:
-    timeline = recording(120)
-    watched = Watched(timeline=timeline, host=HostAccess("node07"))
-    session = watched.session
-    watched.push(pair(119))
-    assert len(timeline.times) == 120, "what comes is the recording's already"
-    assert session.view().events is timeline.events()
-    session.pause()
-    assert session.view().wrong == (HOT,), "of the newest moment too: the feed brought one sample alone"
-    assert len(session.view().history.series(machines.uuid(0), "utilization.gpu_percent")) == 120
-    session.pause().first()
-    view = session.view()
-    assert view.snapshot is not None
-    assert view.snapshot.taken_at == pair(0).taken_at
-    assert view.findings == (WELL,)
-    assert view.past is not None
-    assert len(view.past.times) == 120
-    session.pause().jump(100)
-    assert session.view().wrong == (HOT,)
-    uuid = machines.uuid(0)
-    drawn = session.view().history.series(uuid, "utilization.gpu_percent")
-    assert len(drawn) == 101, "graphs are those of the recording"
-    who = identity(pair(0).processes[0])
-    assert len(session.process_history(who).times) == 101
-    assert session.host.name == "node07"
-    assert session.host.unreachable
