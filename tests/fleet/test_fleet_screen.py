@@ -61,7 +61,7 @@ async def test_what_is_free_who_has_it_what_is_wrong(many: FakePrometheus, size:
         assert f"{summary.free_hosts[0][0]} {summary.free_hosts[0][1]}" in lines[1]
         assert "In use" in lines[2]
         assert f"{summary.holders[0][0]} ×{summary.holders[0][1]}" in lines[2]
-        assert "dgx008  GPU 5: The GPU reports a hardwar" in lines[3]
+        assert "Wrong: dgx008  GPU 5: The GPU reports" in lines[3]
         assert sum("dgx0" in line for line in lines[4:]) >= min(size[1], 42) - 12
         assert all(len(line) == size[0] for line in lines)
 

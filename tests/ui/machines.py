@@ -149,6 +149,7 @@ HELD = Finding(
     action="TensorFlow's default takes all memory: set TF_FORCE_GPU_ALLOW_GROWTH=true",
     device_uuid=uuid(1),
     pid=48121,
+    since=NOON - datetime.timedelta(minutes=14),
 )
 
 

@@ -30,7 +30,7 @@ def shown_pids(stage: Stage) -> list[int]:
 
 def everything(stage: Stage) -> str:
     overview = stage.app.overview
-    panes = (overview.top_line, overview.host, overview.gpus, overview.finding, overview.processes, overview.keys)
+    panes = (overview.top_line, overview.host, overview.gpus, overview.answer, overview.processes, overview.keys)
     return "\n".join(pane.plain for pane in (*panes, overview.timeline) if pane is not None and pane.display)
 
 
@@ -77,7 +77,7 @@ async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
             assert part in text
         for part in ("131.2 / 139.8 GiB", "/700 W", "34 °C", "P0", "PCIe 5×16", "120s", "0000:1b:00.0"):
             assert part in text
-        assert "holds 130.4 GiB and has been idle for 14 min" in text
+        assert "Idle: alice 48121 holds 130.4 GiB on 1, 15 min" in text
         for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "819 MiB"):
             assert part in text
 
@@ -95,7 +95,7 @@ async def test_every_gpu_is_on_screen_at_every_size(stage: Stage, size: tuple[in
             used = device.readings["memory.used_bytes"]
             assert isinstance(used, int)
             assert f"{used / machines.GIB:.1f}" in pane.plain
-        assert overview.finding.display
+        assert overview.answer.display
         assert pane.region.bottom <= overview.keys.region.y
         assert overview.keys.region.bottom == size[1], "nothing is pushed out of the terminal"
         assert overview.processes.size.height >= (5 if size[1] >= 24 else 1)
@@ -367,7 +367,7 @@ async def test_without_a_driver_the_advice_stands_once_and_is_not_cut_to_nonsens
         stage.push(structs.replace(machines.no_driver(), problems=(problem,), findings=(finding,)))
         await settle(pilot)
         overview = stage.app.overview
-        assert not overview.finding.display, "the panel has it"
+        assert not overview.answer.display, "the panel has it"
         lines = [line.strip("│ ") for line in overview.gpus.plain.splitlines()]
         assert "With simulated GPUs:  gpuwatch --sim 2x24GiB" in lines
         shown = " ".join(lines)
@@ -378,7 +378,7 @@ async def test_without_a_driver_the_advice_stands_once_and_is_not_cut_to_nonsens
             )
         )
         await settle(pilot)
-        assert "Other advice." in overview.finding.plain
+        assert "Other advice." in overview.answer.plain
 
 
 async def test_no_driver_says_why_and_what_helps(stage: Stage) -> None:
@@ -456,9 +456,7 @@ async def test_findings_open_by_key_and_by_click(stage: Stage) -> None:
         assert isinstance(stage.app.screen, LinesModal)
         assert "SM 0 % since 11:50:12" in stage.app.screen.sheet.plain
         await pilot.press("escape")
-        await pilot.click("#finding")
-        await settle(pilot)
-        assert isinstance(stage.app.screen, LinesModal)
+        assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min" in stage.app.overview.answer.plain
 
 
 async def test_the_action_of_a_finding_is_copied(stage: Stage) -> None:
@@ -477,11 +475,11 @@ async def test_a_problem_beside_working_gpus_has_its_line(stage: Stage) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(machines.many(2, 4, problems=(problem,)))
         await settle(pilot)
-        assert "/proc is hidden (hidepid=2)  → ask for the group" in stage.app.overview.finding.plain
+        assert "▲ Wrong: /proc is hidden (hidepid=2)" in stage.app.overview.answer.plain
         assert "▲ 1 warning" in stage.app.overview.top_line.plain
         stage.push(machines.many(2, 4))
         await settle(pilot)
-        assert not stage.app.overview.finding.display
+        assert "Wrong" not in stage.app.overview.answer.plain
         assert "● all well" in stage.app.overview.top_line.plain
 
 
@@ -598,15 +596,14 @@ async def test_tab_goes_round_the_panes_that_are_there(stage: Stage) -> None:
         for _ in range(4):
             await pilot.press("tab")
             seen.append(stage.app.overview.focused_pane)
-        assert seen == ["gpus", "finding", "processes", "gpus"]
-        await pilot.press("tab")
-        assert "evidence" in stage.app.overview.keys.plain
-        assert stage.app.overview.finding.lines[0].wash == "cursor"
+        assert seen == ["answer", "gpus", "processes", "answer"]
+        assert "go there" in stage.app.overview.keys.plain
+        assert stage.app.overview.answer.lines[0].wash == "cursor"
         stage.push(machines.no_driver())
         await settle(pilot)
         for _ in range(3):
             await pilot.press("tab")
-            assert stage.app.overview.focused_pane in ("processes", "finding"), "there are no GPUs"
+            assert stage.app.overview.focused_pane in ("processes", "answer"), "there are no GPUs"
 
 
 async def test_simulated_gpus_are_marked(stage: Stage) -> None:
@@ -625,8 +622,8 @@ async def test_samples_are_judged_and_the_findings_are_ranked(make_stage: Callab
         stage.push(machines.pair())
         await settle(pilot)
         assert len(conditions.judged) == 1
-        assert "XID 79 on GPU 0" in stage.app.overview.finding.plain
-        assert "1 of 2" in stage.app.overview.finding.plain
+        assert "XID 79 on GPU 0" in stage.app.overview.answer.plain
+        assert "Idle: alice" in stage.app.overview.answer.plain, "its finding is not told twice"
         assert "✖ 1 error" in stage.app.overview.top_line.plain
 
 

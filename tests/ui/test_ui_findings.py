@@ -68,7 +68,7 @@ async def test_what_holds_comes_first_and_what_is_past_last(
         stage.push(machines.snapshot(machines.pair().devices))
         await settle(pilot)
         assert "▲ 1 warning" in stage.app.overview.top_line.plain
-        assert "GPU 0 throttled" in stage.app.overview.finding.plain
+        assert "GPU 0 throttled" in stage.app.overview.answer.plain
         await pilot.press("5")
         await settle(pilot)
         screen = stage.app.screen

@@ -379,14 +379,16 @@ def test_a_sentence_loses_its_last_clauses_first(width: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("width", range(60, 250, 5))
-async def test_the_finding_is_a_whole_sentence(width: int) -> None:
+async def test_what_is_wrong_is_a_whole_sentence(width: int) -> None:
     hot = structs.replace(machines.HELD, title="GPU 1 throttled (thermal) while its core is cool", certainty="likely")
     stage = Stage()
     async with stage.app.run_test(size=(width, 15)) as pilot:
         stage.push(machines.snapshot((machines.device(0), machines.device(1)), findings=(hot,)))
         await pilot.pause()
-        line = stage.app.overview.finding.plain
-        assert "GPU 1 throttled (thermal) while its core is cool" in line
+        line = stage.app.overview.answer.plain
+        whole = " while its core is cool" if width >= 80 else ""
+        assert f"▲ Wrong: GPU 1 throttled (thermal){whole}" in line
+        assert "…" not in line.partition("→")[0]
         assert "[f]" in line
 
 

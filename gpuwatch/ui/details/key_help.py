@@ -14,7 +14,7 @@ from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 
 _HEADS = {
     "overview": "1 Overview",
-    "finding": "1 Overview",
+    "answer": "1 Overview",
     "users": "1 Overview",
     "gpus": "1 Overview: GPUs",
     "processes": "Process lists",

@@ -13,6 +13,8 @@ from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.panes.answer_line import Wrong, write_wrong
+from gpuwatch.ui.panes.headline import badge
 from gpuwatch.ui.tables.fleet_columns import Placed, model_of, used_by
 
 _LATE = 3.0
@@ -47,7 +49,8 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
         age = now - fleet.taken_at
         if age > interval + _LATE:
             marks.append((f"data {age:.0f} s old", "warning"))
-        marks += _verdict(summary)
+        errors = sum(finding.severity == "error" for _, finding in summary.wrong)
+        marks += [(f" {text} ", ink) for text, ink in badge(errors, len(summary.wrong) - errors)]
     room = pen.limit - sum(width_of(text) for text, _ in ends) - sum(width_of(text) + 2 for text, _ in marks)
     pen.add(" gpuwatch ", "title")
     text, ink = chip(fleet)
@@ -61,16 +64,6 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
     for text, ink in marks:
         pen.add(text, ink).add("  ")
     pen.write(ends)
-
-
-def _verdict(summary: FleetSummary) -> list[Span]:
-    errors = sum(finding.severity == "error" for _, finding in summary.wrong)
-    warnings = len(summary.wrong) - errors
-    if errors:
-        return [(f" ✖ {errors} error{'s' * (errors != 1)} ", "badge-error")]
-    if warnings:
-        return [(f" ▲ {warnings} warning{'s' * (warnings != 1)} ", "badge-warning")]
-    return []
 
 
 def free_line(pen: Pen, summary: FleetSummary | None) -> None:
@@ -120,15 +113,9 @@ def wrong_line(pen: Pen, summary: FleetSummary | None) -> None:
     silent = [host for host in summary.hosts if not host.view.answered and not host.view.pending]
     if summary.wrong:
         host, finding = summary.wrong[0]
-        bad = finding.severity == "error"
-        count = len(summary.wrong)
-        more = f"1 of {count}  " if count > 1 else ""
-        end = [(more, "dim"), ("f", "key"), (" list ", "dim")]
-        room = pen.limit - sum(width_of(text) for text, _ in end) - 1
-        pen.add(" ✖ " if bad else " ▲ ", "error" if bad else "warning").add(f"{printable(host.name)}  ", "strong")
-        gpu = gpu_label(host, finding.device_uuid)
-        pen.add(cut(f"{gpu}{printable(finding.title)}", room - pen.x), "text")
-        pen.to(room + 1).write(end)
+        lead = f"{printable(host.name)}  {gpu_label(host, finding.device_uuid)}"
+        wrong = Wrong(finding.severity, lead, printable(finding.title), "", len(summary.wrong))
+        write_wrong(pen.add(" "), wrong, ("[f]", "list"))
     elif silent:
         names = ", ".join(printable(host.name) for host in silent)
         why = f": {printable(silent[0].view.reason)}" if len(silent) == 1 else ""

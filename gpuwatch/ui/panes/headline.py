@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import ago, gib
 from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import ReplayState, View
@@ -52,14 +53,10 @@ def _verdict(view: View) -> Span:
     silent = view.status.state in ("not-answering", "stopped")
     wrong = [one for one in view.wrong if not (silent and one is view.silence)]  # condition() shows it
     errors = sum(f.severity == "error" for f in wrong)
-    warnings = sum(f.severity == "warning" for f in wrong)
-    if errors:
-        return f"✖ {errors} error{'s' * (errors > 1)}", "badge-error"
-    if not snapshot.devices and snapshot.problems:
+    if not errors and not snapshot.devices and snapshot.problems:
         return f"✖ {no_gpus(snapshot)[0]}", "badge-error"
-    warnings += len(snapshot.problems) if not warnings else 0
-    if warnings:
-        return f"▲ {warnings} warning{'s' * (warnings > 1)}", "badge-warning"
+    if found := badge(errors, len(wrong) - errors or len(snapshot.problems)):
+        return found[0]
     if not snapshot.devices:
         return "– no GPU", "dim"
     if silent:
@@ -71,12 +68,24 @@ def _verdict(view: View) -> Span:
         return "▲ throttled", "warning"  # the card says why; a finding follows if it lasts
     if well is None and any(map(_looks_bad, snapshot.devices)):
         return "", "dim"  # the first sample, which is drawn before it is judged
-    notes = sum(one.severity == "info" and one.until is None and one.id not in _USUAL for one in view.findings)
-    if notes:
-        return f"● {notes} note{'s' * (notes > 1)}", "text"
+    if noted := len(notes(view.findings)):
+        return f"● {noted} note{'s' * (noted > 1)}", "text"
     lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
     span = ago(lasted).removesuffix(" ago")
     return f"● all well for {span}" if lasted >= 60 else "● all well", "ok"
+
+
+def badge(errors: int, warnings: int) -> list[Span]:
+    """``✖ 2 errors``, else ``▲ 1 warning``; empty if there is neither."""
+    for count, word, glyph in ((errors, "error", "✖"), (warnings, "warning", "▲")):
+        if count:
+            return [(f"{glyph} {count} {word}{'s' * (count > 1)}", f"badge-{word}")]
+    return []
+
+
+def notes(findings: Sequence[Finding]) -> list[Finding]:
+    """Notes that somebody should know."""
+    return [one for one in findings if one.severity == "info" and one.until is None and one.id not in _USUAL]
 
 
 def _looks_bad(device: Device) -> bool:

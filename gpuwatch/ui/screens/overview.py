@@ -1,4 +1,4 @@
-"""The Overview tab: host, GPUs, the most important finding, processes."""
+"""The Overview tab: what is free, idle and wrong; host, GPUs, processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.scroll_list import ScrollList
-from gpuwatch.ui.widgets.strips import FindingStrip, HostStrip
+from gpuwatch.ui.widgets.strips import AnswerStrip, HostStrip
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.user_table import UserTable
@@ -38,7 +38,7 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
     EXAMPLES = "words  user:alice  gpu:1  mem>2GiB  -xorg"
     PANES: ClassVar[dict[str, str]] = {
         "gpus": "gpus",
-        "finding": "finding",
+        "answer": "answer",
         "processes": "processes",
         "users": "users",
     }
@@ -50,11 +50,11 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         """Maximum number of processes so far: the layout does not change with every exit."""
         self.host = HostStrip(id="host")
         self.gpus = GpuPane(id="gpus")
-        self.finding = FindingStrip(id="finding")
+        self.answer = AnswerStrip(id="answer")
         self.processes = ProcessTable(id="processes")
         self.users: UserTable | None = None
         """Totals by user, shown instead of the processes; created on first use."""
-        self.panes = (self.host, self.gpus, self.finding, self.processes)
+        self.panes = (self.answer, self.host, self.gpus, self.processes)
 
     # Showing
 
@@ -65,11 +65,11 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         super().show(view)
 
     def draw(self, view: View) -> None:
-        """Draws GPUs, finding and processes."""
+        """Draws the answer line, the host, GPUs and processes."""
+        self.answer.show(view)
         self.host.show(view)
         assert self._plan is not None
         self.gpus.show(view, self._plan)
-        self.finding.show(view)
         self.processes.show(view, framed=self._plan.framed)
         self._show_users()
         if self.filter_bar is not None:
@@ -95,6 +95,7 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
             return
         self.top_line.show(view)
         self.tiny.show(view)
+        self.answer.show(view)
         self.host.show(view)
         self.gpus.show_sample(view)
         self.processes.show(view, framed=plan.framed)
@@ -129,7 +130,7 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
             layout=chosen.layout,
             graphs=len(chosen.graphs),
         )
-        self.finding.display = view.has_problem and not wanted.too_small
+        self.answer.display = bool(view.devices or view.has_problem) and not wanted.too_small
         if wanted == self._plan:
             return
         self._plan = wanted
@@ -155,6 +156,8 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
             steps = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
             steps |= {"page_up": (0, -far), "home": (0, -far), "page_down": (0, far), "end": (0, far)}
             self.gpus.move(*steps[where])
+        elif self.focused_pane == "answer":
+            self.answer.move({"left": -1, "up": -1, "right": 1, "down": 1, "home": -9, "end": 9}.get(where, 0))
         elif self.by_user and self.users is not None:
             self.users.move(where)
         else:
@@ -388,6 +391,17 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         if view is not None:
             self.app.push_screen(EvidenceModal("Findings", evidence(view), next(iter(view.wrong), None)))
 
-    @on(FindingStrip.Opened)
-    def _finding_clicked(self) -> None:
-        self.action_findings()
+    def action_answer(self) -> None:
+        """Goes to what the part of the answer line under the cursor is about."""
+        self.answer.open()
+
+    @on(AnswerStrip.Opened)
+    def _answered(self, event: AnswerStrip.Opened) -> None:
+        target = event.part.target
+        if event.part.id == "wrong":
+            self.action_findings()
+        elif event.part.id == "idle" and target is not None:
+            self.action_leave_users()
+            self.processes.go_to(target)
+        elif target is not None:
+            self.gpus.go_to(target[0])

@@ -159,7 +159,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         ),
         Action("probe_gpu", "p", "probe", "Try memory and placement settings on this GPU", name="Probe this GPU"),
     ),
-    "finding": (Action("findings", "enter", "evidence", "Show the evidence and what to do"),),
+    "answer": (Action("answer", "enter", "go there", "", name="Go to what is free, idle or wrong"),),
     "users": (
         Action(
             "open_user",

@@ -26,7 +26,7 @@ TABS = (
         "overview",
         "Overview",
         "Everything at a glance: GPUs, processes, findings",
-        ("overview", "processes", "gpus", "finding", "users", "timeline"),
+        ("overview", "processes", "gpus", "answer", "users", "timeline"),
     ),
     Tab(
         "gpu",

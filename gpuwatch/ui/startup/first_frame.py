@@ -66,7 +66,7 @@ def picture(
         return []
     top, host = Pen(width), Pen(width)
     top_line(top, view, chosen.tab)
-    lines = [(top.to(width).line(), _STRIP)]
+    lines = [(top.to(width).line(), _STRIP), (_answer(view, width) if whole else BLANK, _PANE)]
     if wanted.host:
         host_line(host, view)
         lines.append((host.to(width).line(), _PANE))
@@ -80,7 +80,7 @@ def picture(
     else:
         waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
         waiting.append(Line((("  waiting for the first sample", "dim"),)))
-        note = part(0, room - 1, rows) if not wanted.framed else ""
+        note = part(0, max(room - 1, 1), rows) if not wanted.framed else ""
         table = frame(waiting, width, room, title=[("Processes", "title")], focused=True) if wanted.framed else waiting
     lines += [(line, _PANE) for line in table[:room]]
     lines += [(BLANK, _PANE)] * (height - 1 - len(lines))
@@ -88,6 +88,14 @@ def picture(
         width, "processes", chosen.tab, titles={}, note=(note, False), name=spelled if ascii_only else str
     )
     return [*lines, (keys, _STRIP)]
+
+
+def _answer(view: View, width: int) -> Line:
+    from gpuwatch.ui.panes.answer_line import answer_line  # slow to import
+
+    pen = Pen(width)
+    answer_line(pen, view)
+    return pen.to(width).line()
 
 
 def escape(lines: Sequence[tuple[Line, str]], width: int, inks: Mapping[tuple[str, bool], Mapping[str, str]]) -> str:

@@ -156,6 +156,13 @@ class GpuPane(Painted, can_focus=True):
                     found[number] = (x + inset, y, partial(self._jump, devices[number].uuid))
         return list(found.values())
 
+    def go_to(self, uuid: str | None) -> None:
+        """Puts the cursor on a GPU and the focus on this pane."""
+        self.cursor_uuid = uuid
+        self.bring_into_view()
+        self.focus()
+        self.redraw()
+
     def _jump(self, uuid: str, opens: bool) -> None:
         self.cursor_uuid = uuid
         self.redraw()

@@ -268,6 +268,13 @@ class ProcessTable(Painted, can_focus=True):
         shown = self._rows[self.top : self.top + self._room]
         return [(self._inset, self._inset + 1 + y, partial(self._jump, row.key)) for y, row in enumerate(shown)]
 
+    def go_to(self, key: Key) -> None:
+        """Puts the cursor on a process and the focus on this table; a filter that hides it is cleared."""
+        if all(row.key != key for row in self._rows):
+            self.set_filter(None)
+        self._jump(key, False)
+        self.focus()
+
     def _jump(self, key: object, opens: bool) -> None:
         number = next((number for number, row in enumerate(self._rows) if row.key == key), None)
         if number is not None:

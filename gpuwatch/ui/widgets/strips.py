@@ -1,23 +1,22 @@
-"""One-line panes: the top line, the host line, the most important finding, a terminal that is too small."""
+"""One-line panes: the top line, the answer line, the host line, a terminal that is too small."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.core.formatting.text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.drawing.wrapping import shortened
+from gpuwatch.ui.panes.answer_line import Part, Place, answer_line
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.panes.tiny import tiny_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.paint import JumpRow, Painted
 
 
 class Strip(Painted):
@@ -92,48 +91,63 @@ class HostStrip(Strip):
         return host_line(pen, view)
 
 
-class FindingStrip(Strip, can_focus=True):
-    """The most important finding; hidden if there is none."""
+class AnswerStrip(Strip, can_focus=True):
+    """Which GPUs are free, who holds memory idle, what is wrong: each is a place to go to."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("finding")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("answer")
 
     class Opened(Message):
-        """Enter or a click: show the evidence."""
+        """Enter on a part, or a click."""
+
+        def __init__(self, part: Part) -> None:
+            super().__init__()
+            self.part = part
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._places: list[Place] = []
+        self._chosen = ""
 
     def draw(self, pen: Pen, view: View) -> bool:
-        """The finding's title, then its action; the count at the right."""
-        snapshot = view.snapshot
-        if snapshot is None or not view.has_problem:
-            return False
-        if view.wrong:
-            finding, count = view.wrong[0], len(view.wrong)
-            bad, title, action = finding.severity == "error", finding.title, finding.action
-            title += " (likely)" if finding.certainty == "likely" else ""
-            device = snapshot.device(finding.device_uuid)
-        else:
-            problem, count = snapshot.problems[0], len(snapshot.problems)
-            bad, title, action, device = False, problem.detail, problem.hint, None
-        ink = "error" if bad else "warning"
-        more = f" 1 of {count}  " if count > 1 else " "
-        label = f"GPU {device.index}  " if device is not None and f"GPU {device.index}" not in title else ""
-        need = len(" ▲ ") + len(label) + width_of(printable(title))
-        why = " why " if need + len(more) + len("[f] why ") <= pen.limit else " "
-        room = pen.limit - len(more) - len("[f]") - len(why)
-        pen.add(" ✖ " if bad else " ▲ ", ink)
-        pen.add(label, "strong")
-        text = Pen(room - pen.x)
-        whole = printable(title)
-        shown = shortened(whole, text.left)
-        text.add(shown, "text")
-        if action and shown == whole and text.left > 12:
-            text.add("  → ", ink).add(printable(action), "dim")
-        pen.write(text.spans)
-        pen.to(room).add(more, "dim").add("[f]", "key").add(why, "dim")
-        return False
+        """See :func:`answer_line`."""
+        self._places = answer_line(pen, view, self.chosen if self.has_focus else "")
+        return view.stale
+
+    @property
+    def chosen(self) -> str:
+        """The part under the cursor; at first the last one, which is what is wrong if anything is."""
+        ids = [part.id for *_, part in self._places]
+        return self._chosen if self._chosen in ids else ids[-1] if ids else ""
+
+    def move(self, step: int) -> None:
+        """Moves the cursor by parts."""
+        ids = [part.id for *_, part in self._places]
+        if ids:
+            self._chosen = ids[min(max(ids.index(self.chosen) + step, 0), len(ids) - 1)]
+            self.redraw()
+
+    def open(self) -> None:
+        """Opens the part under the cursor."""
+        for *_, part in self._places:
+            if part.id == self.chosen:
+                self.post_message(self.Opened(part))
 
     def on_click(self, event: events.Click) -> None:
-        """A click anywhere on the line opens the evidence."""
-        self.post_message(self.Opened())
+        """A click opens the part that it is on."""
+        for start, end, part in self._places:
+            if start <= event.x < end:
+                self._chosen = part.id
+                self.post_message(self.Opened(part))
+
+    def jump_rows(self) -> list[JumpRow]:
+        """Each part."""
+        return [(start, 0, partial(self._jump, part)) for start, _, part in self._places]
+
+    def _jump(self, part: Part, opens: bool) -> None:
+        self._chosen = part.id
+        self.redraw()
+        if opens:
+            self.post_message(self.Opened(part))
 
 
 class TooSmall(Painted):

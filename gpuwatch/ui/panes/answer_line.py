@@ -1,0 +1,222 @@
+"""The answer at the top of the Overview: which GPUs are free, who holds memory idle, what is wrong. Pure, no Textual.
+
+The list of hosts says the same of all hosts, in the same words: :func:`write_wrong`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import UNKNOWN, memory, size, steady_span
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot
+from gpuwatch.session.free_gpus import unused
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import shortened
+from gpuwatch.ui.panes.headline import notes
+from gpuwatch.ui.tables.columns import Key
+from gpuwatch.ui.tables.device_facts import throttled_now
+
+_LEAST = 80
+"""Cells that what is wrong may take before the other parts get shorter."""
+_WHO = 12
+_RUN = 3
+"""This many GPUs in a row are written as a range."""
+
+
+class Part(NamedTuple):
+    """One of the answers, longest form first."""
+
+    id: str
+    """``free``, ``idle`` or ``wrong``: where it leads to."""
+    forms: tuple[str, ...]
+    ink: str
+    target: Key | None = None
+    """GPU (UUID), and the pid and start time of the process; the pid is 0 for the GPU alone."""
+
+
+Place = tuple[int, int, Part]
+"""Where a part begins and ends, in cells."""
+
+
+class Wrong(NamedTuple):
+    """The most important of what is wrong."""
+
+    severity: str
+    lead: str
+    """The GPU, where the text does not name it; else empty."""
+    text: str
+    action: str
+    number: int
+    """How many there are."""
+
+
+def wrong_now(view: View) -> Wrong | None:
+    """Errors and warnings but for idle holders, then problems of sources, then a GPU throttled just now, then notes."""
+    snapshot = view.snapshot
+    if snapshot is None:
+        return None
+    idle = [finding for *_, finding in _idle_holders(view, snapshot)]
+    found = [one for one in view.wrong if one not in idle]
+    if found:
+        return _of_finding(found[0], snapshot, len(found))
+    if snapshot.problems and not view.wrong:
+        problem = snapshot.problems[0]
+        return Wrong("warning", "", printable(problem.detail), printable(problem.hint), len(snapshot.problems))
+    throttled = [(one, text) for one in view.devices if (text := throttled_now(one, view.findings))]
+    if throttled:
+        return Wrong("warning", "", f"GPU {throttled[0][0].index} {throttled[0][1]}", "", len(throttled))
+    noted = [one for one in notes(view.findings) if one not in idle]
+    return _of_finding(noted[0], snapshot, len(noted)) if noted else None
+
+
+def _of_finding(finding: Finding, snapshot: Snapshot, count: int) -> Wrong:
+    device = snapshot.device(finding.device_uuid)
+    named = f"GPU {device.index}" if device is not None else ""
+    lead = f"{named}: " if named and named not in finding.title else ""
+    text = printable(finding.title) + " (likely)" * (finding.certainty == "likely")
+    return Wrong(finding.severity, lead, text, printable(finding.action), count)
+
+
+def write_wrong(pen: Pen, wrong: Wrong, key: tuple[str, str]) -> None:
+    """``✖ Wrong: GPU 1 lost  → reboot   1 of 3 [f] why``, up to the end of the line; ``key``: what shows the rest."""
+    glyph, label, ink = _SEVERITIES[wrong.severity]
+    more = f" 1 of {wrong.number}  " if wrong.number > 1 else " "
+    pen.add(f"{glyph} {label}: ", ink).add(wrong.lead, "strong")
+    why = f" {key[1]} " if pen.x + width_of(wrong.text) + len(more + key[0] + key[1]) + 2 <= pen.limit else " "
+    room = Pen(pen.left - len(more + key[0] + why))
+    shown = shortened(wrong.text, room.left)
+    room.add(shown, "text")
+    if wrong.action and shown == wrong.text and room.left > 12:
+        room.add("  → ", ink).add(wrong.action, "dim")
+    end = pen.x + room.limit
+    pen.write(room.spans).to(end).add(more, "dim").add(key[0], "key").add(why, "dim")
+
+
+_SEVERITIES = {
+    "error": ("✖", "Wrong", "error"),
+    "warning": ("▲", "Wrong", "warning"),
+    "info": ("●", "Note", "text"),
+}
+
+
+def answer_line(pen: Pen, view: View, chosen: str = "") -> list[Place]:
+    """Draws the line; returns its places (start, end, part). ``chosen``: the part under the cursor."""
+    parts, wrong = parts_of(view), wrong_now(view)
+    least = min(_LEAST, width_of(wrong.lead + wrong.text) + len(" ▲ Wrong:  1 of 1  [f] ")) if wrong is not None else 0
+    texts = [part.forms[0] for part in parts]
+    for number in range(max((len(part.forms) for part in parts), default=1)):
+        for place, part in enumerate(parts):
+            if sum(width_of(text) + 3 for text in texts) + least <= pen.limit:
+                break
+            texts[place] = part.forms[min(number + 1, len(part.forms) - 1)]
+    places = []
+    for part, text in zip(parts, texts, strict=True):
+        start = _begin(pen, part.id == chosen)
+        label, _, rest = text.partition(": ")
+        pen.add(f"{label}: ", "dim" if part.ink == "dim" else "text").add(rest, part.ink)
+        places.append((start, pen.x, part))
+    if wrong is not None:
+        start = _begin(pen, chosen == "wrong")
+        write_wrong(pen, wrong, ("[f]", "why"))
+        places.append((start, pen.limit, Part("wrong", (), "")))
+    return places
+
+
+def _begin(pen: Pen, chosen: bool) -> int:
+    if pen.x:
+        pen.add(" ·", "faint")
+    start = pen.x
+    pen.add("▸" if chosen else " ", "focus")
+    return start
+
+
+def parts_of(view: View) -> list[Part]:
+    """Who is free and who holds memory idle, as far as that is known."""
+    snapshot = view.snapshot
+    if snapshot is None or view.waiting or not snapshot.devices:
+        return []
+    return [_free(view, snapshot), *_idle(view, snapshot)]
+
+
+Unit = tuple[Device, MigInstance | None]
+
+
+def _free(view: View, snapshot: Snapshot) -> Part:
+    reserved = {found.uuid: found.holder for found in snapshot.reservations}
+    units = list(unused(snapshot, reserved, view.findings))
+    free = [(device, part) for device, part, idle in units if idle and device.uuid not in view.owners]
+    if free:
+        forms = (f"Free: {_sizes(free)}", f"Free: {_names(free)}", f"Free: {len(free)} GPUs")
+        return Part("free", forms, "ok", (free[0][0].uuid, 0, None))
+    known = {amount: (device, part) for device, part, _ in units if (amount := _amount((device, part))) is not None}
+    if not known:
+        return Part("free", (f"Free: {UNKNOWN}",), "dim")
+    most = known[max(known)]
+    none = f"Free: none (most {size(max(known))} on {_name(most)})", "Free: none"
+    return Part("free", none, "dim", (most[0].uuid, 0, None))
+
+
+def _amount(unit: Unit) -> float | None:
+    device, part = unit
+    return (device if part is None else part).number("memory.free_bytes")
+
+
+def _name(unit: Unit) -> str:
+    device, part = unit
+    return str(device.index) if part is None else f"{device.index} MIG {part.id}"
+
+
+def _sizes(free: Sequence[Unit]) -> str:
+    """``2, 5 (23.8 GiB each), 7 (47.5 GiB)``."""
+    of: dict[str, list[Unit]] = {}
+    for unit in free:
+        of.setdefault(size(_amount(unit)), []).append(unit)
+    return ", ".join(f"{_names(units)} ({text}{' each' * (len(units) > 1)})" for text, units in of.items())
+
+
+def _names(free: Sequence[Unit]) -> str:
+    """``0-3, 5``."""
+    runs: list[list[Unit]] = []
+    for unit in free:
+        last = runs[-1][-1] if runs else None
+        if last is not None and last[1] is None and unit[1] is None and unit[0].index == last[0].index + 1:
+            runs[-1].append(unit)
+        else:
+            runs.append([unit])
+    return ", ".join(
+        f"{_name(run[0])}-{_name(run[-1])}" if len(run) >= _RUN else ", ".join(map(_name, run)) for run in runs
+    )
+
+
+def _idle_holders(view: View, snapshot: Snapshot) -> list[tuple[float, Process, Finding]]:
+    """Idle processes, as a finding judges them, and the bytes that each holds."""
+    found = [one for one in view.findings if one.id == "idle.memory-held" and one.until is None]
+    return [
+        (row.number("gpu_memory_bytes") or 0.0, row, one)
+        for one in found
+        for row in snapshot.processes
+        if (row.pid, row.device_uuid) == (one.pid, one.device_uuid)
+    ]
+
+
+def _idle(view: View, snapshot: Snapshot) -> list[Part]:
+    """The idle process that holds most."""
+    holders = _idle_holders(view, snapshot)
+    if not holders:
+        return []
+    held, row, finding = max(holders, key=lambda one: one[0])
+    who = f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()
+    since = finding.since
+    lasts = f", {steady_span(view.moment - since.timestamp())}" if since is not None else ""
+    more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""
+    forms = (
+        f"Idle: {who} holds {memory(held)} on {row.device_index}{lasts}{more}",
+        f"Idle: {who} {memory(held)} on {row.device_index}{more}",
+        f"Idle: {who}{more}",
+    )
+    return [Part("idle", forms, "warning" if finding.severity != "info" else "text", row.key)]

@@ -1,0 +1,150 @@
+"""The line at the top of the Overview: what is free, who holds memory idle, what is wrong."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Device, Reservation, Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.history.metric_series import History
+from gpuwatch.session.view import View, ranked
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.panes.answer_line import answer_line
+from gpuwatch.ui.screens.lines_modal import LinesModal
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.test_ui_dashboard import settle
+
+GIB = machines.GIB
+WELL = Finding(id="healthy", severity="info", certainty="fact", title="well")
+LOST = Finding(
+    id="hardware.fault", severity="error", certainty="fact", title="GPU 0 lost", device_uuid=machines.uuid(0)
+)
+
+
+def idle(index: int, **readings: Any) -> Device:
+    """A GPU that nobody uses."""
+    return machines.device(index, busy=0, readings={"memory.used_bytes": 0, **readings})
+
+
+def said(snapshot: Snapshot, *findings: Finding, width: int = 120, **changes: Any) -> str:
+    """The line."""
+    view = View(
+        snapshot,
+        History(),
+        FeedStatus("ok", 0.0),
+        snapshot.taken_at.timestamp(),
+        1.0,
+        findings=findings or (WELL,),
+        wrong=ranked(findings),
+        **changes,
+    )
+    pen = Pen(width)
+    places = answer_line(pen, view)
+    line = "".join(text for text, _ in pen.spans)
+    assert all(0 <= start < end <= width for start, end, _ in places)
+    assert [part.id for *_, part in places] == [
+        one for one in ("free", "idle", "wrong") if one in line.lower().replace("note: ", "wrong")
+    ]
+    return line.strip()
+
+
+def reserved(index: int) -> Reservation:
+    return Reservation(uuid=machines.uuid(index), pid=4711, user="alice")
+
+
+def test_the_free_gpus_with_the_memory_that_a_program_gets() -> None:
+    four = tuple(idle(index) for index in range(4))
+    assert said(machines.snapshot(four)) == "Free: 0-3 (139.2 GiB each)"
+    small = idle(5, **{"memory.total_bytes": 24 * GIB})
+    assert said(machines.snapshot((*four[:2], small))) == "Free: 0, 1 (139.2 GiB each), 5 (23.4 GiB)"
+    job = machines.process(0, gpu=2, readings={"gpu_memory_bytes": 3 * GIB})
+    assert said(machines.snapshot(four, (job,))) == "Free: 0, 1, 3 (139.2 GiB each)"
+
+
+def test_a_gpu_is_free_only_if_nothing_known_says_otherwise() -> None:
+    one, busy = idle(0), machines.device(1, busy=80, readings={"memory.used_bytes": 39 * GIB})
+    taken = "Free: none (most 139.2 GiB on 0)"
+    assert said(machines.snapshot((one, busy), reservations=(reserved(0),))) == taken
+    assert said(machines.snapshot((one, busy)), owners={machines.uuid(0): "used by alice"}) == taken
+    assert said(machines.snapshot((replace(one, state="lost"), busy))).startswith("Free: none")
+    assert said(machines.snapshot((one, busy)), LOST).startswith(f"{taken} · ✖ Wrong: GPU 0 lost ")
+    unread = dict.fromkeys(("memory.free_bytes", "memory.used_bytes"), machines.NOT_SUPPORTED)
+    assert said(machines.snapshot((machines.device(0, missing=unread),))) == "Free: –"
+
+
+def test_the_idle_holder_is_named_once_and_with_its_time() -> None:
+    shot = machines.pair()
+    line = said(shot, machines.HELD, LOST)
+    assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min · ✖ Wrong: GPU 0 lost" in line
+    assert "holds 130.4 GiB and" not in line
+    two = replace(machines.HELD, pid=51877, device_uuid=machines.uuid(0))
+    assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min (+1)" in said(shot, machines.HELD, two)
+    over = replace(machines.HELD, until=shot.taken_at)
+    assert "Idle" not in said(shot, over)
+    gone = replace(machines.HELD, pid=4)
+    assert "▲ Wrong: GPU 1: alice's python (48121)" in said(shot, gone), "its row is not there to go to"
+
+
+def test_what_is_wrong_comes_before_what_should_be_known() -> None:
+    shot = machines.snapshot((idle(0), idle(1)))
+    note = Finding(id="throttle.thermal", severity="info", certainty="fact", title="GPU 1 was throttled (thermal)")
+    assert "· ● Note: GPU 1 was throttled (thermal) " in said(shot, note)
+    assert "✖ Wrong: GPU 0 lost" in said(shot, note, LOST)
+    power = replace(note, id="throttle.power")
+    assert "Note" not in said(shot, power), "a busy GPU is at its power limit"
+    hot = idle(1, **{"clocks.event_reasons": "hw-thermal"})
+    assert "▲ Wrong: GPU 1 throttled (thermal)" in said(machines.snapshot((idle(0), hot)))
+    problem = machines.Problem(source="processes", reason="x", detail="/proc is hidden", hint="ask")
+    assert "▲ Wrong: /proc is hidden  → ask" in said(machines.snapshot((idle(0),), problems=(problem,)))
+
+
+@pytest.mark.parametrize("width", range(60, 200, 7))
+def test_a_narrow_line_keeps_what_is_wrong_and_says_the_rest_shorter(width: int) -> None:
+    line = said(machines.pair(), machines.HELD, LOST, width=width)
+    assert "Free: none" in line
+    assert "Idle: alice 48121" in line
+    assert "✖ Wrong: GPU 0 lost" in line
+
+
+async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        overview = stage.app.overview
+        shot = machines.pair()
+        stage.push(replace(shot, devices=(*shot.devices, idle(2)), findings=(machines.HELD, LOST)))
+        await settle(pilot)
+        line = overview.answer.plain
+        await pilot.click("#answer", offset=(line.index("Idle"), 0))
+        assert overview.focused_pane == "processes"
+        assert overview.processes.selected.pid == 48121  # type: ignore[union-attr]
+        await pilot.click("#answer", offset=(line.index("Free"), 0))
+        assert overview.focused_pane == "gpus"
+        assert overview.gpus.selected.index == 2  # type: ignore[union-attr]
+        overview.answer.focus()
+        await pilot.press("right", "enter")
+        assert overview.focused_pane == "processes"
+        overview.answer.focus()
+        await pilot.press("right", "enter")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+
+
+async def test_it_is_the_second_line_at_every_size(stage: Stage) -> None:
+    for size in ((60, 12), (80, 24), (120, 40), (200, 60)):
+        stage = Stage()
+        async with stage.app.run_test(size=size) as pilot:
+            stage.push(machines.snapshot((idle(0), idle(1)), tick=1), machines.snapshot((idle(0), idle(1)), tick=2))
+            await settle(pilot)
+            assert stage.app.overview.answer.region.y == 1
+            assert stage.app.overview.answer.plain.startswith(" Free: 0, 1 (139.2 GiB each)")
+
+
+def test_times_are_those_of_the_moment_on_screen() -> None:
+    shot = machines.pair()
+    later = replace(shot, taken_at=shot.taken_at + datetime.timedelta(minutes=3))
+    assert ", 17 min" in said(later, machines.HELD)
