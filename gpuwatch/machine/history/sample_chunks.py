@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from gpuwatch.machine.history.frames import (
 )
 
 _R = TypeVar("_R", Device, Process)
+_T = TypeVar("_T")
 _of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
 
@@ -140,6 +141,21 @@ def sample(positions: Iterator[Position], place: int) -> Kept:
     for kept in whole(islice(positions, place, place + 1)):
         return kept
     raise DamagedFrame(f"no sample {place}")
+
+
+class MappedRows(Generic[_T]):
+    """Rows made of rows, of each object once: unchanged rows, and tuples of them, stay the same objects."""
+
+    def __init__(self, make: Callable[[_T], _T]) -> None:
+        self._make = make
+        self._last: tuple[tuple[_T, ...], tuple[_T, ...]] = ((), ())
+
+    def of(self, given: tuple[_T, ...]) -> tuple[_T, ...]:
+        """The rows for these, in the order of the samples."""
+        if given is not self._last[0]:
+            known = dict(zip(map(id, self._last[0]), self._last[1], strict=True))
+            self._last = (given, tuple([known.get(id(row)) or self._make(row) for row in given]))
+        return self._last[1]
 
 
 _MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")

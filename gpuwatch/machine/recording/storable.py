@@ -16,6 +16,7 @@ from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Ancestor, Device, Process, Snapshot
+from gpuwatch.machine.history.sample_chunks import MappedRows
 
 _DIGITS = {Unit.PERCENT: 2, Unit.BYTES_PER_SECOND: 0}
 _ROUNDED = {spec.id: _DIGITS[spec.unit] for spec in METRICS if spec.unit in _DIGITS}
@@ -27,41 +28,21 @@ class Storable:
     """Makes snapshots storable, in their order; unchanged parts stay the same objects."""
 
     def __init__(self) -> None:
-        self._devices: tuple[tuple[Device, ...], tuple[Device, ...]] = ((), ())
-        self._processes: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
-        self._bystanders: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
-        self._ancestors: tuple[tuple[Ancestor, ...], tuple[Ancestor, ...]] = ((), ())
-        self._rows: dict[int, tuple[Process, Process]] = {}
-        """The rows of the last sample, as they came and as they are stored, by identity."""
+        self._devices = MappedRows(_device)
+        self._processes = MappedRows(_process)
+        self._bystanders = MappedRows(_process)
+        self._ancestors = MappedRows(_ancestor)
 
     def of(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot as it is stored."""
-        if snapshot.devices is not self._devices[0]:
-            known = dict(zip(map(id, self._devices[0]), self._devices[1], strict=True))
-            self._devices = (snapshot.devices, tuple([known.get(id(one)) or _device(one) for one in snapshot.devices]))
-        if snapshot.processes is not self._processes[0] or snapshot.bystanders is not self._bystanders[0]:
-            rows: dict[int, tuple[Process, Process]] = {}
-            self._processes = (snapshot.processes, self._stored(snapshot.processes, rows))
-            self._bystanders = (snapshot.bystanders, self._stored(snapshot.bystanders, rows))
-            self._rows = rows
-        if snapshot.ancestors is not self._ancestors[0]:
-            self._ancestors = (snapshot.ancestors, tuple(map(_ancestor, snapshot.ancestors)))
         return replace(
             snapshot,
             took_seconds=round(snapshot.took_seconds, 3),
-            devices=self._devices[1],
-            processes=self._processes[1],
-            bystanders=self._bystanders[1],
-            ancestors=self._ancestors[1],
+            devices=self._devices.of(snapshot.devices),
+            processes=self._processes.of(snapshot.processes),
+            bystanders=self._bystanders.of(snapshot.bystanders),
+            ancestors=self._ancestors.of(snapshot.ancestors),
         )
-
-    def _stored(self, given: tuple[Process, ...], rows: dict[int, tuple[Process, Process]]) -> tuple[Process, ...]:
-        stored = []
-        for row in given:
-            known = self._rows.get(id(row)) or (row, _process(row))
-            rows[id(row)] = known
-            stored.append(known[1])
-        return tuple(stored)
 
 
 def _device(row: Device) -> Device:
