@@ -87,11 +87,11 @@ def replay(
 
         gc.freeze()
         gc.enable()
-        feed = RecordedFeed(file, speed=speed)
+        feed = RecordedFeed(recording, speed=speed)
         try:
             ctx.exit(
                 run_dashboard(
-                    ReplaySession(feed, recording, start),
+                    ReplaySession(feed, start),
                     settings=settings,
                     notice=notice,
                     ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),

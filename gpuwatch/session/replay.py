@@ -15,7 +15,6 @@ from gpuwatch.machine.collector.recorded_feed import SPEEDS, RecordedFeed, Skipp
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Kept
-from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.tiers import MINUTE
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, Navigation
 from gpuwatch.session.process_history import ProcessHistories
@@ -41,18 +40,17 @@ class ReplaySession(Session, Navigation):
     def __init__(
         self,
         feed: RecordedFeed,
-        recording: Recording,
         moment: float | None = None,
         *,
         today: Callable[[], float] = time.time,
     ) -> None:
-        """``recording``: has samples; open for this session alone. ``moment``: where to begin; None: at its beginning.
+        """``feed``: of a recording that has samples. ``moment``: where to begin; None: at its beginning.
 
         ``today``: what time it is really.
         """
-        super().__init__(feed, clock=feed.now, timeline=recording, read_only=True)
+        super().__init__(feed, clock=feed.now, timeline=feed.recording, read_only=True)
         self._played, self._today = feed, today
-        self._recording = recording
+        self._recording = feed.recording
         self._found_then: tuple[Finding, ...] = ()
         self._skipped: list[Skipped] = []
         self._since = 0.0
@@ -207,6 +205,7 @@ class ReplaySession(Session, Navigation):
 
     def resume(self) -> None:
         """Plays on."""
+        self._stretches = None
         self._played.paused = False
 
     # What is shown

@@ -145,8 +145,9 @@ def look_into(path: Path) -> None:
 def play(path: Path) -> None:
     """Jumps as ``gpuwatch replay`` does them, with graphs and findings, without drawing."""
     began = time.process_time()
-    recording, feed = open_recording(path), RecordedFeed(path)
-    session = ReplaySession(feed, recording)
+    recording = open_recording(path)
+    feed = RecordedFeed(recording)
+    session = ReplaySession(feed)
     session.pause()
     print(f"  replay: opened in {(time.process_time() - began) * 1e3:.0f} ms of CPU")
     noise = random.Random(3)

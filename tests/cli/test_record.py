@@ -151,7 +151,7 @@ def use(file: Path) -> None:
         assert export.code == 0, export.err
     with Recording(file) as recording:
         assert recording.end is not None
-        session = ReplaySession(RecordedFeed(file), recording, recording.end - 30)
+        session = ReplaySession(RecordedFeed(recording), recording.end - 30)
         session.start(lambda: None)
         snapshot = session.view().snapshot
         session.stop()

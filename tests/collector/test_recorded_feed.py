@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed, Skipped
+from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable import Storable
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, recorded, with_gap
@@ -19,7 +20,7 @@ class Played:
 
     def __init__(self, path: Path, *, speed: float = 1.0) -> None:
         self.seconds = 100.0
-        self.feed = RecordedFeed(path, speed=speed, clock=lambda: self.seconds)
+        self.feed = RecordedFeed(Recording(path), speed=speed, clock=lambda: self.seconds)
         self.times: list[float] = []
         self.feed.paused = False
         self.pass_(0)
@@ -132,17 +133,20 @@ def test_a_file_that_grows_is_followed(tmp_path: Path, play: Callable[..., Playe
         one.pass_(0)  # at its end a sample is due when it is there
         assert one.times[-1] == place
     one.feed.speed = 1.0
-    for place in range(10, 20):  # behind its end, at the recorded pace
-        growing.add(shots[place])
-    one.pass_(0)
-    assert one.times[-1] == 10
-    one.pass_(1.01)
-    assert one.times == list(range(12))
+    growing.add(*shots[10:14])
+    one.feed.seek(BEGIN + 2.5, BEGIN + 2.5)
+    one.pass_(0.6)
+    growing.add(*shots[14:])  # while it plays an earlier block; the open samples of then are in a block
+    one.feed.recording.refresh()  # as a session does
+    for _ in range(19):
+        one.pass_(0.9)
+    assert one.times == [*range(10), *range(3, 20)]
+    assert one.feed.take_skipped() == []
     growing.end()
 
 
 def test_wakes_when_a_sample_is_due(minute: Path) -> None:
-    feed = RecordedFeed(minute, speed=8)
+    feed = RecordedFeed(Recording(minute), speed=8)
     arrived = threading.Event()
     feed.start(arrived.set)
     feed.paused = False
@@ -157,7 +161,8 @@ def test_wakes_when_a_sample_is_due(minute: Path) -> None:
 def test_samples_are_those_recorded(tmp_path: Path, play: Callable[..., Played]) -> None:
     shots = list(day(2, 4, 30))
     seconds = iter(range(1000))
-    feed = RecordedFeed(recorded(tmp_path / "a.gpuwatch", shots), speed=64, clock=lambda: next(seconds) / 4)
+    recording = Recording(recorded(tmp_path / "a.gpuwatch", shots))
+    feed = RecordedFeed(recording, speed=64, clock=lambda: next(seconds) / 4)
     feed.paused = False
     got = []
     while not feed.ended:
@@ -167,7 +172,7 @@ def test_samples_are_those_recorded(tmp_path: Path, play: Callable[..., Played])
 
 
 def test_nothing_is_read_from_this_machine(minute: Path) -> None:
-    feed = RecordedFeed(minute)
+    feed = RecordedFeed(Recording(minute))
     assert feed.host.name == "node07"
     assert "recording" in feed.host.details(1, None).problem
     assert feed.host.signal(1, None, 15).state == "denied"

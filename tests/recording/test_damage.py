@@ -72,7 +72,7 @@ def samples_of(path: Path) -> tuple[int, bool]:
 def replayed(path: Path) -> tuple[list[float], list[Skipped]]:
     """The times that a replay plays, and the gaps that it passes over."""
     seconds = count()
-    feed = RecordedFeed(path, speed=64.0, clock=lambda: 0.3 * next(seconds))
+    feed = RecordedFeed(Recording(path), speed=64.0, clock=lambda: 0.3 * next(seconds))
     feed.paused = False
     played = []
     while not feed.ended:

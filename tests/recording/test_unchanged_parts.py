@@ -56,7 +56,7 @@ def in_a_recording(given: list[Snapshot], folder: Path) -> Iterator[Snapshot]:
 def replayed(given: list[Snapshot], folder: Path) -> Iterator[Snapshot]:
     seconds = iter(range(10_000))
     path = recorded(folder / "a.gpuwatch", given, seal_seconds=BLOCK)
-    feed = RecordedFeed(path, speed=8, clock=lambda: next(seconds) / 10)
+    feed = RecordedFeed(open_recording(path), speed=8, clock=lambda: next(seconds) / 10)
     feed.paused = False
     while not feed.ended:
         yield from feed.drain()

@@ -38,8 +38,8 @@ class Replayed:
 
     def __init__(self, path: Path, *, speed: float = 1.0, at: float | None = None) -> None:
         self.path, self.seconds = path, 0.0
-        self.feed = RecordedFeed(path, speed=speed, clock=lambda: self.seconds)
-        self.session = ReplaySession(self.feed, open_recording(path), at, today=lambda: BEGIN + 7200)
+        self.feed = RecordedFeed(open_recording(path), speed=speed, clock=lambda: self.seconds)
+        self.session = ReplaySession(self.feed, at, today=lambda: BEGIN + 7200)
         self.app = GpuwatchApp(self.session)
 
     @property
@@ -555,8 +555,7 @@ async def test_findings_judged_again_are_the_recorded_ones(replay: Callable[...,
     """While it plays, over faults: what is shown is what the rules find in the played samples."""
     one = replay(troubled())
     again, seen = Conditions(), set()
-    one.feed.stop()
-    feed = RecordedFeed(one.path, speed=64, clock=lambda: one.seconds)
+    feed = RecordedFeed(open_recording(one.path), speed=64, clock=lambda: one.seconds)
     feed.paused = False
     count = 0
     while not feed.ended:

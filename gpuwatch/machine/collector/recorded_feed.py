@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from gpuwatch.core.model.snapshot import Snapshot
@@ -53,7 +52,7 @@ class RecordedHost(HostAccess):
 
 
 class RecordedFeed:
-    """Plays a file from a moment on; at its end it waits for more.
+    """Plays a recording from a moment on; at its end it waits for more.
 
     A :class:`~gpuwatch.machine.collector.feed.Feed`, used by one thread: samples are read when they are taken. Another
     thread only wakes the front end when something is due. Times are seconds since the epoch.
@@ -61,15 +60,15 @@ class RecordedFeed:
 
     def __init__(
         self,
-        path: Path,
+        recording: Recording,
         *,
         speed: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clock``: seconds by which to play."""
-        self._recording = Recording(path)
+        """``recording``: which the caller closes. ``clock``: seconds by which to play."""
+        self.recording = recording
         self._clock = clock
-        self._runs = self._recording.runs
+        self._runs = recording.runs
         self._host = RecordedHost(self._runs[-1].hostname or "" if self._runs else "")
         self._alarm = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -78,7 +77,7 @@ class RecordedFeed:
         self._stopping = False
         self._speed = speed
         self._paused = True
-        begin = self._recording.begin
+        begin = recording.begin
         self._at = begin if begin is not None else 0.0
         """The moment that is played at :attr:`_since`."""
         self._since = clock()
@@ -88,11 +87,11 @@ class RecordedFeed:
         """Time of the next sample, which :meth:`now` does not pass."""
         self._samples: Iterator[Kept] | None = None
         """What follows; None: as of :attr:`_after`."""
+        self._read: tuple[object, ...] = ()
+        """The recording's state when that was begun to be read."""
         self._ended = False
         self._ahead: Kept | None = None
         """The next sample, if it was read already."""
-        self._damaged = 0
-        """Damaged blocks that were met up to :attr:`_after`."""
         self._skipped: list[Skipped] = []
         self._last_skipped: Skipped | None = None
 
@@ -166,7 +165,6 @@ class RecordedFeed:
             self._alarm.notify()
         if self._thread is not None:
             self._thread.join(1.0)
-        self._recording.close()
 
     # Playing
 
@@ -210,23 +208,25 @@ class RecordedFeed:
         """Goes on with the samples after ``after``, at ``moment``."""
         self._after, self._until = after, moment
         self._samples, self._ahead, self._ended, self._skipped = None, None, False, []
-        self._damaged = len(self._recording.damage.blocks)
         self._anchor(moment)
         self._wake_at(math.inf if self._paused else self._since + _WAKE)
 
     def _next(self, now: float) -> Kept | None:
         """The sample after the last one; None if there is none yet."""
-        if self._ahead is None and self._samples is not None:
-            self._ahead = next(self._samples, None)
-        if self._ahead is None and (self._recording.refresh() or self._samples is None):
-            self._runs = self._recording.runs
-            after = self._before_the_clock_was_set_back()
-            self._samples = (kept for kept in self._recording.snapshots(after) if kept.at > after)
+        if self._ahead is None and self._samples is not None and self._read[0] == self.recording.last_block:
             self._ahead = next(self._samples, None)
         if self._ahead is None:
+            self.recording.refresh()
+            state = (self.recording.last_block, self.recording.samples, self.recording.end)
+            if self._samples is None or state != self._read:
+                self._read, self._runs = state, self.recording.runs
+                after = self._before_the_clock_was_set_back()
+                self._samples = (kept for kept in self.recording.snapshots(after) if kept.at > after)
+                self._ahead = next(self._samples, None)
+        if self._ahead is None:
             self._ended = True
-            end = self._recording.end
-            if end is not None and end > self._after and self._met_damage:
+            end = self.recording.end
+            if end is not None and self._is_damaged(end):
                 self._skip(end, damaged=True)
         elif self._ended:  # a file that grows: a sample is due when it is there
             self._ended = False
@@ -235,25 +235,24 @@ class RecordedFeed:
 
     def _before_the_clock_was_set_back(self) -> float:
         """Before the last sample if that one is earlier than what was taken: it is later, by another clock."""
-        end = self._recording.end
+        end = self.recording.end
         if end is not None and end <= self._after - _SET_BACK:
             self._after = math.nextafter(end, -math.inf)
             self._anchor(end)
         return self._after
 
-    @property
-    def _met_damage(self) -> bool:
-        return len(self._recording.damage.blocks) > self._damaged
+    def _is_damaged(self, to: float) -> bool:
+        """Whether blocks between the last sample and a time cannot be read."""
+        return any(self._after <= one.begin <= one.end <= to for one in self.recording.damage.blocks.values())
 
     def _pass_gap(self, to: float, now: float) -> None:
         """Goes on at the next sample if it is behind a gap."""
-        damaged = self._met_damage
+        damaged = self._is_damaged(to)
         if self._after > -math.inf and (damaged or to - self._after > gap_limit(self.interval)):
             self._skip(to, damaged=damaged)
             self._anchor(to, now)
 
     def _skip(self, to: float, *, damaged: bool) -> None:
-        self._damaged = len(self._recording.damage.blocks)
         gap = Skipped(self._after, to, damaged)
         if gap != self._last_skipped:
             self._last_skipped = gap

@@ -111,7 +111,7 @@ class Recording(SampleStore):
         if self._version is None or version[0] != self._version[0]:  # all is read again of what is left
             self._sealed, self._newest, self._open, self._decoder = [], 0, Samples(), ChunkReader()
         self._version = version
-        last = self._sealed[-1][0] if self._sealed else 0
+        last = self.last_block
         with self._db.one_moment():
             first = self._db.rows("SELECT min(id) FROM minutes")[0][0]
             entries = self._db.rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))
@@ -239,6 +239,11 @@ class Recording(SampleStore):
         """Number of samples."""
         return self._firsts[-1]
 
+    @property
+    def last_block(self) -> int:
+        """Number of the last block, 0 without one: once another is written, what was begun to be read is elsewhere."""
+        return self._sealed[-1][0] if self._sealed else 0
+
     def stretches(self, longer: float) -> list[tuple[float, float]]:
         """Begin and end of each time without a gap that is longer than so many seconds.
 
@@ -350,7 +355,7 @@ class Recording(SampleStore):
             with self._db.one_moment():
                 rows = self._db.rows(query, (begin, HOUR, until))
                 last = self._db.rows("SELECT max(id) FROM minutes")[0][0]
-            if last == before or (self._sealed and last == self._sealed[-1][0]):
+            if last == before or (self._sealed and last == self.last_block):
                 return dict(self.damage.readable("hour of GPU time", gpu_time_of, ((row[0], row) for row in rows)))
             before = last  # a block was sealed in between, or cannot be read
 
