@@ -336,7 +336,7 @@ BUILD = (
     Wording("AssertionError: Torch not compiled with CUDA enabled", "build.cpu-only"),
     Wording("RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If"
             " you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu')",
-            "build.cpu-only placement.device-missing visibility.hidden driver.missing"),
+            "unknown placement.device-missing visibility.hidden driver.missing"),
 )  # fmt: skip
 
 HARDWARE = tuple(

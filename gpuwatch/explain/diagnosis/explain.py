@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.fallbacks import moved_by_placer
-from gpuwatch.explain.diagnosis.no_finding import OF_A_PART
+from gpuwatch.explain.diagnosis.no_finding import NOTHING_KNOWN, OF_A_PART
 from gpuwatch.explain.diagnosis.oom_facts import judged
+from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.last_lines import KERAS, WORKED
 from gpuwatch.explain.logs.log_parser import LogParser
+from gpuwatch.explain.logs.starts import Starts
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
 
 _ENDS_ALL = 16
@@ -32,19 +37,43 @@ def explain(
     ``parser``: a parser whose facts the caller reads meanwhile.
     """
     parser = LogParser() if parser is None else parser
-    feed, queries = parser.feed, SmiQueryReader()
-    of_query, facts, run = queries.take, parser.facts, 0
+    feed, queries, starts = parser.feed, SmiQueryReader(), Starts()
+    of_query, run, again = queries.take, 0, starts.again
+    earlier: list[LogFacts] = []
+    first = 0
     for line in lines:
         if not of_query(line):
             run = 0
+            if begun := again(line, parser):
+                parser.close()
+                earlier.append(parser.facts)
+                parser.restart(begun)
+                first = parser.facts.lines - len(begun) + 1
             feed(line)
         elif run < _ENDS_ALL:  # the rules for words of a log would judge what nvidia-smi only lists
             run += 1
             feed("")
         else:
-            facts.lines += 1
+            parser.skip()
     parser.close()
-    return explanation(parser.facts, environment or {}, source=source, machine=queries.snapshot())
+    found = explanation(parser.facts, environment or {}, source=source, machine=queries.snapshot())
+    return _with_earlier(found, earlier, parser.facts, first) if earlier else found
+
+
+def _with_earlier(last: Explanation, earlier: list[LogFacts], facts: LogFacts, first: int) -> Explanation:
+    """The explanation of the last start, which says that there were others; of the one before if it shows nothing."""
+    before = explanation(earlier[-1], {}, source=last.source, machine=last.machine)
+    how = next((found.title for found in before.findings if found.id == before.primary), "")
+    begins = f"from line {first} on"
+    title = f"The log is of {len(earlier) + 1} starts; this is about the last, {begins}"
+    told, shown = (f"the one before: {how}",), last
+    if (last.primary == "healthy" and facts.last_lines_tell not in (WORKED, KERAS)) or last.findings[
+        0
+    ].title == NOTHING_KNOWN:
+        title = f"The log is of {len(earlier) + 1} starts; this is about the one before the last, which shows nothing"
+        told, shown = (f"the last start is {begins}",), before
+    note = finding("unknown", "info", "fact", title=title, evidence=told)
+    return replace(shown, lines=last.lines, findings=(*shown.findings, note))
 
 
 def findings_of(facts: LogFacts) -> tuple[Finding, ...]:

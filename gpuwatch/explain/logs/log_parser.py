@@ -218,6 +218,24 @@ class LogParser:
                 self._memo.clear()
             self._memo[tail] = action
 
+    @property
+    def since_error(self) -> int | None:
+        """Lines since the last exception, or report that the program ended badly; None without one."""
+        at = max(self._facts.last_error_line or 0, self._ends.at)
+        return self._facts.lines - at if at else None
+
+    def restart(self, lines: list[str]) -> None:
+        """Another start of the program began with ``lines``, the last read: all is forgotten but the number before."""
+        before = self._facts.lines - len(lines)
+        self.__init__()  # type: ignore[misc]
+        self._facts.lines = before
+        for line in lines:
+            self.feed(line)
+
+    def skip(self) -> None:
+        """Counts a line that is read elsewhere."""
+        self._facts.lines += 1
+
     def close(self) -> None:
         """Ends the log, and all units of several lines."""
         self._units.end()

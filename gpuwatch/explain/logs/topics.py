@@ -214,7 +214,6 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("does not support target 'sm_", "build.gpu-unsupported"),
     ("Value 'sm_", "build.gpu-unsupported"),
     *((f"'sm_{arch}' is not a recognized processor", "build.gpu-unsupported") for arch in (100, 101, 103, 120, 121)),
-    ("CUDA device but torch.cuda.is_available() is False", "build.cpu-only"),
     ("CUDA unknown error - this may be due to", "driver.bad-state"),
     # Creating a context, before 2.18 and since
     ("Skipping registering GPU devices", "cuda.libraries-skipped"),

@@ -359,6 +359,12 @@ PROGRAM: Rows = (
 
 MACHINE: Rows = (
     (
+        "The file was saved from a GPU, and this process has none",
+        "torch.load(…, map_location='cpu') reads it without. If there should be a GPU, gpuwatch doctor on that machine"
+        " says why there is none: not requested (Slurm: --gres=gpu:1), hidden, no driver, or a build without CUDA.",
+        (r"CUDA device but torch\.cuda\.is_available\(\) is False",),
+    ),
+    (
         "The port is taken: another program on this host, or what is left of one, listens on it",
         "Choose another (torchrun: --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has it:"
         " ss -ltnp (Windows: netstat -ano).",

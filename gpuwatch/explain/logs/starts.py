@@ -1,0 +1,67 @@
+"""Several starts of a program that wrote to one log, of which the last counts.
+
+A start is recognised by what the log begins with: its first lines come again, digits aside, soon after an error. Lines
+that come again before any error do not mark a start: ranks and workers print them, too.
+"""
+
+from __future__ import annotations
+
+from gpuwatch.explain.logs.log_parser import LogParser
+
+_HEAD = 3
+"""Lines at the beginning of a log that must come again."""
+_SHORTEST = 8
+"""Shorter lines, without digits and spaces, do not tell one program's output from another's."""
+_NEAR = 20
+"""An error ended a start if at most so many lines follow it."""
+_DIGITS = dict.fromkeys(map(ord, "0123456789"))
+_CUT = dict.fromkeys(_DIGITS, "\n")
+
+
+class Starts:
+    """Takes the lines of a log."""
+
+    def __init__(self) -> None:
+        self._head: list[str] = []
+        self._key = ""
+        """What the first line has between two digits, at most: a line without it does not begin a start."""
+        self._seen: list[str] = []
+        """Lines that may begin a start."""
+        self._matched = 0
+        self._longest = ""
+        self._known = False
+        """Whether a start was found: then these lines begin each, also after one without an error."""
+        self._used = True
+
+    def again(self, line: str, parser: LogParser) -> list[str]:
+        """The lines before this one, with which it begins a new start; empty if it does not."""
+        if not self._used or (not self._seen and self._key not in line):
+            return []
+        text = line.translate(_DIGITS).strip()
+        if not text:
+            self._seen += [line] * bool(self._seen)
+            return []
+        if len(self._head) < _HEAD:
+            self._begin(line, text)
+            return []
+        if text != self._head[self._matched]:
+            self._matched = int(text == self._head[0])
+            self._seen = [line] * self._matched
+            return []
+        since_error = parser.since_error
+        self._used = self._known or since_error is not None
+        self._seen.append(line)
+        self._matched += 1
+        if self._matched < _HEAD:
+            return []
+        before, self._seen, self._matched = self._seen[:-1], [], 0
+        self._known |= since_error is not None and since_error <= _NEAR
+        return before if self._known else []
+
+    def _begin(self, line: str, text: str) -> None:
+        if not self._head:
+            self._longest = max(line.translate(_CUT).split("\n"), key=len)
+        self._head.append(text)
+        if len(self._head) == _HEAD:
+            self._key = self._longest
+            self._used = len({*self._head}) > 1 and len("".join(self._key.split())) >= _SHORTEST
