@@ -136,7 +136,7 @@ def test_nan_to_sample_from_is_no_index_out_of_range() -> None:
     index = at.format("Indexing.cu:1289: indexSelectLargeIndex", "srcIndex < srcSelectDimSize")
     assert "NaN" in explain([nan, end]).findings[0].title
     assert "NaN" in explain([nan.split("Assertion `")[1]]).findings[0].title
-    assert "label is out of range" in explain([index, end]).findings[0].title
+    assert "index is out of range" in explain([index, end]).findings[0].title
 
 
 def test_a_fabric_manager_without_a_switch_is_no_driver_in_a_bad_state() -> None:

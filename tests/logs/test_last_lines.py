@@ -155,3 +155,50 @@ def test_programs_that_did_their_work() -> None:
     for line in ("All tests completed!", "total images/sec: 211.80", "`Trainer.fit` stopped: `max_epochs=4` reached."):
         assert _tells(line) == last_lines.WORKED
         assert last_lines.finished(line) or "images" in line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Setting up libnvidia-gl-570:amd64 (570.86-0ubuntu1) ...",
+        "DKMS: install completed.",
+        "[INFO]: Installed: /usr/local/cuda-12.4/bin/nvcc",
+        "I0504 10:11:12.131415 3850 rpc.c:135] driver rpc service terminated successfully",
+        "Successfully installed torch-2.7.1",
+        "Result for PPO_game_1a2b3_00000:",
+        "Number of trials: 3/8 (1 PENDING, 2 RUNNING)",
+        "[ 1811.502] (II) Server terminated successfully (0). Closing log file.",
+        "# Avg bus bandwidth    : 183.4",
+        "===== 12 passed, 1 skipped in 3.20s =====",
+    ],
+)
+def test_installers_and_tools_that_did_their_work(line: str) -> None:
+    assert explain(["reading lists", line]).primary == "healthy"
+
+
+def test_an_installer_that_ended_in_an_error() -> None:
+    failed = "dpkg: error processing package nvidia-dkms-570 (--configure):"
+    assert explain(["Setting up libnvidia-gl-570:amd64 (570.86-0ubuntu1) ...", failed]).primary == "unknown"
+    assert explain(["Number of trials: 3/8 (1 ERROR, 2 RUNNING)"]).primary == "unknown"
+
+
+def test_a_program_that_was_interrupted_is_not_called_healthy_unless_it_served() -> None:
+    trace = ["Traceback (most recent call last):", '  File "a.py", line 3, in <module>', "    step()"]
+    stopped = explain(["step 3: loss 0.2", *trace, "KeyboardInterrupt"])
+    assert stopped.primary == "unknown"
+    assert "interrupted (Ctrl+C" in stopped.findings[0].title
+    assert "SIGTERM" in explain(["loading", *trace, "KeyboardInterrupt: terminated"]).findings[0].title
+    serves = ["INFO:     Application startup complete.", "step 3: loss 0.2", *trace, "KeyboardInterrupt"]
+    assert explain(serves).primary == "healthy"
+
+
+def test_xformers_that_does_not_fit_is_no_failure_of_a_program_that_works() -> None:
+    line = "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for:"
+    assert explain([line, "To see the GUI go to: http://127.0.0.1:8188"]).primary == "healthy"
+    assert explain([line, "Traceback (most recent call last):"]).primary == "cuda.version-mismatch"
+
+
+def test_a_transfer_that_failed_is_told_before_the_wait_for_it() -> None:
+    lost = "n1:7:9 [0] NCCL WARN NET/IB : Got completion from peer 192.0.2.1<4711> with error 12, opcode 0, len 0"
+    wait = "[Rank 3] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels,"
+    assert "network between two nodes" in explain([lost, wait]).findings[0].title

@@ -6,7 +6,10 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.logs.reported_ends import (
+    ARGUMENT,
     CANCELLED,
+    COMMAND,
+    CONTINUED,
     CRASH,
     FAILED,
     FATAL,
@@ -108,8 +111,9 @@ ENDS = [
     ("The Kernel crashed while executing code in the current cell or a previous cell.", KERNEL_DIED),
     ("python: can't open file '/home/u/train.py': [Errno 2] No such file or directory", NOT_STARTED),
     ("/usr/bin/python3: No module named train", NOT_STARTED),
-    ("bash: line 1: pyhton: command not found", NOT_STARTED),
-    ("train.py: error: unrecognized arguments: --bacth 3", NOT_STARTED),
+    ("bash: line 1: pyhton: command not found", COMMAND),
+    ("/var/spool/job7/slurm_script: line 15: --epochs: command not found", CONTINUED),
+    ("train.py: error: unrecognized arguments: --bacth 3", ARGUMENT),
     ("python: symbol lookup error: /env/libx.so: undefined symbol: foo", NOT_STARTED),
     ("subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.", FAILED),
     ("subprocess.CalledProcessError: Command 'x' died with <Signals.SIGKILL: 9>.", KILLED),
@@ -120,6 +124,9 @@ _TITLES = {
     CRASH: ("crashed with", "aborted with"),
     FATAL: "check inside the framework failed",
     NOT_STARTED: "did not start",
+    ARGUMENT: "rejected its arguments",
+    COMMAND: "no command of that name",
+    CONTINUED: "ends too early",
     HOST_MEMORY: "host's memory",
     TIME_LIMIT: "time limit",
     PREEMPTED: "preempted",
@@ -369,3 +376,11 @@ def test_a_run_that_finished_without_a_gpu() -> None:
     none = "GPU available: False, used: False"
     assert explain([none, "Epoch 0: 12/12", "`Trainer.fit` stopped: `max_epochs=1` reached."]).primary == "healthy"
     assert explain([none, "Epoch 0: 12/12"]).primary == "unknown"
+
+
+def test_a_broken_line_of_a_script_is_told_before_the_arguments_that_it_leaves_out() -> None:
+    lines = [
+        "eval.py: error: the following arguments are required: --data",
+        "job.sh: line 3: --data: command not found",
+    ]
+    assert "ends too early" in explain(lines).findings[0].title

@@ -18,7 +18,7 @@ def test_the_last_start_counts() -> None:
     found = explain([*_HEAD, *_WRONG, *_AGAIN, *_TRACE, "OSError: [Errno 98] Address already in use"])
     assert found.findings[0].title.startswith("The port is taken")
     assert found.findings[-1].title == "The log is of 2 starts; this is about the last, from line 7 on"
-    assert "The program did not start" in found.findings[-1].evidence[0]
+    assert "rejected its arguments" in found.findings[-1].evidence[0]
     assert found.lines == 14
     worked = explain([*_HEAD, *_FULL, *_AGAIN, *_WORK])
     assert (worked.primary, worked.ooms) == ("healthy", ())
@@ -39,5 +39,6 @@ def test_what_is_no_start() -> None:
     late = [*_HEAD, *_FULL, *["closing"] * 40, *_AGAIN, *_WORK]
     part = [*_HEAD, *_FULL, *_AGAIN[:2], *_WORK]
     same = [*_WORK, *_FULL, *_WORK]
-    for lines in (ranks, late, part, same):
+    first = [*_TRACE, "ValueError: bad", *_TRACE, "KeyError: 'x'"]
+    for lines in (ranks, late, part, same, first):
         assert not [one for one in explain(lines).findings if "starts; this is" in one.title]

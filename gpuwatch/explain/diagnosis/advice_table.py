@@ -150,6 +150,23 @@ MACHINE = (
         " LD_LIBRARY_PATH.",
         says=r"UNKNOWN ERROR \(-1\)|CUresult\(-1\)|stub library",
     ),
+    Advice(
+        "driver.bad-state",
+        "Install the driver with NVIDIA's open kernel modules, which this GPU needs (packages nvidia-open,"
+        " nvidia-driver-NNN-open; .run: --kernel-module-type=open), then reboot.",
+        says=r"open (?:GPU )?kernel modules",
+    ),
+    Advice(
+        "driver.bad-state",
+        "Give the kernel more address space for drivers: boot it with vmalloc=512M (32-bit), or use a 64-bit kernel.",
+        says=r"vmalloc=",
+    ),
+    Advice(
+        "driver.bad-state",
+        "The card's VBIOS cannot be read. In a virtual machine, give it the ROM (romfile) and do not boot the host's"
+        " display on it; otherwise power the machine off, reseat the card and its power cables, and try another slot.",
+        says=r"failed to copy vbios",
+    ),
     # A number too high
     Advice(
         "visibility.bad-ordinal",
@@ -326,6 +343,12 @@ FRAMEWORKS = (
 )  # fmt: skip
 
 ENDINGS = (
+    Advice(
+        "unknown",
+        "The kernel that failed may be NCCL's own or one before it: CUDA_LAUNCH_BLOCKING=1 tells them apart. If it is"
+        " NCCL's, update it (pip install -U nvidia-nccl-cu12) or try NCCL_P2P_DISABLE=1 and another NCCL_ALGO.",
+        says=r"NCCL WARN Cuda failure (?:7\d\d|'(?:an illegal|unspecified|misaligned))",
+    ),
     Advice(
         "unknown",
         "Set no-cgroups = true in /etc/nvidia-container-runtime/config.toml, as in unprivileged LXC containers and"

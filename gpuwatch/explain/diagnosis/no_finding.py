@@ -23,6 +23,8 @@ _READ_BEFORE = (
 )
 OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE})
 """Titles that the rest of a log may contradict."""
+_OF_THE_END = 60
+"""Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
 _SHOWN = 100
 """Characters of the last line in a title."""
 
@@ -41,6 +43,8 @@ def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding
     if log.last_lines_tell == last_lines.FAILED:
         title, action, cause = meaning(log.telling_last_line) or (_FAILURE, _READ_BEFORE, "unknown")
         return finding(cause, "warning", "likely", title=title, evidence=(log.telling_last_line,), action=action)
+    if (stopped := _stopped(log)) is not None:
+        return stopped
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:
@@ -69,6 +73,24 @@ def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding
         action="Run gpuwatch doctor on that machine: it says whether TensorFlow gets a GPU, and if not, why."
         " gpuwatch run -- python train.py says so for the program itself.",
     )
+
+
+def _stopped(log: LogFacts) -> Finding | None:
+    """The finding of a log that ends in KeyboardInterrupt; None for others, and for a server, which only ends so."""
+    last = log.errors[-1] if log.errors else None
+    if last is None or last.type != "KeyboardInterrupt" or "server.started" in log.topics or log.last_error_went_on:
+        return None
+    if log.lines - (log.last_error_line or 0) > _OF_THE_END or last_lines.finished(log.telling_last_line):
+        return None
+    title, action = (
+        (
+            "It was ended by SIGTERM while it started",
+            "Find who sent it: a supervisor's time limit, a scheduler or a person.",
+        )
+        if last.message == "terminated"
+        else ("It was interrupted (Ctrl+C, SIGINT); until then the log shows no failure", "")
+    )
+    return finding("unknown", "warning", "fact", title=title, evidence=(f"{last.type}: {last.message}",), action=action)
 
 
 def _used_tensorflow(log: LogFacts) -> bool:

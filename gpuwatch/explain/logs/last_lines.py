@@ -50,6 +50,13 @@ _ENDED_WELL = (
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
     r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
     rf"|\ball tests (?:completed|passed)\b|^Prompt executed in \d|^{SERVER_STOPPED}$"
+    r"|^Setting up \S{1,80} \(|^Processing triggers for |^update-initramfs: Generating |^DKMS: \w{1,10} completed\.?$"
+    r"|^Complete!$|^Executing transaction: (?:\.\.\.working\.\.\. )?done|^Successfully (?:installed|built|tagged) \S"
+    r"|^\[INFO\]: (?:Installed: |Finished with code: 0|\S{0,20}installation complete)|\[100%\] Built target "
+    r"|^-- Build files have been written to|\bLeaving directory\b|service terminated successfully$"
+    r"|Server terminated successfully|^Nothing to do\.?$|Registered device plugin for|persistence mode enabled"
+    r"|\bResult = PASS$|\bAvg bus bandwidth +:|^=+ .{0,60}\b\d{1,7} passed\b(?!.* failed)"
+    r"|^Result for \S{1,100}:$|^Number of trials: \d{1,7}/\d{1,7} \((?:\d{1,7} (?:RUNNING|PENDING|TERMINATED),? ?)+\)$"
 )
 _WORKS = re.compile(
     rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
@@ -81,7 +88,7 @@ _REPORTS = re.compile(
     r"|no such file|not enough memory|segfault|crashed)\b"
     r"|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b|\bout of memory(?! err)"
     r"|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]"
-    r"| (?:while|in|during|at|on|from|code|loading|running|occurred|happened|\d)|$)"
+    r"| (?:while|in|during|at|on|from|code|loading|running|processing|occurred|happened|\d)|$)"
     r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b",
     re.IGNORECASE,
 )

@@ -21,6 +21,9 @@ CANCELLED = "ended.cancelled"
 FATAL = "ended.fatal"
 KERNEL_DIED = "ended.notebook"
 NOT_STARTED = "ended.not-started"
+COMMAND = "ended.command"
+CONTINUED = "ended.continued-line"
+ARGUMENT = "ended.argument"
 NO_COMPILER = "ended.no-compiler"
 NO_CUDA_COMPILER = "ended.no-cuda-compiler"
 NOT_COMPILED = "ended.not-compiled"
@@ -74,7 +77,8 @@ _CRASHED = re.compile(
 _PANIC = re.compile(r"^thread '[^']{1,80}' (?:\(\d+\) )?panicked at ")
 _NOT_STARTED = re.compile(
     r"^(?:\S{0,200}python[\d.]*: (?:can't open file|No module named|symbol lookup error|error while loading shared)"
-    r"|\S{1,200}: (?:line \d{1,9}: )?\S{1,200}: command not found$|\S{1,200}\.py: error: )"
+    r"|(?P<argument>\S{1,200}\.py: error: )"
+    r"|\S{1,200}: (?:line \d{1,9}: )?(?:(?P<continued>--?\w\S{0,200})|(?P<command>\S{1,200})): command not found$)"
 )
 # setuptools and pip, which name the compiler that they did not find or that failed.
 _BUILD = re.compile(
@@ -195,8 +199,9 @@ def reported_end(line: str) -> str | None:
         return FATAL
     if (found := _BUILD.search(line)) is not None:
         return _of_build(found)
-    if _NOT_STARTED.search(line):
-        return NOT_STARTED
+    if (found := _NOT_STARTED.search(line)) is not None:
+        kinds = {"argument": ARGUMENT, "continued": CONTINUED, "command": COMMAND}
+        return kinds.get(str(found.lastgroup), NOT_STARTED)
     return next((topic for text, topic in _TEXTS if text in line), None)
 
 
@@ -277,7 +282,7 @@ class ReportedEnds:
             return False
         if topic:
             self.at = number
-            if not self.topic or self._root or self._another_job(line):
+            if not self.topic or self._root or topic == CONTINUED or self._another_job(line):
                 self.topic, self.line = topic, line
                 self._root = False
         return True

@@ -6,6 +6,7 @@ that come again before any error do not mark a start: ranks and workers print th
 
 from __future__ import annotations
 
+from gpuwatch.explain.logs.exceptions import TRACEBACK
 from gpuwatch.explain.logs.log_parser import LogParser
 
 _HEAD = 3
@@ -42,7 +43,7 @@ class Starts:
             self._seen += [line] * bool(self._seen)
             return []
         if len(self._head) < _HEAD:
-            self._begin(line, text)
+            self._begin(line, text, parser.since_error)
             return []
         if text != self._head[self._matched]:
             self._matched = int(text == self._head[0])
@@ -58,10 +59,11 @@ class Starts:
         self._known |= since_error is not None and since_error <= _NEAR
         return before if self._known else []
 
-    def _begin(self, line: str, text: str) -> None:
+    def _begin(self, line: str, text: str, since_error: int | None) -> None:
         if not self._head:
             self._longest = max(line.translate(_CUT).split("\n"), key=len)
         self._head.append(text)
+        self._used = since_error is None and TRACEBACK not in line
         if len(self._head) == _HEAD:
             self._key = self._longest
-            self._used = len({*self._head}) > 1 and len("".join(self._key.split())) >= _SHORTEST
+            self._used &= len({*self._head}) > 1 and len("".join(self._key.split())) >= _SHORTEST

@@ -118,6 +118,8 @@ def hinted(line: bytes) -> bool:
         or "initializing torch" in text
         or "tfrt" in text
         or "err!" in text
+        or "running on" in text
+        or "startup comp" in text
         or "remapp" in text
         or "page blacklist" in text
         or "xla" in text
@@ -267,6 +269,10 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("is less than desired GPU memory utilization", "memory.other-process"),
     ("The caller indicates that this is not a failure", "memory.not-a-failure"),
     # Failures that have no cause id of their own
+    (("NET/IB", "ompletion", "with error"), "ended.network"),
+    (("NCCL WARN", "Call to ibv_", "failed"), "ended.network"),
+    (("NCCL WARN", "Call to connect", "failed"), "ended.network"),
+    (("NCCL WARN", "onnect to", "No route to host"), "ended.network"),
     ("operation timeout: WorkNCCL", "ended.nccl-timeout"),
     ("NCCL operations have failed or timed out", "ended.nccl-timeout"),
     ("Error invoking NCCL", "ended.nccl"),

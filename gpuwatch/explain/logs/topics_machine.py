@@ -118,6 +118,7 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("nvrm", "will ignore this gpu"), "driver.bad-state"),
     (("nvrm", "open kernel modules"), "driver.bad-state"),
     (("nvrm", "region", "is invalid"), "driver.bad-state"),
+    (("vmap allocation for size", "vmalloc="), "driver.bad-state"),
     (("nvrm", "can't find an irq"), "driver.bad-state"),
     (("nvrm", "open() failed"), "driver.bad-state"),
     (("nvidia-modeset", "timed out"), "driver.bad-state"),

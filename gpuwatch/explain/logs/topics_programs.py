@@ -274,6 +274,9 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("num gpus available", "devices.counted"),
     ("winerror", "windows.error"),
     # Frameworks at work
+    ("application startup complete", "server.started"),
+    ("running on http", "server.started"),
+    ("running on local url", "server.started"),
     ("unable to initialize backend", "framework.started"),
     ("available platform names are: cuda", "device.used"),
     ("initialized for platform interpreter", "xla.interpreter"),

@@ -38,6 +38,12 @@ ENDINGS: dict[str, Words] = {
         "The fabric manager found no NVSwitch",
         "Nothing to do, if the machine has none.",
     ),
+    "ended.network": (
+        "The network between two nodes failed, or the rank at its other end had ended before",
+        "Read the log of the peer that the line names: if it worked until then, look at the link (ibstat, ibdiagnet,"
+        " dmesg of both nodes); NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT allow longer pauses, NCCL_SOCKET_IFNAME and"
+        " NCCL_IB_HCA choose the network, NCCL_IB_DISABLE=1 tells whether it is InfiniBand.",
+    ),
     WAITED: (
         "Ranks of a job waited for one that never arrived, until the wait timed out",
         "Look for the rank that stopped first: its own log shows why (an exception, out of memory, fewer batches).",
@@ -106,7 +112,8 @@ ENDINGS: dict[str, Words] = {
     ),
     "ended.cublas": (
         "cuBLAS failed in an operation: wrong shapes or indices, a kernel that crashed before it, or another version",
-        "Run the step on the CPU, which names wrong shapes and indices, and with CUDA_LAUNCH_BLOCKING=1.",
+        "Rule out another cuBLAS first: unset LD_LIBRARY_PATH and run it again. Then run the step on the CPU, which"
+        " names wrong shapes and indices, and with CUDA_LAUNCH_BLOCKING=1, which names the line.",
     ),
     "ended.shell-variable": (
         "The shell treated CUDA_VISIBLE_DEVICES=… as a command: nothing was started",
@@ -159,6 +166,22 @@ ENDINGS: dict[str, Words] = {
         "The notebook's kernel died: killed for lack of host memory (RAM), or crashed",
         "Look in dmesg for 'Out of memory: Killed process', then run the notebook as a script (jupyter nbconvert --to"
         " script), whose last lines say more.",
+    ),
+    reported_ends.COMMAND: (
+        "The shell found no command of that name: a word of the script was taken for one",
+        "Look at that line of the script and the one before: a command that goes on needs \\ as its last character (no"
+        " space or comment after it, no empty line), and a name with spaces needs quotes. Otherwise load its module or"
+        " activate its environment.",
+    ),
+    reported_ends.CONTINUED: (
+        "The shell took an argument for a command of its own: the command line before it ends too early",
+        "Let the line before end with \\ and nothing after it (no space, no comment, no empty line, no Windows line"
+        " end: dos2unix).",
+    ),
+    reported_ends.ARGUMENT: (
+        "The program rejected its arguments",
+        "That line names the argument: compare it with --help of this version, and look at the script's quotes,"
+        " variables and line ends.",
     ),
     reported_ends.NOT_STARTED: (
         "The program did not start: its interpreter, a module, a library or an argument is wrong",

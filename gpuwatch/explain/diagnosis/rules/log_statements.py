@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import STATE_ADVICE
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
-from gpuwatch.explain.logs import cuda_errors
+from gpuwatch.explain.logs import cuda_errors, last_lines
 from gpuwatch.explain.logs.topics import outright
 
 STATED: tuple[tuple[str, Certainty, str], ...] = (
@@ -65,6 +65,8 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             and "build.gpu-jit" in evidence.log.topics
         ):
             continue  # without code for this GPU even the error's text cannot be looked up
+        if all("xformers" in line.lower() for line in lines) and _worked(evidence):
+            continue  # PyTorch's own attention was used
         severity: Severity = "warning" if cause.startswith("throttle.") else "error"
         if expected:
             severity = "info"
@@ -74,6 +76,10 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             certainty = "likely"
         title, better = _finding_text(evidence, cause, lines)
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or action)
+
+
+def _worked(evidence: Evidence) -> bool:
+    return evidence.log is not None and evidence.log.last_lines_tell == last_lines.WORKED
 
 
 _WANTED = (

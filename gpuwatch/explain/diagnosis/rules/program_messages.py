@@ -359,6 +359,27 @@ PROGRAM: Rows = (
 
 MACHINE: Rows = (
     (
+        "The loss was given values outside 0 to 1, where it takes probabilities",
+        "Apply torch.sigmoid before BCELoss (or use BCEWithLogitsLoss), scale targets to 0 to 1, and look for NaN in"
+        " the model's output.",
+        (
+            r"Assertion `(?:input_val >= zero|input >= 0\. && input <= 1)",
+            r"all elements of (?:input|target) should be between",
+        ),
+    ),
+    (
+        "A kernel stopped at an assertion: a label is out of range",
+        "Labels must be from 0 to classes - 1 (or ignore_index): compare their smallest and largest with the width of"
+        " the last layer.",
+        (r"Assertion `(?:cur_target|t|target|\*target) >= 0 && ", r"Assertion `target_val"),
+    ),
+    (
+        "A kernel stopped at an assertion: an index is out of range",
+        "Compare the largest index with the table: token ids with the size of the embedding (resize_token_embeddings"
+        " after adding tokens), positions with the longest sequence; the same step on the CPU names the line.",
+        (r"Assertion `(?:srcIndex|-?sizes\[|index >= -|ind >= 0|idx_dim|idx >= 0|index_value|0 <= index)",),
+    ),
+    (
         "The file was saved from a GPU, and this process has none",
         "torch.load(…, map_location='cpu') reads it without. If there should be a GPU, gpuwatch doctor on that machine"
         " says why there is none: not requested (Slurm: --gres=gpu:1), hidden, no driver, or a build without CUDA.",
@@ -393,6 +414,11 @@ MACHINE: Rows = (
         "Set NCCL_P2P_DISABLE=1; if shared memory fails too, NCCL_SHM_DISABLE=1. nvidia-smi topo -p2p r shows which"
         " pairs can.",
         (r"NCCL WARN Cuda failure 217|peer access is not supported between",),
+    ),
+    (
+        "NCCL could not set up NVLink SHARP (NVLS); it usually goes on without it",
+        "If the job fails there: NCCL_NVLS_ENABLE=0, a newer NCCL, or a fabric manager of the driver's version.",
+        (r"transport/nvls\.cc:\d+ NCCL WARN",),
     ),
     (
         "The X server (Xorg) did not start: its lines marked (EE) say why",

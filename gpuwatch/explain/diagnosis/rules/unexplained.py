@@ -40,7 +40,7 @@ _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 _COMPILER_SAYS = "compiler.message"
 NOT_KNOWN = "which gpuwatch does not know"
 _PROCESS = "A process of the job failed in"
-_TYPES = "ended.two-types"
+_TYPES, _ASSERT = "ended.two-types", "ended.assert"
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
 _NEAR = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
@@ -139,7 +139,7 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         title, action, shown = of_worker(" ".join(lines), run.host_memory if run is not None else None)
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
-        known = program_messages.meaning("\n".join(told)) if topic in (reported_ends.FATAL, _TYPES) else None
+        known = program_messages.meaning("\n".join(told)) if topic in (reported_ends.FATAL, _TYPES, _ASSERT) else None
         if known is None:
             known = program_messages.Meaning(*(crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]))
         return _ended(known, _once(told, lines))
