@@ -185,6 +185,15 @@ def test_an_expected_end_is_not_a_failure(changes: dict[str, Any], bad: bool) ->
     assert ("1 of 1 failed" in drawn) == bad
 
 
+@pytest.mark.parametrize(("severity", "sign"), [("error", "✖"), ("warning", "▲"), ("info", "●")])
+def test_a_pass_has_the_sign_of_its_worst_finding_alone_and_beside_others(severity: Any, sign: str) -> None:
+    worst = Finding(id="config.inconsistent", severity=severity, certainty="fact", title="Settings conflict")
+    note = Finding(id="healthy", severity="info", certainty="fact", title="well")
+    run = timed("a", findings=(note, worst))
+    assert f"{sign}\u00a0ok" in render(compare([run, timed("b", 0.004)]), "text", width=200)
+    assert render(run, "text", width=200).splitlines()[1].startswith(f"{sign} ok"), "the report on this run"
+
+
 def test_runs_of_one_configuration_are_numbered() -> None:
     later = full_run(started_at=STARTED + datetime.timedelta(seconds=90))
     document = compare([full_run(), later, bare_run()])

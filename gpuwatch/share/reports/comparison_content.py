@@ -26,7 +26,7 @@ from gpuwatch.share.reports.comparable import gpus, is_program
 from gpuwatch.share.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, named_once, times
 from gpuwatch.share.reports.conclusion import conclusion, failed
 from gpuwatch.share.reports.content import GLYPHS, Content, Table, clean
-from gpuwatch.share.reports.run_content import as_shown, on_gpu, run_content, simulated_note
+from gpuwatch.share.reports.run_content import as_shown, on_gpu, run_content, simulated_note, state_of
 
 BEST, WORST = "★", "▽"
 SCATTERED, APART = "▲", "°"
@@ -184,8 +184,7 @@ def _on_both(run: Run) -> bool:
 def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:
     if name == "verdict":
         expected = " (expected)" if as_shown(run) and "expected" not in text else ""
-        sign = GLYPHS["info"] if as_shown(run) else GLYPHS.get(run.verdict, "•")
-        return f"{sign}\u00a0{text}{expected}"
+        return f"{GLYPHS[state_of(run)]}\u00a0{text}{expected}"
     if name == "steps_per_second":
         text = "\u00a0".join((text, *speed_marks(document, index)))
     if _is(document.best_run, document.best, name, index, run):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
+from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, Setting, Throughput
 from gpuwatch.experiment.trials.speed import SCATTER, speed, step_time, wide
 from gpuwatch.explain.logs.clean import device as device_name
@@ -13,6 +14,7 @@ from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.content import (
     SIMULATED_NOTE,
     SIMULATED_OTHERWISE,
+    STATES,
     TORCH_VALUES,
     VALUES,
     Content,
@@ -196,8 +198,12 @@ def as_shown(run: Run) -> bool:
 
 
 def state_of(run: Run) -> str:
-    """The state that chooses colour and sign; expected failures are not red."""
-    return "info" if as_shown(run) else _STATES.get(run.verdict, "error")
+    """The state that chooses colour and sign; expected failures are not red, a pass with a warning is not green."""
+    if as_shown(run):
+        return "info"
+    if run.verdict == "ok" and run.findings:
+        return STATES[min((found.severity for found in run.findings), key=SEVERITY_ORDER.__getitem__)]
+    return _STATES.get(run.verdict, "error")
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:

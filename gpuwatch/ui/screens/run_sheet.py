@@ -15,8 +15,8 @@ from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.widgets.paint import Span
+from gpuwatch.ui.widgets.probe_table import STATE_INKS
 
-_STATES = {"ok": "ok", "warning": "warning", "error": "error", "skipped": "dim"}
 _FIRST = ("Device map", "Settings", "Fallbacks", "Out of memory", "Errors")
 _LOG = 60
 
@@ -28,7 +28,7 @@ def run_lines(run: Run, width: int) -> Lines:
     content = run_content(shown)
     lines: Lines = [
         [
-            (f"{GLYPHS.get(run.verdict, '•')} {content.verdict}  ", _STATES.get(content.state, "text")),
+            (f"{GLYPHS[content.state]} {content.verdict}  ", STATE_INKS[content.state]),
             (content.reason, "text"),
         ]
     ]

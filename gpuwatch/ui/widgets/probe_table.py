@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.compare import cells
 from gpuwatch.share.reports.comparison_content import BEST, speed_marks
 from gpuwatch.share.reports.content import GLYPHS
-from gpuwatch.share.reports.run_content import fell_back
+from gpuwatch.share.reports.run_content import fell_back, state_of
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
@@ -22,14 +22,8 @@ from gpuwatch.ui.tables.probe_rows import MARKS, Config, Earlier, Group, Placed,
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
-_VERDICT_INKS = {
-    "ok": "ok",
-    "fallback": "warning",
-    "oom": "error",
-    "error": "error",
-    "timeout": "error",
-    "skipped": "dim",
-}
+STATE_INKS = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}
+"""Ink of a run by its state (:func:`gpuwatch.share.reports.run_content.state_of`)."""
 
 
 class ProbeTable(ScrollList):
@@ -91,8 +85,7 @@ class ProbeTable(ScrollList):
         pen.add("  ").add(f"{mark} ", ink)
         name = printable(row.script.name)
         if row.run is not None and not row.state:
-            expected = row.run.verdict == row.script.verdict
-            return self._cells(pen, row.run, cells(row.run), columns, expected=expected)
+            return self._cells(pen, row.run, cells(row.run), columns)
         pen.add(left(name, columns[0].width), "strong" if row.state == "running" else "text").add(" ")
         if row.state == "running":
             return pen.add("▸ ", "accent").add(printable(self._doing), "accent").line()
@@ -108,15 +101,12 @@ class ProbeTable(ScrollList):
         columns: tuple[Placed, ...],
         *,
         old: bool = False,
-        expected: bool = False,
     ) -> Line:
         for placed in columns:
             text, ink = shown[placed.id], "dim" if old else "text"
             if placed.id == "verdict":
-                text = f"{GLYPHS.get(run.verdict, '•')} {text}"
-                ink = _VERDICT_INKS.get(run.verdict, "text")
-                # An expected error is shown as a warning.
-                ink = "warning" if ink == "error" and expected else ink
+                state = state_of(run)
+                text, ink = f"{GLYPHS[state]} {text}", STATE_INKS[state]
             elif text == "–" or placed.id in ("asked", "device_map"):
                 ink = "dim"
             elif placed.id == "config":
