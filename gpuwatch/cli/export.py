@@ -11,7 +11,7 @@ import click
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import progress, progress_wanted
-from gpuwatch.cli.output import check_output, redact_option, say, say_written, to_stdout
+from gpuwatch.cli.output import check_output, redact_option, say, say_redacted, say_written, to_stdout
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
@@ -110,6 +110,7 @@ def export(
         stretch = stretch_of(recording, since, until, STEPS[every])
         runs = _runs(documents, stretch) if chosen.name == "perfetto" else []
         if redact:
+            say_redacted()
             from gpuwatch.share.exports.redacted_stretch import RedactedStretch
 
             stretch = RedactedStretch(stretch, runs)

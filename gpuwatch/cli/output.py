@@ -14,7 +14,7 @@ from gpuwatch.cli.links import file_shown, with_links
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.share.reports.report_formats import SUFFIXES, format_for, render, write
+from gpuwatch.share.reports.report_formats import BY_NAME, SUFFIXES, format_for, render, write
 from gpuwatch.share.reports.writing import is_special, unwritable
 
 if TYPE_CHECKING:
@@ -93,6 +93,13 @@ def say_written(path: Path) -> None:
     click.echo(f"written: {file_shown(path, sys.stderr)}", err=True)
 
 
+def say_redacted() -> None:
+    """Says on stderr what redaction cannot know, which documents for programs cannot say in their first lines."""
+    from gpuwatch.core.formatting.redaction import NOTE
+
+    say(NOTE)
+
+
 def data(text: str) -> None:
     """Prints a document for programs to stdout: always UTF-8."""
     click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
@@ -107,12 +114,15 @@ def publish(
     redact: bool = False,
 ) -> None:
     """Writes the file and reports it, or prints to stdout; ``--json`` prints as well as writing the file."""
-    if output is not None and not to_stdout(output):
+    to_file = output is not None and not to_stdout(output)
+    name = "json" if as_json else format_name or (format_for(output) if output is not None and to_file else "text")
+    if redact and not BY_NAME[name].note:
+        say_redacted()
+    if output is not None and to_file:
         write(document, output, format_name=format_name, redact=redact)
         say_written(output)
         if not as_json:
             return
-    name = "json" if as_json else format_name or "text"
     rendered = render(document, name, redact=redact)
     if name == "text":
         # A link names this host and a path: not where both are redacted.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.output import data, redact_option, say
+from gpuwatch.cli.output import data, redact_option, say, say_redacted
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.terminal import file_name
@@ -95,5 +95,7 @@ def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bo
                 f"nothing was recorded from {shown(first)} to {shown(until)}",
                 hint=f"{file_name(file)} has {shown(recording.begin)} to {shown(last)}",
             )
+        if redact:
+            say_redacted()
         samples = cut_out(recording, first, until, output, redact=redact)
         say(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")

@@ -14,83 +14,41 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.formatting.private_names import AT, HOST_IN_TEXT, LINES, PROMPT, SAID, USER_IN_TEXT
 from gpuwatch.core.formatting.text import word_set
 from gpuwatch.core.model.codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 
+NOTE = (
+    "Redacted: users, hosts, paths, addresses and ids have other names where a field or the form of a text marks them."
+    " A name that nothing marks may be left: read it before you send it."
+)
+"""What a redacted output says of itself, in its first lines."""
+
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 _SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*+"
 _GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
 _LONG_ID = re.compile(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
-_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
 _URL = re.compile(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
 _IPV4 = re.compile(r"(\w{1,16}[ =:v]{1,8})?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
 _PATH = re.compile(r"(?<![\w.%/~)\]-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
-# How TensorFlow names its machine.
-_HOST_IN_TEXT = re.compile(
-    r"\bthis host \(([\w.-]{1,255}+)\)|\bhost(?:name)?: ([\w.-]{1,255}+)|(?<=[\w.-])@([\w.-]{1,255}+):[~/]"
-)
-_PROMPT = re.compile(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
-_USER_IN_TEXT = re.compile(
-    r"\bprocess \d{1,9}(?:, \d{1,9}){0,99} of ([A-Za-z_][\w.-]{0,63}(?:, [A-Za-z_][\w.-]{0,63}){0,99}?)"
-    r"(?=,? (?:held|or)\b|;|$)"
-    r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
-)
-"""How :mod:`gpuwatch.explain.diagnosis.memory_holders` names the owner of a process, which may have exited since."""
-_NAME = r"[A-Za-z_][\w.-]{0,63}"
-_VALUE = r"['\"]?([\w][\w.:/@+-]{0,254}?)(?=['\",;)\]]|:?\s|:?$)"
-_SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
-    ("user", "--", re.compile(rf"--(?:user|username|owner|login|uid|as-user)[= ]+{_VALUE}")),
-    (
-        "user",
-        ":|=",
-        re.compile(rf"\b(?:user ?name|user|owner|login|account|logged in as)\s?[:=]\s*{_VALUE}", re.IGNORECASE),
-    ),
-    ("user", "=", re.compile(r"\b(?:SLURM_JOB_)?(?:USER|USERNAME|LOGNAME|SLURM_JOB_ACCOUNT)=([\w.-]+)")),
-    (
-        "job",
-        "--",
-        re.compile(rf"--(?:job[-_]?name|run[-_]?name|experiment(?:[-_]name)?|project|wandb[-_]\w+)[= ]+{_VALUE}"),
-    ),
-    ("job", "=", re.compile(rf"\b(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)[A-Z_]+=(?!\d+\b){_VALUE}")),
-    ("job", ":|=", re.compile(rf"\b(?:job ?name|pod|namespace|experiment|run name)\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
-    ("host", ":", re.compile(r"(?m)^(?:\[[\d.: -]+\] )?([\w.-]+):\d+:\d+ \[\d+\] ")),  # NCCL: host:pid:tid [device]
-    ("host", ":", re.compile(r"(?m)^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ([\w.-]+) [\w.-]+(?:\[\d+\])?:")),  # syslog
-    ("host", ":", re.compile(r"(?m)^\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-][\d:]{4,5}) ([\w.-]+) [\w.-]+(?:\[\d+\])?:")),
-    ("host", "=", re.compile(r"\b(?:MASTER_ADDR|HOSTNAME|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
-    (
-        "host",
-        "-|_|tcp",
-        re.compile(r"(?:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)[= ]+(?:tcp://)?([\w.-]+)"),
-    ),
-    # Ops of TensorFlow are nodes, too, but have no hyphens.
-    (
-        "host",
-        ":|=",
-        re.compile(r"(?i:\b(?:node ?name|node|on host)\s?[:=] *)(?=[\w.-]*\d)(?=\w*-)([A-Za-z][\w.-]{2,})"),
-    ),
-    ("serial", ":|=", re.compile(rf"\b(?:serial(?: ?number)?|board ?id|asset ?tag)\s*[:=]\s*{_VALUE}", re.IGNORECASE)),
-    ("id", "ontainer", re.compile(r"\bcontainer(?: id)?[:= ]+([0-9a-f]{12,64})\b", re.IGNORECASE)),
-    ("image", "mage|MAGE", re.compile(rf"\bimage\s?[:=]\s*{_VALUE}|--image[= ]+([\w./:@-]+)", re.IGNORECASE)),
-)
-"""Where a text says what follows: an option, a variable, the form of a line. What it has then, so that most texts are
-not searched."""
-_AT = re.compile(
-    rf"(?<![\w.+/@-])({_NAME})@(?!v?\d|@|GLIBC|CXX)([A-Za-z][\w-]{{1,63}})(?![\w-]|[\w.-]*/|\.(?:service|socket|target))"
-)
-"""``alice@node07``, in prompts and commands of ssh."""
 _DOMAINS = (
     "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
     "|de|fr|uk|ch|at|nl|se|eu|cn|jp|kr|in|au|ca|us"
 )
 _FQDN = re.compile(
     rf"(?<![\w./@-])((?=[\w.-]*[\d-])(?:[A-Za-z0-9](?:[\w-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}(?:{_DOMAINS})"
-    rf"|(?:[A-Za-z][\w-]{{0,62}}\.){{1,8}}(?:com|edu|gov|mil))(?![\w-]|\.\w|\()"
+    r"|(?:[A-Za-z][\w-]{0,62}\.){1,8}(?:com|edu|gov|mil)"
+    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:internal|intra|corp|hpc|prod|svc)\.[a-z]{2,12}"
+    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:lan|internal|corp|intra))(?![\w-]|\.\w|\()"
 )
-_MAC = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:])")
+_MAC = re.compile(
+    r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
+)
 _VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
 
 _PUBLIC = (
@@ -135,9 +93,11 @@ _NOBODY = word_set("""
 root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats messagebus syslog sshd
 systemd-network systemd-resolve systemd-timesync dbus polkitd chrony nvidia-persistenced nvidia-fabricmanager gdm xrdp
 postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu debian centos fedora ec2-user
-azureuser opc vagrant runner
+azureuser opc vagrant runner sudo adm wheel video render staff users tty disk cdrom plugdev kvm docker root input lxd
 """)
 """Accounts of systems and images, not of persons."""
+_UNITS = ("systemd-", "modprobe", "getty", "serial-getty", "user")
+"""Templates of systemd's units, whose instances stand after an @, too."""
 _HOSTS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
 _ID_VARIABLES = re.compile(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
 _WORDS = word_set("""
@@ -145,7 +105,7 @@ root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local local
 data model run node server host machine driver device process memory growth
 """)
 """Names that are also words: replaced only in their own fields and in paths."""
-_PLAIN = word_set("none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self")
+_PLAIN = word_set("none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self not")
 """What stands where a name could, and is none."""
 _PUBLIC_IMAGES = word_set(
     "docker.io nvcr.io quay.io ghcr.io gcr.io registry.k8s.io nvidia tensorflow pytorch library rapidsai"
@@ -213,20 +173,26 @@ class Redactor:
             self._word("serial", text)
         elif _ID_VARIABLES.fullmatch(key) and not text.isdigit():
             self._word("id", text)
-        for match in _HOST_IN_TEXT.finditer(text):
+        for match in HOST_IN_TEXT.finditer(text):
             self._host(match[1] or match[2] or match[3])
-        for kind, has, pattern in _SAID:
+        for line in text.splitlines():
+            for pattern in LINES:
+                if (form := pattern.match(line)) is not None:
+                    for kind, name in form.groupdict().items():
+                        self._said(kind, name or "none")
+        for kind, has, pattern in SAID:
             if any(part in text for part in has.split("|")):
                 for match in pattern.finditer(text):
                     self._said(kind, next(filter(None, match.groups())))
         if "@" in text:
-            for match in _AT.finditer(text):
-                self._word("user", match[1])
-                self._host(match[2])
-        for match in _USER_IN_TEXT.finditer(text):
+            for match in AT.finditer(text):
+                if not match[1].startswith(_UNITS):
+                    self._word("user", match[1])
+                    self._host(match[2])
+        for match in USER_IN_TEXT.finditer(text):
             for user in (match[1] or match[2]).split(", "):
                 self._word("user", user)
-        for match in _PROMPT.finditer(text):
+        for match in PROMPT.finditer(text):
             self._word("user", match[1])
         for match in _PATH.finditer(text):
             if not _is_device(match):
@@ -243,7 +209,7 @@ class Redactor:
             return  # the kernel calls PCI addresses so
         elif kind == "image":
             self._image(text)
-        elif "/" not in text:
+        elif "/" not in text or (kind == "repository" and not f"/{text.lower()}".startswith(_PUBLIC_REPOSITORIES)):
             self._word(kind, text)
 
     def _image(self, text: str) -> None:
@@ -255,7 +221,7 @@ class Redactor:
                 self._host(name) if not place and "." in name else self._word("dir", name)
 
     def _host(self, text: str) -> None:
-        if text in ("localhost", "127.0.0.1"):
+        if text in ("localhost", "127.0.0.1", "0.0.0.0") or _SCRIPT.fullmatch(text):
             return
         name = self._word("host", text)
         short = text.partition(".")[0]
@@ -276,7 +242,7 @@ class Redactor:
     def name(self, kind: str, text: str) -> str:
         """The replacement for ``text``; the same at every call."""
         known = self._names.setdefault(kind, {})
-        if kind == "user" and text in _NOBODY:
+        if kind in ("user", "group") and text in _NOBODY:
             return text
         if text not in known:
             self._taken[kind] = self._taken.get(kind, 0) + 1
@@ -327,7 +293,7 @@ class Redactor:
             text = _URL.sub(self._url, text)
         if "GPU-" in text or "MIG-" in text:
             text = _GPU.sub(self._gpu, text)
-        if ":" in text or "-" in text:
+        if ":" in text or "-" in text or "." in text:
             text = _MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
             text = _FQDN.sub(self._fqdn, text)

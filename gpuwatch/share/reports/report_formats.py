@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -26,18 +27,32 @@ class Format:
     escapes: bool = False
     """Whether the format itself escapes what could steer a terminal or hide text."""
 
+    note: str = ""
+    """How the format says a sentence in its first lines; empty: it cannot."""
+
     def render(self, document: Document) -> str:
         """The document in this format, as it is: :func:`render` and :func:`write` mask it first."""
         drawn: str = import_module(f"gpuwatch.share.reports.formats.{self.name}").render(document)
         return drawn if self.escapes else harmless(drawn)
 
+    def noted(self, drawn: str, *, redact: bool) -> str:
+        """With what redaction cannot know, in the first lines."""
+        if not redact or not self.note:
+            return drawn
+        from gpuwatch.core.formatting.redaction import NOTE
+
+        said = textwrap.fill(NOTE, 79) if self.name == "text" else NOTE
+        before, _, after = self.note.partition("{}")
+        head, body, rest = drawn.partition("<body>") if self.name == "html" else ("", "", drawn)
+        return f"{head}{body}{before}{said}{after}{rest}"
+
 
 FORMATS: tuple[Format, ...] = (
-    Format("html", ".html"),
-    Format("markdown", ".md"),
+    Format("html", ".html", note="\n<p>{}</p>"),
+    Format("markdown", ".md", note="> {}\n\n"),
     Format("json", ".json", escapes=True),
     Format("csv", ".csv"),
-    Format("text", ".txt"),
+    Format("text", ".txt", note="{}\n\n"),
 )
 BY_NAME = {entry.name: entry for entry in FORMATS}
 SUFFIXES = " ".join(entry.suffix for entry in FORMATS)
@@ -62,8 +77,16 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
         from gpuwatch.share.reports.formats import text
 
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
-        return harmless(text.render(sendable(document, redact=redact), columns, details=False))
-    return entry.render(sendable(document, redact=redact))
+        drawn = harmless(text.render(sendable(document, redact=redact), columns, details=False))
+        return entry.noted(drawn, redact=redact)
+    return render_whole(entry, document, redact=redact)
+
+
+def render_whole(entry: Format, document: Document, *, redact: bool) -> str:
+    """All of the document in this format, secrets masked."""
+    from gpuwatch.core.formatting.redaction import sendable
+
+    return entry.noted(entry.render(sendable(document, redact=redact)), redact=redact)
 
 
 def format_for(path: Path) -> str:
@@ -87,11 +110,9 @@ def write(document: Document, path: Path, *, format_name: str | None = None, red
 
     See :func:`write_text`.
     """
-    from gpuwatch.core.formatting.redaction import sendable
-
     entry = BY_NAME[format_name or format_for(path)]
     columns = terminal_columns(path) if entry.name == "text" else None
     if columns is not None:
         write_text(render(document, "text", width=columns, redact=redact), path)
         return
-    write_text(entry.render(sendable(document, redact=redact)), path)
+    write_text(render_whole(entry, document, redact=redact), path)

@@ -1,0 +1,127 @@
+"""Where a text names a user, host, job or id: an option, a variable, a column, the form of a line.
+
+To add one: a row in :data:`SAID` with its kind, what such a text has (so that most texts are not searched), a pattern
+whose first group is the name, and a line in ``tests/reports/test_redaction.py``.
+"""
+
+from __future__ import annotations
+
+import re
+
+# How TensorFlow names its machine.
+HOST_IN_TEXT = re.compile(
+    r"\bthis host \(([\w.-]{1,255}+)\)|\bhost(?:name)?: ([\w.-]{1,255}+)|(?<=[\w.-])@([\w.-]{1,255}+):[~/]"
+)
+PROMPT = re.compile(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
+USER_IN_TEXT = re.compile(
+    r"\bprocess \d{1,9}(?:, \d{1,9}){0,99} of ([A-Za-z_][\w.-]{0,63}(?:, [A-Za-z_][\w.-]{0,63}){0,99}?)"
+    r"(?=,? (?:held|or)\b|;|$)"
+    r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
+)
+"""How :mod:`gpuwatch.explain.diagnosis.memory_holders` names the owner of a process, which may have exited since."""
+_NAME = r"[A-Za-z_][\w.-]{0,63}"
+_VALUE = r"['\"]?([\w][\w.:/@+-]{0,254}?)(?=['\",;)\]]|:?\s|:?$)"
+SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
+    ("user", "--", re.compile(rf"--(?:user|username|owner|login|uid|as-user|account)[= ]+{_VALUE}")),
+    (
+        "user",
+        ":|=",
+        re.compile(rf"\b(?:user ?name|user|owner|login|account|logged in as)\s?[:=]\s*{_VALUE}", re.IGNORECASE),
+    ),
+    ("user", "=", re.compile(r"\b(?:SLURM_JOB_)?(?:USER|USERNAME|LOGNAME|SLURM_JOB_ACCOUNT)=([\w.-]+)")),
+    (
+        "job",
+        "--",
+        re.compile(
+            r"--(?:job[-_]?name|run[-_]?name|exp(?:eriment)?(?:[-_]name)?|project|rdzv[-_]id|comment|wandb[-_]\w+)"
+            rf"[= ]+{_VALUE}"
+        ),
+    ),
+    ("job", "=", re.compile(rf"\b(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)[A-Z_]+=(?!\d+\b){_VALUE}")),
+    ("job", ":|=", re.compile(rf"\b(?:job ?name|pod|namespace|experiment|run name)\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
+    ("host", "=", re.compile(r"\b(?:MASTER_ADDR|HOSTNAME|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
+    (
+        "host",
+        "-|_|tcp",
+        re.compile(
+            r"(?i:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)[= ]+(?:tcp://)?([\w.-]+(?:\[[\d,-]+\])?)"
+        ),
+    ),
+    ("user", "id=", re.compile(rf"\be?uid=\d+\(({_NAME})\)")),
+    ("group", "gid=|groups=", re.compile(rf"(?:\be?gid=|\bgroups=|(?<=\)),)\d+\(({_NAME})\)")),
+    ("user", "M)", re.compile(rf"(?:^|[| ])({_NAME})(?::[\w.-]+/\d+)?\(\d+M\)")),
+    ("user", " user ", re.compile(rf"\bfor (?:invalid )?user ({_NAME})")),
+    (
+        "user",
+        " from ",
+        re.compile(rf"\b(?:publickey|password|keyboard-interactive/pam) for (?:invalid user )?({_NAME}) from "),
+    ),
+    (
+        "user",
+        "sudo|su |chown",
+        re.compile(rf"\b(?:sudo (?:-\w+ )*?-u |su - |chown (?:-\w+ )*)({_NAME})(?=[ :;]|$)"),
+    ),
+    ("user", "\\", re.compile(rf"(?<![\w:\\/.])[A-Z][A-Z0-9-]{{2,14}}\\({_NAME})(?![\\\w])")),
+    ("user", "Author: |Signed-off-by: ", re.compile(r"(?:Author|Signed-off-by): ((?:[A-Z][\w.'-]+ ?){1,4})(?= <|$)")),
+    ("host", "srun", re.compile(r"\bsrun: (?:error: |warning: )?([\w.-]+(?:\[[\d,-]+\])?): tasks? ")),
+    ("host", "CANCELLED|FAILED", re.compile(r" ON ([\w.-]+) (?:CANCELLED|FAILED)")),
+    (
+        "host",
+        ":6379|:294|:295|:8265|:10001|:12345|:2222",
+        re.compile(r"(?<![\w./@:-])([A-Za-z][\w-]{1,62}(?:\.[\w-]+)*):(?:6379|29[45]\d\d|8265|10001|12345|2222)(?!\d)"),
+    ),
+    ("host", "]", re.compile(r"(?<![\w./-])([A-Za-z][\w-]{0,40}\[(?=[\d,-]*(?<![1-9])0\d)\d{1,5}(?:[-,]\d{1,5})+\])")),
+    ("job", "ssigned", re.compile(r"[Aa]ssigned [\w.-]+/([\w.-]+) to ")),
+    ("host", "ssigned", re.compile(r"[Aa]ssigned [\w.-]+/[\w.-]+ to ([\w.-]+)")),
+    ("job", "-", re.compile(r"(?<![\w/.-])([a-z][a-z0-9-]{1,50}-(?=[a-z]*\d)[a-f0-9]{8,10}-[a-z0-9]{5})(?![\w-])")),
+    ("job", "wandb", re.compile(r"\bwandb: .{0,8}?(?:Syncing run|View run|Resuming run|Run name:) (?!at )([\w.-]+)")),
+    ("job", "run-", re.compile(r"\brun-\d{8}_\d{6}-([a-z0-9]{6,12})\b")),
+    ("job", "logged in as", re.compile(r"logged in as:? \S+ \(([\w.-]+)\)")),
+    ("id", "arn:", re.compile(r"\barn:aws[\w-]*:[\w-]*:[\w-]*:(\d{12}):")),
+    ("id", ".dkr.ecr.", re.compile(r"\b(\d{12})\.dkr\.ecr\.")),
+    ("host", "\\\\", re.compile(r"(?<![\w\\])\\\\([A-Za-z][\w.-]{1,62})\\")),
+    ("repository", "git@", re.compile(r"\bgit@[\w.-]+:([\w.-]+/[\w.-]+?)(?=\.git\b|[\s'\"]|$)")),
+    ("id", ":|=|#", re.compile(r"\b(?i:ticket|jira|incident|case)(?: ?id)?\s?[:#=]\s*([A-Z]{1,10}-?\d{2,9})\b")),
+    (
+        "id",
+        ":|=",
+        re.compile(
+            r"\b(?:bucket|database|tenant|org|organi[sz]ation|team|workspace|entity|cluster|project)"
+            rf"(?:[ _-]?(?:name|id))?\s?[:=]\s*{_VALUE}",
+            re.IGNORECASE,
+        ),
+    ),
+    # Ops of TensorFlow are nodes, too, but have no hyphens.
+    (
+        "host",
+        ":|=",
+        re.compile(r"(?i:\b(?:node ?name|node|on host)\s?[:=] *)(?=[\w.-]*\d)(?=\w*-)([A-Za-z][\w.-]{2,})"),
+    ),
+    ("serial", ":|=", re.compile(rf"\b(?:serial(?: ?number)?|board ?id|asset ?tag)\s*[:=]\s*{_VALUE}", re.IGNORECASE)),
+    ("id", "ontainer", re.compile(r"\bcontainer(?: id)?[:= ]+([0-9a-f]{12,64})\b", re.IGNORECASE)),
+    ("image", "mage|MAGE", re.compile(rf"\bimage\s?[:=]\s*{_VALUE}|--image[= ]+([\w./:@-]+)", re.IGNORECASE)),
+)
+"""Where a text says what follows: an option, a variable, the form of a line. What it has then, so that most texts are
+not searched."""
+LINES = tuple(
+    re.compile(text)
+    for text in (
+        r"(?:\[[\d.: -]+\] )?(?P<host>[\w.-]+):\d+:\d+ \[\d+\] ",  # NCCL: host:pid:tid [device]
+        r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[\w.-]+) [\w.-]+(?:\[\d+\])?:",  # syslog
+        r"\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-][\d:]{4,5}) (?P<host>[\w.-]+) [\w.-]+(?:\[\d+\])?:",
+        r"\[(?P<host>[A-Za-z][\w.-]*):\d{2,8}\] ",  # mpirun
+        rf"[-dlcbps][-rwxsStT]{{9}}[.+@]? +\d+ +(?P<user>{_NAME}) +(?P<group>{_NAME}) +\d",  # ls -l
+        rf"(?P<user>{_NAME})\+? +\d{{1,8}} +\d{{1,4}}\.\d +\d{{1,3}}\.\d +\d+ +\d+ ",  # ps aux
+        rf"(?P<user>{_NAME})\+? +\d{{1,8}} +\d{{1,8}} +\d{{1,3}} +\S{{2,7}} +\S+ +\d\d:",  # ps -ef
+        rf" *\d{{1,8}} (?P<user>{_NAME})\+? +(?:\d{{1,3}}|rt) +-?\d{{1,2}} +[\d.]+[kmgt]? ",  # top
+        rf"(?P<user>{_NAME}) +(?:pts/|tty|seat)\d",  # who
+        rf" *[\d_]{{1,14}} +\S+ +(?P<job>{_NAME}) +(?P<user>{_NAME}) +[A-Z]{{1,2}} +[\d-]*:?\d+:\d\d +\d+"
+        r"(?: +(?P<host>[A-Za-z][\w.,[\]-]+)$)?",  # squeue
+    )
+)
+"""Forms of whole lines, and columns that people paste: each names by its groups what it has."""
+
+AT = re.compile(
+    rf"(?<![\w.+/@-])({_NAME})@(?!v?\d|@|GLIBC|CXX)([A-Za-z][\w-]{{1,63}})(?![\w-]|[\w.-]*/|\.(?:service|socket|target))"
+)
+"""``alice@node07``, in prompts and commands of ssh."""
