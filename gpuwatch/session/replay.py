@@ -52,7 +52,6 @@ class ReplaySession(Session, Navigation):
         self._played, self._today = feed, today
         self._recording = feed.recording
         self._found_then: tuple[Finding, ...] = ()
-        self._skipped: list[Skipped] = []
         self._since = 0.0
         """When the first sample after the last jump was taken."""
         self._episodes: ClockEpisodes | None = None
@@ -82,7 +81,6 @@ class ReplaySession(Session, Navigation):
                 self._begin_with(kept)
             else:
                 self._add(kept)
-        self._skipped += self._played.take_skipped()
         self.look_at_feed()
         return [kept.snapshot for kept in arrived]
 
@@ -103,8 +101,7 @@ class ReplaySession(Session, Navigation):
 
     def take_skipped(self) -> list[Skipped]:
         """As in the base."""
-        skipped, self._skipped = self._skipped, []
-        return skipped
+        return self._played.take_skipped()
 
     # Moving
 
@@ -124,9 +121,9 @@ class ReplaySession(Session, Navigation):
         following, limit = self._following(kept.at), gap_limit(self.feed.interval)
         damaged = following <= moment
         gap = moment > kept.at and (damaged or following - kept.at > limit) and moment <= self.end
-        self._played.seek(kept.at, kept.at if gap and not within else min(max(moment, kept.at), self.end))
+        skipped = [Skipped(kept.at, moment if damaged else following, damaged)] if gap else []
+        self._played.seek(kept.at, kept.at if gap and not within else min(max(moment, kept.at), self.end), skipped)
         self._begin_with(kept)
-        self._skipped = [Skipped(kept.at, moment if damaged else following, damaged)] if gap else []
         self._seen_events = self.event_count
 
     def _begin_with(self, kept: Kept) -> None:

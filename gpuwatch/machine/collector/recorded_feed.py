@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from gpuwatch.core.model.snapshot import Snapshot
@@ -204,10 +204,10 @@ class RecordedFeed:
         """Whether the last sample has been taken; more may follow."""
         return self._ended
 
-    def seek(self, after: float, moment: float) -> None:
-        """Goes on with the samples after ``after``, at ``moment``."""
+    def seek(self, after: float, moment: float, skipped: Iterable[Skipped] = ()) -> None:
+        """Goes on with the samples after ``after``, at ``moment``; ``skipped``: the gap that led there."""
         self._after, self._until = after, moment
-        self._samples, self._ahead, self._ended, self._skipped = None, None, False, []
+        self._samples, self._ahead, self._ended, self._skipped = None, None, False, [*skipped]
         self._anchor(moment)
         self._wake_at(math.inf if self._paused else self._since + _WAKE)
 
