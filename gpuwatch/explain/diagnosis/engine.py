@@ -106,7 +106,6 @@ NO_GPU = (
     "mode.exclusive",
     "mig.misuse",
 )
-_NO_DRIVER = ("driver.missing", "driver.mismatch")
 _HIDES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
 _TELLING = 12
@@ -130,7 +129,7 @@ def diagnose_machine(facts: Facts, judged: Iterable[Finding]) -> tuple[Finding, 
         explained = entry.unless is not None and any(one.severity == "error" or one.id in entry.unless for one in found)
         for result in () if explained else results([entry], facts):
             found = _joined(found, result)
-    return tuple(_weighed(found, Evidence()))
+    return tuple(_weighed(_driver_first(found) if facts.lacks_libcuda else found, Evidence()))
 
 
 def _weighed(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
@@ -149,7 +148,7 @@ def _weighed(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
     ):
         nothing = nothing_found(evidence, found.values())
         found[nothing.id, None, None, ""] = nothing
-    return in_order(_driver_first(found.values()))
+    return in_order(found.values())
 
 
 def _joined(known: list[Finding], found: Finding) -> list[Finding]:
@@ -170,11 +169,11 @@ def _joined(known: list[Finding], found: Finding) -> list[Finding]:
     return [*known, found]
 
 
-def _driver_first(found: Iterable[Finding]) -> list[Finding]:
-    """Without a driver no program can use a GPU, so what hides GPUs is only a warning then."""
-    found = list(found)
-    lacks = any(one.id in _NO_DRIVER and (one.severity, one.certainty) == ("error", "fact") for one in found)
-    return [replace(one, severity="warning") if lacks and one.id in _HIDES and _wrong(one) else one for one in found]
+def _driver_first(found: list[Finding]) -> list[Finding]:
+    """Without libcuda no program can use a GPU, so what hides GPUs is only a warning then."""
+    if not any(one.id.startswith("driver.") and one.severity == "error" for one in found):
+        return found
+    return [replace(one, severity="warning") if one.id in _HIDES and _wrong(one) else one for one in found]
 
 
 def results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:

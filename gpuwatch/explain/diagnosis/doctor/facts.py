@@ -78,6 +78,11 @@ class Facts:
         return self.look if self.look is not None and not self.look.missing else None
 
     @property
+    def lacks_libcuda(self) -> bool:
+        """Whether libcuda was looked for and cannot be loaded."""
+        return self.driver is not None and self.driver.libcuda is not None and self.driver.libcuda.error is not None
+
+    @property
     def usable(self) -> bool:
         """Whether the framework got at least one GPU."""
         return self.run is not None and any("GPU" in name for name in self.run.devices.logical)
