@@ -19,6 +19,7 @@ from gpuwatch.share.reports.trials_content import trials_content
 from tests.reports import diagnostics
 from tests.reports.documents import GIB, MIB, UUID, bare_run, experiment, full_run, tried
 from tests.reports.test_comparison import timed
+from tests.ui.machines import pair
 
 HELD = DeviceMemory(
     uuid=UUID,
@@ -172,3 +173,14 @@ def test_values_are_compared_by_what_the_allocator_handed_out() -> None:
     ]
     settings = trials_content(experiment(tried("default"), tried("growth")))
     assert all("ALLOCATOR" not in table.heads for table in settings.tables)
+
+
+def test_a_gpu_of_whose_memory_no_part_is_known_has_an_empty_bar() -> None:
+    shot = pair(0)
+    keep = ("memory.total_bytes", "memory.used_bytes")
+    devices = tuple(
+        msgspec.structs.replace(one, readings={name: one.readings[name] for name in keep}) for one in shot.devices
+    )
+    bare = msgspec.structs.replace(shot, devices=devices, processes=())
+    drawn = render(msgspec.structs.replace(diagnostics.died(), snapshot=bare), "html")
+    assert f'aria-label="GPU {devices[0].index}: ' in drawn
