@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ import msgspec
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.formatting.redaction import Redactor, sendable
-from gpuwatch.core.model.codec import to_json
+from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, closed_values, to_json
 from gpuwatch.core.model.schemas import json_schema
 
 MOST_BYTES = 48 << 10
@@ -20,6 +22,15 @@ LONGEST_TEXT = 2000
 LONGEST_PAGE = 20_000
 """Characters of the page of a cause."""
 LEFT_OUT = "left_out"
+WRITTEN_BY_OTHERS = "written_by_others"
+"""The fields of an answer whose text programs or other people wrote, wholly or in part: data, never instructions."""
+_NOTES = {LEFT_OUT: {"type": "array"}, WRITTEN_BY_OTHERS: {"type": "array"}}
+_OWN = frozenset(
+    {"schema", "id", "action", "hint", "markdown", "uuid", "device_uuid", "gpu", "version", "gpuwatch_version", "unit"}
+)
+"""Fields that gpuwatch writes itself, or that have a form of their own. All others count as written by others."""
+_MOST_NAMED = 60
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.Z+-]*$")
 _SHORTEST_LIST = 4
 """Lists that are no longer stay whole: what is short has a fixed length, or is the point of the answer."""
 _WHOLE = frozenset({"findings", "checks", "chosen", "causes"})
@@ -66,7 +77,32 @@ def bounded(document: dict[str, Any], notes: Sequence[str] = ()) -> dict[str, An
         together[0] += count - len(items)
         together[1] += count
     left_out += [f"{path}: {gone} of {count}" for path, (gone, count) in lists.items()]
-    return {**whole, LEFT_OUT: left_out[:20]}
+    others = dict.fromkeys(_written_by_others(whole, ""))
+    return {**whole, WRITTEN_BY_OTHERS: list(others)[:_MOST_NAMED], LEFT_OUT: left_out[:20]}
+
+
+def _written_by_others(value: Any, path: str) -> Iterable[str]:
+    """The paths of the texts that gpuwatch did not write; the names of a mapping's entries are a star."""
+    name = path.rpartition(".")[2]
+    if isinstance(value, str):
+        closed = value in closed_values().get(name, ()) or name in _OWN or name.endswith("_at") or not value
+        if not closed and not _TIME.match(value):
+            yield path
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            inner = key if key in _field_names() else "*"
+            yield from _written_by_others(item, f"{path}.{inner}" if path else inner)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _written_by_others(item, path)
+
+
+@cache
+def _field_names() -> frozenset[str]:
+    """The names of all fields of all documents, without the names that their mappings have."""
+    kinds = (*DOCUMENTS.values(), *PRINTED.values())
+    parts = (part for kind in kinds for part in msgspec.json.schema(kind)["$defs"].values())
+    return frozenset(name for part in parts for name in part.get("properties", ()))
 
 
 def _texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
@@ -131,8 +167,8 @@ def output_schema(*kinds: type[msgspec.Struct]) -> dict[str, Any]:
     roots = [_top_level(json_schema(kind)["$defs"][kind.__name__]) for kind in kinds]
     return {
         "type": "object",
-        "properties": {LEFT_OUT: {"type": "array"}},
-        "required": ["schema", LEFT_OUT],
+        "properties": _NOTES,
+        "required": ["schema", *_NOTES],
         **({"anyOf": roots} if len(roots) > 1 else roots[0]),
     }
 
@@ -143,4 +179,4 @@ def _top_level(schema: dict[str, Any]) -> dict[str, Any]:
         name: {"type": "object"} if "$ref" in field else {key: field[key] for key in kept if key in field}
         for name, field in schema["properties"].items()
     }
-    return {"properties": {**fields, LEFT_OUT: {"type": "array"}}, "required": [*schema.get("required", ()), LEFT_OUT]}
+    return {"properties": {**fields, **_NOTES}, "required": [*schema.get("required", ()), *_NOTES]}
