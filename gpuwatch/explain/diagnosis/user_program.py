@@ -20,6 +20,7 @@ from gpuwatch.explain.logs.facts import LogFacts
 GROUP = "run"
 DESPITE_OOM = "It exited with code 0, although memory ran out."
 """Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
+CAUGHT = "the program went on after it, and exited with code 0"
 _OF_GPU = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
 _KNOWN = 0.9
 """Share of graph nodes whose requested device must be known to say that there are no problems."""
@@ -46,7 +47,7 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     caught = _exited_well(run) or ended_apart(run, run.outcome)
     elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
     concerning = (
-        replace(found, severity="warning")
+        _survived(found, run)
         if found.severity == "error" and ((_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
         else found
         for found in findings
@@ -104,6 +105,11 @@ def _ended_otherwise(found: Finding) -> bool:
     """Whether a finding is about an end that has nothing to do with a GPU, by its title and its error."""
     said = " ".join((found.title, *found.evidence[:1]))
     return found.id == "unknown" and found.severity == "error" and _OF_GPU.search(said) is None
+
+
+def _survived(found: Finding, run: Run) -> Finding:
+    went_on = (CAUGHT,) if _of_memory(found) and _exited_well(run) else ()
+    return replace(found, severity="warning", evidence=(*went_on, *found.evidence))
 
 
 def _of_memory(found: Finding) -> bool:
