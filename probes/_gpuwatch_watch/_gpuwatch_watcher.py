@@ -327,8 +327,9 @@ def begin(address, load, simulation=None):
         watcher.ops = placement.Ops(load)
         observers.append(placement.Switches(watcher))
     traces = load("_gpuwatch_traces").Traces(watcher)
-    observers.append(traces)
-    watcher.seen += [load("_gpuwatch_threads").Threads(watcher), traces]
+    pipelines = load("_gpuwatch_pipelines").Pipelines(watcher)
+    observers += [traces, pipelines]
+    watcher.seen += [load("_gpuwatch_threads").Threads(watcher), traces, pipelines]
     if "GPUWATCH_TRIAL" in os.environ:
         watcher.trial = load("_gpuwatch_trial").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
         watcher.every = watcher.trial.interval

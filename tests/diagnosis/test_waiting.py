@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_threads import Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.program_threads import Pipeline, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import Memory, MemoryPoint, Outcome, Phases, Run, Throughput, TimedStep
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -70,9 +70,19 @@ def test_time_at_the_input_is_told_with_its_line(seen: Waiting, says: str, line:
     assert any("utilization 10 %" in text for text in found.evidence)
 
 
+def test_a_stage_of_a_dataset_that_never_rests_is_told() -> None:
+    run = stepping(waiting=waiting(), pipeline=Pipeline(seconds=10.0, busy_seconds=9.6, stage="MapAndBatch"))
+    (found,) = told(run, "input.bound")
+    assert "the dataset's stage MapAndBatch works 96 % of the time" in found.title
+    assert found.evidence[0] == "9.6 of 10.0 s by TensorFlow's measurement of the dataset"
+
+
 @pytest.mark.parametrize(
     "run",
     [
+        stepping(waiting=waiting(), pipeline=Pipeline(seconds=10.0, busy_seconds=8.0, stage="Map")),  # it rests
+        stepping(waiting=waiting(), pipeline=Pipeline(seconds=4.0, busy_seconds=4.0, stage="Map")),
+        stepping(waiting=waiting(), busy=85.0, pipeline=Pipeline(seconds=10.0, busy_seconds=9.9, stage="Map")),
         stepping(waiting=waiting(waited=4.0)),  # evaluations, checkpoints: other time
         stepping(waiting=waiting(looked=3.0, waited=2.9)),  # hardly looked at
         stepping(waiting=waiting(waited=11.0), steps=10),

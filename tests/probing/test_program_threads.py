@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -358,3 +359,78 @@ def test_a_child_that_a_signal_ended_although_its_parent_exits_with_0(tmp_path: 
     assert told["title"].startswith(f"It exited with code 0, although its process {killed[0]} and 1 more were ended")
     assert any(f"process {crashed[0]}: SIGSEGV" in line for line in told["evidence"])
     assert run["verdict_reason"].startswith("It exited with code 0, although")
+
+
+# Stages of datasets
+
+
+def test_the_busiest_stage_of_a_dataset_by_what_tensorflow_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parallel calls that work 1.8 s of a second each are busy nine tenths of it; validation's iterator rests."""
+    module = load("_gpuwatch_pipelines")
+
+    class EagerTensor:
+        def __init__(self) -> None:
+            self.elements, self.worked = 0, {1: 0.0, 2: 0.0}
+
+        def numpy(self) -> EagerTensor:
+            return self
+
+    class OwnedIterator:
+        def __init__(self, resource: EagerTensor) -> None:
+            self._iterator_resource = resource
+
+    def model(read: EagerTensor) -> SimpleNamespace:
+        parallel = [SimpleNamespace(name="parallelism", state_value=0.0, value=2.0)]
+        nodes = {
+            1: SimpleNamespace(num_elements=read.elements, processing_time=0, parameters=[], name="Root"),
+            2: SimpleNamespace(num_elements=0, processing_time=read.worked[2] * 1e9, parameters=parallel, name="Map"),
+        }
+        return SimpleNamespace(nodes=nodes, output=1)
+
+    proto = SimpleNamespace(FromString=model)
+    monkeypatch.setitem(sys.modules, module._PROTO, SimpleNamespace(ModelProto=proto))
+    monkeypatch.setitem(sys.modules, module._OPS, SimpleNamespace(iterator_get_model_proto=lambda resource: resource))
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=100.0)
+    monkeypatch.setattr(module, "time", clock)
+    stub = _Stub()
+    stub.context = lambda: SimpleNamespace(log_device_placement=False)  # type: ignore[attr-defined]
+    pipelines = module.Pipelines(stub)
+    pipelines.actions[module._ITERATORS](SimpleNamespace(OwnedIterator=OwnedIterator))
+    read, resting = EagerTensor(), EagerTensor()
+    kept = [OwnedIterator(read), OwnedIterator(resting)]
+    for look in range(6):
+        stub.count = 18 + look * 2  # the first look is too early
+        pipelines.tell(None)
+        clock.now += 1.0
+        read.elements += 5
+        read.worked[2] += 1.8
+    assert stub.sent[-1] == ("pipeline", {"seconds": 4.0, "busy_seconds": 3.6, "stage": "Map"})
+    kept.clear()
+    pipelines.tell(None)
+    assert len(stub.sent) == 4
+
+
+_SLOW_MAP = """
+import tensorflow as tf
+
+def load(number):
+    made = tf.random.stateless_uniform([500, 500], [1, tf.cast(number, tf.int32)])
+    for _ in range(40):
+        made = tf.linalg.matmul(made, made) / 500.0
+    return tf.fill([16, 1], tf.reduce_sum(made)), tf.ones([16, 1])
+
+model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+model.compile("sgd", "mse", jit_compile=False)
+model.fit(tf.data.Dataset.range(400).map(load), verbose=0)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.tensorflow
+def test_a_slow_map_in_a_graph(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(_SLOW_MAP)
+    sim = ("--sim", "1x4GiB", "--sim-tier", "plugin")
+    process = started("-q", "--no-save", *sim, "-o", "run.json", "--", sys.executable, "train.py", cwd=tmp_path)
+    assert process.wait(300) == 0
+    (found,) = [one for one in read(tmp_path / "run.json")["findings"] if one["id"] == "input.bound"]
+    assert "the dataset's stage" in found["title"]

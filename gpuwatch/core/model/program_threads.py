@@ -55,6 +55,17 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """Lines at which that code stood longest."""
 
 
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy the busiest stage of a tf.data pipeline was: TensorFlow measures it for its autotuning."""
+
+    seconds: float
+    """Time that was looked at: after the first steps."""
+    busy_seconds: float
+    """Of it, in which the stage worked on elements, all its parallel calls at once."""
+    stage: str
+    """``ParallelMapV2``."""
+
+
 class ThreadStack(msgspec.Struct, frozen=True, kw_only=True):
     """A Python thread of the program."""
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.program_threads import KilledChild, Retraced, Standstill, Waiting
+from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced, Standstill, Waiting
 
 Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
 """``interrupted``: stopped by the user, or because gpuwatch itself ended."""
@@ -436,6 +436,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     retraced: tuple[Retraced, ...] = ()
     """Functions of a watched program that TensorFlow traced several times."""
     waiting: Waiting | None = None
+    pipeline: Pipeline | None = None
     """Of a watched program whose steps were counted."""
     standstill: Standstill | None = None
     """Of a watched program that makes no more steps; None once it does again."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.events import BrokenEvent, Event, decode_event
-from gpuwatch.core.model.program_threads import KilledChild, Retraced, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
 from gpuwatch.experiment.probing.memory_records import MemoryRecords
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
@@ -108,6 +108,7 @@ class EventState:
         self.memory_records = MemoryRecords()
         self.retraced: tuple[Retraced, ...] = ()
         self.waiting: Waiting | None = None
+        self.pipeline: Pipeline | None = None
         self.standstill: Standstill | None = None
         """With monotonic times, by the clock that all processes of the machine share."""
         self.killed: list[KilledChild] = []
@@ -201,6 +202,8 @@ class EventState:
                 self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
             case "waiting":
                 self.waiting = msgspec.convert(data, Waiting)
+            case "pipeline":
+                self.pipeline = msgspec.convert(data, Pipeline)
             case "standing":
                 self.standstill = None if data["since"] is None else _standstill(data)
             case "child_killed":

@@ -267,6 +267,7 @@ class RunBuilder:
             ),
             retraced=state.retraced,
             waiting=state.waiting,
+            pipeline=state.pipeline,
             standstill=self._standstill(),
             workers=tuple(map(self._weighed, state.workers)),
             processes=processes,

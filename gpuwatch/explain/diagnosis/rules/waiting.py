@@ -32,6 +32,7 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     if run is None or run.waiting is None or not evidence.gpu_usable:
         return
+    looked, by = run.waiting.looked_seconds, "up to the last step, by looks at its threads"
     seen, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
     if seen.looked_seconds < _LEAST_SECONDS or steps < _LEAST_STEPS:
         return
@@ -48,6 +49,10 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
     elif waited + between >= _WAITS and busy is not None and _before_each(run):
         share, places = waited + between, (*seen.places, *seen.between)[:3]
         how = "waits between steps: the program runs Python code of its own"
+    elif _dataset_share(run) >= _FEEDS and run.pipeline is not None and busy is not None:
+        share, places = _dataset_share(run), ()
+        how = f"is starved for input: the dataset's stage {printable(run.pipeline.stage)} works"
+        looked, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"
     else:
         return
     framework = run.framework.name if run.framework is not None else ""
@@ -57,14 +62,19 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
         "likely",
         title=f"The GPU {how} {percent(100 * share)} of the time",
         evidence=(
-            f"{share * seen.looked_seconds:.1f} of {seen.looked_seconds:.1f} s up to the last step, by looks at its"
-            " threads",
+            f"{share * looked:.1f} of {looked:.1f} s {by}",
             f"mostly at {', '.join(map(printable, places))}" if places else "",
             f"utilization {percent(busy)} on average meanwhile" if busy is not None else "",
             f"median step {run.throughput.median_step_seconds * 1000:.0f} ms, input included" if run.throughput else "",
         ),
         action=advice(framework),
     )
+
+
+def _dataset_share(run: Run) -> float:
+    """Share of the time in which the busiest stage of the dataset works: a stage that is ahead of the steps rests."""
+    seen = run.pipeline
+    return seen.busy_seconds / seen.seconds if seen is not None and seen.seconds >= _LEAST_SECONDS else 0.0
 
 
 def _before_each(run: Run) -> bool:
