@@ -167,12 +167,24 @@ class Devices:
             if not held and not peak:
                 continue
             name = "cuda:%d" % number
-            if name not in self.watcher.sent:
-                self.watcher.once(name, "result", name=name, value=self.properties(cuda, number))
+            self.named(cuda, number)
             stats = cuda.memory_stats(number)
             self.watcher.changed(
                 name + " holds", "memory", device=name, current=held, peak=peak, ooms=int(stats.get("num_ooms", 0))
             )
+
+    def last_torch(self):
+        """At the program's end, in its main thread: where it held no memory, the GPU that it has chosen."""
+        self.torch()
+        sent = self.watcher.sent
+        if "cuda" in sent and not any(name.startswith("cuda:") for name in sent):
+            cuda = sys.modules["torch"].cuda
+            self.named(cuda, cuda.current_device())
+
+    def named(self, cuda, number):
+        name = "cuda:%d" % number
+        if name not in self.watcher.sent:
+            self.watcher.once(name, "result", name=name, value=self.properties(cuda, number))
 
     def properties(self, cuda, number):
         """A GPU's properties, in the form that the torch probes use."""

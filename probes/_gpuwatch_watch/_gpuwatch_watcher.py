@@ -183,7 +183,7 @@ class Watcher:
         """The program's final memory, its speed, and its exception."""
         looks = [
             self.devices.tensorflow,
-            self.devices.torch,
+            self.devices.last_torch,
             self.devices.jax,
             self.hooks,
             self.last_functions,

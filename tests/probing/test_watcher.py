@@ -214,6 +214,24 @@ def test_a_strategy_that_is_gone_is_not_searched_for_ever(
     assert len(searched) == module["_MOST_SEARCHES"]
 
 
+def test_pytorchs_chosen_gpu_is_told_at_the_end_though_it_held_no_memory(
+    watcher: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = SimpleNamespace(
+        **dict.fromkeys(("memory_allocated", "max_memory_allocated"), lambda number: 0),
+        is_initialized=lambda: True,
+        device_count=lambda: 2,
+        current_device=lambda: 1,
+        get_device_properties=lambda number: SimpleNamespace(name=f"GPU {number}"),
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="2.9.0", cuda=cuda, version=None))
+    made = _Watcher(watcher)
+    for look in (made.of.devices.torch, made.of.devices.last_torch, made.of.devices.last_torch):
+        look()
+    results = [data for kind, data in made.emitted if kind == "result"]
+    assert results == [{"name": "cuda:1", "value": {"name": "GPU 1"}}]
+
+
 def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None:
     one = _Watcher(watcher)
     before = time.monotonic()

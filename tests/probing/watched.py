@@ -38,6 +38,9 @@ class _Cuda(types.ModuleType):
     def device_count(self):
         return 2
 
+    def current_device(self):
+        return 0
+
     def memory_allocated(self, number):
         return self.held if number == 0 else 0
 

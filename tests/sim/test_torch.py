@@ -181,3 +181,25 @@ def test_what_stays_impossible_is_told_as_the_simulations_limit(
     run = json.loads(out.read_text())
     assert (run["verdict"], run["primary"]) == ("error", "simulation.limit"), done.err
     assert [finding["id"] for finding in run["findings"]] == ["simulation.limit"]
+
+
+_SNIPPETS = """
+for index in range(torch.cuda.device_count()):
+    gpu = torch.cuda.get_device_properties(index)
+    print(f"cuda:{index}", gpu.name, gpu.total_memory >> 20)
+torch.cuda.set_device(1)
+a = torch.rand(64, 64, device="cpu").to("cuda:1")
+print((a @ a).device, torch.cuda.current_device(), torch.cuda.get_device_name(0))
+torch.cuda.synchronize()
+"""
+
+
+def test_snippets_of_guides_run_and_what_cannot_is_said_first(python: str, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    options = ("--sim", "2x24GiB", "--no-save", "-o", str(out))
+    done = gpuwatch("run", *options, "--", python, "-c", f"import torch\n{_SNIPPETS}", timeout=400)
+    assert done.code == 0, done.err
+    assert "cuda:1 1 " in done.out
+    assert done.err.index("other kernels, those of a training loop, are refused") < done.err.index("[SIMULATED]")
+    (mapped,) = json.loads(out.read_text())["device_map"]
+    assert (mapped["framework_device"], mapped["physical_index"]) == ("cuda:1", 1)

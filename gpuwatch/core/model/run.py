@@ -436,8 +436,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     retraced: tuple[Retraced, ...] = ()
     """Functions of a watched program that TensorFlow traced several times."""
     waiting: Waiting | None = None
-    pipeline: Pipeline | None = None
     """Of a watched program whose steps were counted."""
+    pipeline: Pipeline | None = None
+    """Of a watched program with a dataset of TensorFlow 2.17 or later."""
     standstill: Standstill | None = None
     """Of a watched program that makes no more steps; None once it does again."""
     killed_children: tuple[KilledChild, ...] = ()
