@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 16
 """Longer lines are cut: no framework writes them, and memory must stay constant."""
+_LARGE = 8 << 20
+"""Bytes. Without a terminal for progress, a larger log that takes more than a second is announced once."""
 _MARK = 4
 """Bytes of the longest byte order mark."""
 _BOMS = (
@@ -120,12 +122,15 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
     decoder: codecs.IncrementalDecoder | None = None
     rest = ""
     dropping = False
-    shown, size = time.monotonic(), 0
+    shown, size, said = time.monotonic(), 0, progress_wanted()
     for chunk in decompressed(_chunks(descriptor, name, follower), "stdin" if str(name) == "-" else file_name(name)):
         size += len(chunk)
         if follower is None and time.monotonic() - shown > 1:
             shown = time.monotonic()
             progress(f"reading {size / 1e6:.1f} MB")
+            if not said and size >= _LARGE:
+                said = True
+                click.echo(f"reading {file_name(name)}, which is large: {size / 1e6:.0f} MB so far", err=True)
         if decoder is None:
             _refuse_what_is_no_log(chunk, name)
             decoder = codecs.getincrementaldecoder(_encoding(chunk))("replace")

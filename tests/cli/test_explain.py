@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 import pty
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click.testing
@@ -248,3 +250,17 @@ def test_memory_stays_constant_however_long_the_log() -> None:
         _, errors = process.communicate(timeout=120)
         peaks.append(int(errors.split()[-1]))
     assert peaks[1] < peaks[0] + 8 * 1024, f"{peaks} KiB"
+
+
+def test_a_large_log_is_announced_once_without_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("step 3: loss 0.2\n" * 900_000)
+    seconds = itertools.count(0, 2)
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    assert command.explanation_of(log).primary == "healthy"
+    assert re.fullmatch(r"reading \S*train\.log, which is large: \d+ MB so far\n", capsys.readouterr().err)
+    log.write_text("step 3: loss 0.2\n" * 90_000)
+    command.explanation_of(log)
+    assert capsys.readouterr().err == ""

@@ -112,7 +112,8 @@ def test_an_interrupt_of_lspci_is_no_exception() -> None:
         ((31,), "unknown"),
         ((13, 43, 45), "unknown"),
         ((31, 45, 62), "hardware.fault"),
-        ((13, 109), "hardware.fault"),
+        ((13, 109), "unknown"),
+        ((13, 119), "hardware.fault"),
         ((43, 154), "hardware.fault"),
         ((63,), "hardware.fault"),
     ],
@@ -144,3 +145,21 @@ def test_a_fabric_manager_without_a_switch_is_no_driver_in_a_bad_state() -> None
     ended = "systemd[1]: nvidia-fabricmanager.service: Control process exited, code=exited, status=1/FAILURE"
     assert explain([unit.format("NV_WARN_NOTHING_TO_DO"), ended]).findings[0].title.endswith("found no NVSwitch")
     assert explain([unit.format("NV_ERR_GENERIC"), ended]).primary == "driver.bad-state"
+
+
+def test_an_xid_after_many_others_is_found_and_all_are_told_in_order_of_time() -> None:
+    line = "[{:>12.6f}] NVRM: Xid (PCI:0000:65:00): {}, pid=4711, name=python, Ch 00000008, intr {}"
+    lines = [line.format(900, 43, 1), *(line.format(10 + n / 9, 31, n) for n in range(40))]
+    alone = explain(lines).findings[0]
+    assert alone.id == "unknown"
+    assert alone.evidence[-1] == "Xids in order of time: 31 (40 times), 43"
+    found = explain([*lines, line.format(950, 79, 0)]).findings[0]
+    assert found.id == "hardware.fault"
+    assert "): 79," in found.evidence[0]
+    assert found.evidence[-1] == "Xids in order of time: 31 (40 times), 43, 79"
+
+
+def test_a_context_switch_that_timed_out_is_the_programs_until_others_speak() -> None:
+    line = "NVRM: Xid (PCI:0000:01:00): 109, pid=7, name=game.exe, Ch 0000001e, errorString CTX SWITCH TIMEOUT"
+    found = explain([line]).findings[0]
+    assert (found.id, found.action.startswith("Restart the program")) == ("unknown", True)

@@ -1,7 +1,8 @@
 """Xids: the numbers of GPU errors that NVIDIA's driver reports: what they mean, who is usually to blame, what to do.
 
 Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (drivers up to r610; its resolution buckets), and "GPU
-Memory Error Management". Numbers that the catalogue lists as unused are from the older list of Xids.
+Memory Error Management"; 109 is an application's error for NVIDIA's device plugin (internal/rm/health.go). Numbers
+that the catalogue lists as unused are from the older list of Xids.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ KINDS: dict[int, XidKind] = {
         x32="corrupted command buffer",
         x43="a program's work was stopped after its own fault",
         x80="corrupted data sent to the GPU",
+        x109="context switch timeout: usually a program's work did not let go of the GPU",
         x141="fault in CUDA's fast path",
     ),
     **_engines("copy engine", 39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
@@ -102,7 +104,6 @@ KINDS: dict[int, XidKind] = {
         x66="illegal access by the driver",
         x67="illegal access by the driver",
         x78="virtual GPU could not start",
-        x109="context switch timeout",
         x110="security fault",
         x119="GSP firmware timeout",
         x120="GSP firmware error",
@@ -167,6 +168,7 @@ _HARMLESS = frozenset({37, 38, 44, 63, 66, 67, 121, 155, 156, 160})
 OFF_THE_BUS = 79
 _RANKS: dict[Blame, int] = {"hardware": 0, "link": 1, "driver": 2, "program": 3, "nobody": 4}
 _XID = re.compile(r"Xid \([^)]{0,80}\): (\d{1,4})\b")
+_STAMP = re.compile(r"\[ *(\d{1,9}\.\d{1,6})\]")
 _BEFORE = re.compile(r"caused by previous Xid (\d{1,4})\b", re.IGNORECASE)
 
 
@@ -205,14 +207,14 @@ class Xid(msgspec.Struct, frozen=True):
         return kind.action if kind is not None else _RESET
 
 
-def in_lines(lines: Iterable[str]) -> list[Xid]:
-    """The Xids of a kernel's log in its order; of one that another caused, that one."""
-    found = []
-    for line in lines:
-        if match := _XID.search(line):
-            before = _BEFORE.search(line, match.end())
-            found.append(Xid(at=0.0, code=int((before or match)[1])))
-    return found
+def in_line(line: str) -> Xid | None:
+    """The Xid of a line of the kernel's log, ``at`` its seconds since the boot if it has them, else 0; of one that
+    another caused, that one."""
+    match = _XID.search(line)
+    if match is None:
+        return None
+    before, stamp = _BEFORE.search(line, match.end()), _STAMP.search(line, 0, match.start())
+    return Xid(at=float(stamp[1]) if stamp is not None else 0.0, code=int((before or match)[1]))
 
 
 def main_one(xids: Iterable[Xid]) -> Xid | None:

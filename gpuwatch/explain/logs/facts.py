@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
+from gpuwatch.core.model.xids import Xid, in_line
 from gpuwatch.explain.logs.clean import in_words
 from gpuwatch.explain.logs.tracebacks import Frame
 
@@ -75,6 +76,16 @@ class Colocation(msgspec.Struct, frozen=True, kw_only=True):
     """The ops of the group that have no kernel for the requested type of device: they decide for the others."""
     failed: bool
     """True if placement failed, False if the placer moved the group (soft placement)."""
+
+
+class SeenXid(msgspec.Struct, kw_only=True):
+    """All errors of one Xid."""
+
+    xid: Xid
+    """The first."""
+    line: str
+    """Its line."""
+    count: int = 1
 
 
 class Refusals(msgspec.Struct, kw_only=True):
@@ -164,6 +175,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     errors: list[RunError] = []
     error_frames: dict[str, Frame] = {}
     """The user's own line in the tracebacks of ``errors``, by ``Type: message``."""
+    xids: dict[int, SeenXid] = {}
+    """The Xids of a kernel's log, by number, in its order."""
     colocations: list[Colocation] = []
     refusals: Refusals = msgspec.field(default_factory=Refusals)
     topics: dict[str, int] = {}
@@ -186,6 +199,16 @@ class LogFacts(msgspec.Struct, kw_only=True):
             line = in_words(line[:_LINE_CHARS])
             if line not in kept:
                 kept.append(line)
+
+    def note_xid(self, raw: str, line: str) -> None:
+        """Keeps the first line of each Xid, without its prefix, and counts them."""
+        xid = in_line(raw)
+        if xid is None or xid.code is None:
+            return
+        if (seen := self.xids.get(xid.code)) is not None:
+            seen.count += 1
+        else:
+            self.xids[xid.code] = SeenXid(xid=xid, line=in_words(line[:_LINE_CHARS]))
 
     def lines_of(self, *topics: str) -> tuple[str, ...]:
         """Evidence of these topics, in this order."""

@@ -344,6 +344,8 @@ class LogParser:
             self._facts.note("environment.launcher", raw.rstrip())
         known = self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
         known |= self._meaning("", line, line)
+        if "Xid (" in raw:
+            self._facts.note_xid(raw, line)
         self._frames.rank = rank_of(raw)
         known |= self._python_error(line)
         self._error_here(raw)

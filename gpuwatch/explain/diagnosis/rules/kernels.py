@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, in_lines, main_one
+from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, in_line, main_one
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.explain.logs import cuda_errors
+from gpuwatch.explain.logs.facts import SeenXid
 from gpuwatch.explain.logs.topics import outright
 
 _OUT_OF_BOUNDS = frozenset({700, 716})
@@ -39,21 +40,33 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
     if not lines:
         return
     severity: Severity = "info" if expected else "error"
-    xids = in_lines(lines)
+    seen = list(evidence.log.xids.values()) if evidence.log is not None else []
+    xids = [one.xid for one in seen]
     xid, title, action = main_one(xids), "", _RESET
     if xid is not None:
         title, action = f"The driver reported {xid.text}", xid.action
     if (xid is None or not xid.hardware) and any("fallen off the bus" in line.lower() for line in lines):
         title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
-    only_xids = len(xids) == len(lines)
+    only_xids = bool(xids) and all(in_line(line) is not None for line in lines)
     yield finding(
         "unknown" if only_xids and all(one.programs and one.code != _RECOVERY for one in xids) else "hardware.fault",
         severity,
         "fact" if not only_xids and any(outright(line, "hardware.fault") for line in lines) else "likely",
         title=title,
-        evidence=lines,
+        evidence=[*(one.line for one in seen if one.xid is xid), *lines, *_in_order(seen)],
         action=action,
     )
+
+
+def _in_order(seen: list[SeenXid]) -> Iterator[str]:
+    """The Xids in the order of their first times, as a line; nothing for a single one."""
+    if len(seen) > 1:
+        stamped = all(one.xid.at for one in seen)
+        shown = (
+            f"{one.xid.code}{f' ({one.count} times)' if one.count > 1 else ''}"
+            for one in sorted(seen, key=lambda one: one.xid.at if stamped else 0.0)
+        )
+        yield f"Xids in order of time: {', '.join(shown)}"
 
 
 @rule("hardware.fault", "unknown")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.ending_words import NCCL_INTERNAL, PEER, WAITED
-from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of
+from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, line_of
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
@@ -21,7 +21,9 @@ def reported(log: LogFacts) -> tuple[str, str]:
     if log.reported_end and log.lines - log.reported_end_at <= _EPILOGUE:
         return log.reported_end, log.reported_end_line
     last = log.errors[-1] if log.errors else None
-    if last is not None and ends_log(log) and reported_ends.of_a_child(last.type, last.message):
+    went_on = log.last_error_went_on or bool(log.printed_after_error)
+    near = log.last_error_line is not None and log.lines - log.last_error_line <= _EPILOGUE and not went_on
+    if last is not None and near and reported_ends.of_a_child(last.type, last.message):
         return reported_ends.child_end(last.message), line_of(last)
     return "", ""
 
