@@ -38,17 +38,17 @@ def explain(
     """
     parser = LogParser() if parser is None else parser
     feed, queries, starts = parser.feed, SmiQueryReader(), Starts()
-    of_query, run, again = queries.take, 0, starts.again
-    earlier: list[LogFacts] = []
-    first = 0
+    of_query, run = queries.take, 0
+    earlier: LogFacts | None = None
+    count, first = 1, 0
     for line in lines:
         if not of_query(line):
             run = 0
-            if begun := again(line, parser):
+            if starts.key in line and (begun := starts.again(line, parser)):
                 parser.close()
-                earlier.append(parser.facts)
+                earlier, count = parser.facts, count + 1
+                first = earlier.lines - len(begun) + 1
                 parser.restart(begun)
-                first = parser.facts.lines - len(begun) + 1
             feed(line)
         elif run < _ENDS_ALL:  # the rules for words of a log would judge what nvidia-smi only lists
             run += 1
@@ -57,21 +57,19 @@ def explain(
             parser.skip()
     parser.close()
     found = explanation(parser.facts, environment or {}, source=source, machine=queries.snapshot())
-    return _with_earlier(found, earlier, parser.facts, first) if earlier else found
+    return found if earlier is None else _with_earlier(found, earlier, parser.facts, count, first)
 
 
-def _with_earlier(last: Explanation, earlier: list[LogFacts], facts: LogFacts, first: int) -> Explanation:
-    """The explanation of the last start, which says that there were others; of the one before if it shows nothing."""
-    before = explanation(earlier[-1], {}, source=last.source, machine=last.machine)
+def _with_earlier(last: Explanation, earlier: LogFacts, facts: LogFacts, count: int, first: int) -> Explanation:
+    """The explanation of the last of ``count`` starts, or of the one before if it shows nothing."""
+    before = explanation(earlier, {}, source=last.source, machine=last.machine)
     how = next((found.title for found in before.findings if found.id == before.primary), "")
-    begins = f"from line {first} on"
-    title = f"The log is of {len(earlier) + 1} starts; this is about the last, {begins}"
+    title = f"The log is of {count} starts; this is about the last, from line {first} on"
     told, shown = (f"the one before: {how}",), last
-    if (last.primary == "healthy" and facts.last_lines_tell not in (WORKED, KERAS)) or last.findings[
-        0
-    ].title == NOTHING_KNOWN:
-        title = f"The log is of {len(earlier) + 1} starts; this is about the one before the last, which shows nothing"
-        told, shown = (f"the last start is {begins}",), before
+    idle = last.primary == "healthy" and facts.last_lines_tell not in (WORKED, KERAS)
+    if idle or last.findings[0].title == NOTHING_KNOWN:
+        title = f"The log is of {count} starts; this is about the one before the last, which shows nothing"
+        told, shown = (f"the last start is from line {first} on",), before
     note = finding("unknown", "info", "fact", title=title, evidence=told)
     return replace(shown, lines=last.lines, findings=(*shown.findings, note))
 

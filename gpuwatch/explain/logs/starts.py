@@ -19,43 +19,50 @@ _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
 
 
+_NEVER = "\n"
+"""No line contains it."""
+
+
 class Starts:
-    """Takes the lines of a log."""
+    """Takes the lines of a log that contain :attr:`key`."""
 
     def __init__(self) -> None:
+        self.key = ""
+        """What a line must contain for :meth:`again`."""
         self._head: list[str] = []
-        self._key = ""
-        """What the first line has between two digits, at most: a line without it does not begin a start."""
+        self._longest = ""
+        """What the first line has between two digits, at most."""
         self._seen: list[str] = []
         """Lines that may begin a start."""
         self._matched = 0
-        self._longest = ""
         self._known = False
         """Whether a start was found: then these lines begin each, also after one without an error."""
-        self._used = True
 
     def again(self, line: str, parser: LogParser) -> list[str]:
         """The lines before this one, with which it begins a new start; empty if it does not."""
-        if not self._used or (not self._seen and self._key not in line):
-            return []
         text = line.translate(_DIGITS).strip()
         if not text:
             self._seen += [line] * bool(self._seen)
             return []
+        since_error = parser.since_error
         if len(self._head) < _HEAD:
-            self._begin(line, text, parser.since_error)
+            self._begin(line, text, since_error)
             return []
-        if text != self._head[self._matched]:
+        if text == self._head[self._matched]:
+            self._matched += 1
+            self._seen.append(line)
+        else:
             self._matched = int(text == self._head[0])
             self._seen = [line] * self._matched
+        self.key = "" if self._matched else self._longest
+        if not self._matched:
             return []
-        since_error = parser.since_error
-        self._used = self._known or since_error is not None
-        self._seen.append(line)
-        self._matched += 1
+        if since_error is None and not self._known:
+            self.key = _NEVER
+            return []
         if self._matched < _HEAD:
             return []
-        before, self._seen, self._matched = self._seen[:-1], [], 0
+        before, self._seen, self._matched, self.key = self._seen[:-1], [], 0, self._longest
         self._known |= since_error is not None and since_error <= _NEAR
         return before if self._known else []
 
@@ -63,7 +70,8 @@ class Starts:
         if not self._head:
             self._longest = max(line.translate(_CUT).split("\n"), key=len)
         self._head.append(text)
-        self._used = since_error is None and TRACEBACK not in line
-        if len(self._head) == _HEAD:
-            self._key = self._longest
-            self._used &= len({*self._head}) > 1 and len("".join(self._key.split())) >= _SHORTEST
+        if since_error is not None or TRACEBACK in line:
+            self.key = _NEVER
+        elif len(self._head) == _HEAD:
+            telling = len({*self._head}) > 1 and len("".join(self._longest.split())) >= _SHORTEST
+            self.key = self._longest if telling else _NEVER
