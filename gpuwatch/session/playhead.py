@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import sub
@@ -13,7 +12,8 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import SampleStore
-from gpuwatch.machine.history.timeline import EVENTS, LEVELS
+from gpuwatch.machine.history.timeline import LEVELS
+from gpuwatch.session.track import EventTrack, from_round
 from gpuwatch.session.view import PlayheadPosition, View, ranked
 
 GRAPHED = frozenset(
@@ -29,59 +29,8 @@ GRAPHED = frozenset(
 """Device metrics with graphs."""
 GRAPHED_SECONDS = 600.0
 """Maximum time span of graphs."""
-TROUBLE = ("error", "warning")
-"""Severities of the events that are marked, and that can be gone to one by one."""
-_SET_BACK = 60.0
-"""Seconds by which an event is earlier than the one before it if the clock was set back."""
-_SAME = 1e-6
-"""Seconds: events that are not further apart happened at once."""
 _SPARSEST = LEVELS[-1][1]
 """Seconds between the oldest samples."""
-
-
-class EventTrack:
-    """The events of a past, by time."""
-
-    def __init__(self) -> None:
-        self.marks: list[tuple[float, str]] = []
-        """Time and severity of errors and warnings."""
-        self._events: list[MachineEvent] = []
-        """Those that a clock which was set back did not make again, in the order of recording."""
-        self._latest: list[float] = []
-        """The latest time of each event and those before it."""
-        self._ends: tuple[int, MachineEvent, MachineEvent] | None = None
-
-    def take(self, events: Sequence[MachineEvent]) -> None:
-        """Brings it up to date with all events, in the order of recording."""
-        ends = (len(events), events[0], events[-1]) if events else None
-        if ends == self._ends:
-            return
-        self._ends, self._events, self._latest = ends, [], []
-        for one in events:
-            if self._latest and one.at < self._latest[-1] - _SET_BACK:
-                while self._events and self._events[-1].at >= one.at:
-                    self._events.pop()
-                    self._latest.pop()
-            self._events.append(one)
-            self._latest.append(max(one.at, self._latest[-1]) if self._latest else one.at)
-        self.marks = [(one.at, one.severity) for one in self._events if one.severity in TROUBLE]
-
-    def count(self, moment: float) -> int:
-        """Number of events up to a moment."""
-        return bisect_right(self._latest, moment)
-
-    def until(self, moment: float) -> Sequence[MachineEvent]:
-        """The latest events up to a moment, as many as a dashboard keeps."""
-        count = self.count(moment)
-        return self._events[max(count - EVENTS, 0) : count]
-
-    def beside(self, moment: float, way: int, *, bad: bool) -> MachineEvent | None:
-        """The event after (1) or before (-1) a moment; ``bad``: of errors and warnings alone."""
-        for one in self._events if way > 0 else reversed(self._events):
-            later = one.at - moment if way > 0 else moment - one.at
-            if later > _SAME and (not bad or one.severity in TROUBLE):
-                return one
-        return None
 
 
 class Navigation(ABC):
@@ -100,10 +49,10 @@ class Navigation(ABC):
         """Moves to the last sample not later than ``moment``."""
 
     @abstractmethod
-    def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
+    def go_to_event(self, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
         """Moves to the next event (1) or the one before (-1), of errors and warnings alone if ``bad``.
 
-        The event; None if there is none.
+        ``uuid``: of those alone that concern this GPU, or the whole machine. The event; None if there is none.
         """
 
     @cached_property
@@ -175,14 +124,11 @@ class Playhead(Navigation):
 
     def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float, live: View | None = None) -> View:
         """What to show; ``live``: the current state, ``asked``: the interval between new samples in seconds."""
-        times = self.timeline.times
-        moment = self.moment
         position = None
-        if moment is not None:
-            stretches = self.timeline.stretches(3 * asked)
-            if stretches is not None:
-                times = (times[0], times[-1])
-            position = PlayheadPosition(moment, times, self.track.marks, asked, stretches)
+        if self.moment is not None:
+            times, stretches = self.timeline.times, self.timeline.stretches(3 * asked)
+            begin, end = from_round(times[0], times[-1]), times[-1]
+            position = PlayheadPosition(self.moment, begin, end, asked, stretches, self.track.drawn)
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
 
     def go(self, moment: float) -> None:
@@ -205,13 +151,13 @@ class Playhead(Navigation):
             events=self.track.until(kept.at + 0.5),
         )
 
-    def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
+    def go_to_event(self, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
         """As in the base; the last sample not later than it is shown."""
         now = self._event_at if self._event_at is not None else self.moment
         times = self.timeline.times
         if now is None or not times:
             return None
-        found = self.track.beside(max(now, times[0]) if way > 0 else now, way, bad=bad)
+        found = self.track.beside(max(now, times[0]) if way > 0 else now, way, bad=bad, uuid=uuid)
         if found is None or found.at < times[0]:  # its samples are not kept
             return None
         self.go(found.at)

@@ -124,6 +124,10 @@ class ReplaySession(Session, Navigation):
         skipped = [Skipped(kept.at, moment if damaged else following, damaged)] if gap else []
         self._played.seek(kept.at, kept.at if gap and not within else min(max(moment, kept.at), self.end), skipped)
         self._begin_with(kept)
+        if gap and within:  # such as a driver that did not answer: no sample can have it
+            then = [one.finding for one in self._recording.findings(moment, moment)]
+            rest = (one for one in self._found_then if one.id != "healthy" and one not in then)
+            self._found_then = (*then, *rest) if then else self._found_then
         self._seen_events = self.event_count
 
     def _begin_with(self, kept: Kept) -> None:
@@ -168,9 +172,9 @@ class ReplaySession(Session, Navigation):
         place = bisect_right(times, at)
         return times[place] if place < len(times) else math.inf
 
-    def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
+    def go_to_event(self, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
         """As in the base."""
-        found = self.track.beside(self.clock(), way, bad=bad)
+        found = self.track.beside(self.clock(), way, bad=bad, uuid=uuid)
         if found is not None:
             self.go(found.at, within=True)
         return found
@@ -194,10 +198,6 @@ class ReplaySession(Session, Navigation):
         """Stands still; the view can then be moved in time."""
         self.take()  # what has been played is shown
         self._played.paused = True
-        return self
-
-    def cursor(self) -> Navigation:
-        """As in the base."""
         return self
 
     def resume(self) -> None:
@@ -258,9 +258,11 @@ class ReplaySession(Session, Navigation):
         )
         if not self.paused:
             return replace(view, replay=state, since=since)
+        return replace(view, replay=state, since=since, paused_since=now, past=self.position())
+
+    def position(self) -> PlayheadPosition:
+        """As in the base; of the whole recording."""
         if self._stretches is None:
-            self._stretches = self._recording.stretches(limit)
-        position = PlayheadPosition(
-            view.moment, (self.begin, self.end), self.track.marks, self.feed.interval, self._stretches
-        )
-        return replace(view, replay=state, since=since, paused_since=now, past=position)
+            self._stretches = self._recording.stretches(gap_limit(self.feed.interval))
+        moment = self.clock()
+        return PlayheadPosition(moment, self.begin, self.end, self.feed.interval, self._stretches, self.track.drawn)

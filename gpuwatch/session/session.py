@@ -18,7 +18,7 @@ from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import SampleStore
 from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
-from gpuwatch.session.view import View, ranked
+from gpuwatch.session.view import PlayheadPosition, View, ranked
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Navigation, Playhead
+    from gpuwatch.session.track import EventTrack
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
@@ -93,6 +94,8 @@ class Session:
         self._wrong: tuple[tuple[Finding, ...], tuple[Finding, ...]] | None = None
         self._troubled = float("-inf")
         self._running = False
+        self._happened: EventTrack | None = None
+        """What the timeline of a live view shows; created when it is first drawn."""
 
     # The feed
 
@@ -313,6 +316,20 @@ class Session:
             unseen=self.unseen_events,
         )
 
+    def position(self) -> PlayheadPosition | None:
+        """The last hour at most, up to the live view; None before the first sample."""
+        times = self.timeline.times
+        if not times:
+            return None
+        from gpuwatch.session.track import SPANS, EventTrack, from_round
+
+        if self._happened is None:
+            self._happened = EventTrack()
+        self._happened.take(self.timeline.events())
+        end, asked = max(times[-1], self.clock()), self.feed.interval
+        begin = from_round(max(times[0], end - SPANS[-1]), end)
+        return PlayheadPosition(end, begin, end, asked, self.timeline.stretches(3 * asked), self._happened.drawn)
+
     @property
     def paused(self) -> bool:
         """Whether the view is paused or of the past."""
@@ -325,10 +342,6 @@ class Session:
 
             self.playhead = Playhead(self.live_view(), self.timeline, self.history)
         return self.playhead
-
-    def cursor(self) -> Navigation:
-        """Moves the view in time. What is live is paused by that; a recording plays on from there."""
-        return self.pause()
 
     def resume(self) -> None:
         """Returns to the live view."""

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import datetime
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from gpuwatch.core.model.period import Period
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.timeline import EVENTS
+
+if TYPE_CHECKING:
+    from gpuwatch.core.model.period import Period
 
 TROUBLE = ("error", "warning")
 """Severities of the events that are marked, and that can be gone to one by one."""
+SPANS = (300.0, 600.0, 1800.0, 3600.0)
+"""Seconds that a timeline shows while less than an hour is kept."""
+_SET_BACK = 60.0
+"""Seconds by which an event is earlier than the one before it if the clock was set back."""
+_SAME = 1e-6
+"""Seconds: events that are not further apart happened at once."""
 _ROUND = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800),
     *(604_800, 2_592_000),
@@ -64,6 +75,55 @@ class Track:
         return max(there, key=lambda one: (one.severity == TROUBLE[0], one.begin), default=None)
 
 
+class EventTrack:
+    """The events of a past, by time."""
+
+    def __init__(self) -> None:
+        self.drawn = Track()
+        """What a timeline shows of them."""
+        self._events: list[MachineEvent] = []
+        """Those that a clock which was set back did not make again, in the order of recording."""
+        self._latest: list[float] = []
+        """The latest time of each event and those before it."""
+        self._ends: tuple[int, MachineEvent, MachineEvent] | None = None
+
+    def take(self, events: Sequence[MachineEvent]) -> None:
+        """Brings it up to date with all events, in the order of recording."""
+        ends = (len(events), events[0], events[-1]) if events else None
+        if ends == self._ends:
+            return
+        self._ends, self._events, self._latest = ends, [], []
+        for one in events:
+            if self._latest and one.at < self._latest[-1] - _SET_BACK:
+                while self._events and self._events[-1].at >= one.at:
+                    self._events.pop()
+                    self._latest.pop()
+            self._events.append(one)
+            self._latest.append(max(one.at, self._latest[-1]) if self._latest else one.at)
+        self.drawn = of_events(self._events)
+
+    def count(self, moment: float) -> int:
+        """Number of events up to a moment."""
+        return bisect_right(self._latest, moment)
+
+    def until(self, moment: float) -> Sequence[MachineEvent]:
+        """The latest events up to a moment, as many as a dashboard keeps."""
+        count = self.count(moment)
+        return self._events[max(count - EVENTS, 0) : count]
+
+    def beside(self, moment: float, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
+        """The event after (1) or before (-1) a moment; ``bad``: of errors and warnings alone.
+
+        ``uuid``: of those alone that concern this GPU, or the whole machine.
+        """
+        for one in self._events if way > 0 else reversed(self._events):
+            later = one.at - moment if way > 0 else moment - one.at
+            here = uuid is None or not one.device_uuid or one.concerns(uuid)
+            if later > _SAME and here and (not bad or one.severity in TROUBLE):
+                return one
+        return None
+
+
 def of_events(events: Iterable[MachineEvent]) -> Track:
     """The track of a dashboard: an incident is as long as the events of one occurrence are apart."""
     marks: list[Mark] = []
@@ -112,6 +172,11 @@ def of_period(period: Period) -> Track:
         if one.finding.severity in TROUBLE
     ]
     return Track(marks, incidents)
+
+
+def from_round(begin: float, end: float) -> float:
+    """Where a timeline begins, so that its scale stands still while it grows."""
+    return min(begin, end - next((span for span in SPANS if span >= end - begin), 0.0))
 
 
 def round_times(begin: float, end: float, most: int) -> Iterator[tuple[float, str]]:

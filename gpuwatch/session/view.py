@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed import FeedStatus
     from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.machine.history.metric_series import History
+    from gpuwatch.session.track import Track
 
 _LATE = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""
@@ -22,18 +23,20 @@ _CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlayheadPosition:
-    """The position of a paused display in the recorded history. Times are seconds since the epoch."""
+    """The position of a display in the recorded history. Times are seconds since the epoch."""
 
     moment: float
     """Time of the sample on screen."""
-    times: Sequence[float]
-    """Times of all recorded samples, oldest first; of a file, the first and the last one."""
-    marks: Sequence[tuple[float, str]]
-    """Time and severity of each event."""
+    begin: float
+    """Where its timeline begins."""
+    end: float
+    """Time of the last sample."""
     asked: float
     """Seconds between new samples; older ones are further apart."""
-    stretches: Sequence[tuple[float, float]] | None = None
-    """Begin and end of each time without a gap, oldest first; None: as ``times`` tell."""
+    stretches: Sequence[tuple[float, float]]
+    """Begin and end of each time without a gap, oldest first."""
+    track: Track
+    """What happened."""
 
 
 class Since(NamedTuple):

@@ -383,12 +383,11 @@ class GpuwatchApp(PreferencesApp):
             self.session.pause()
         self.tab.show(self.session.view())
 
-    def look_at(self, move: Callable[[Navigation], None], *, stop: bool = True) -> None:
-        """Moves to another moment; pauses first if needed. ``stop`` False: a recording plays on from there."""
+    def look_at(self, move: Callable[[Navigation], None]) -> None:
+        """Moves to another moment; pauses first if needed."""
         if self.session.snapshot is not None:
-            move(self.session.pause() if stop else self.session.cursor())
-            if stop:
-                self.tell_skipped()
+            move(self.session.pause())
+            self.tell_skipped()
             self.tab.show(self.session.view())
 
     def tell_skipped(self) -> None:

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed, RecordedHost
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
@@ -21,6 +22,7 @@ from gpuwatch.session.replay import ReplaySession
 from gpuwatch.session.session import all_findings
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
+from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import REPLAY
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.paint import Painted
@@ -119,9 +121,10 @@ async def test_a_replay_draws_what_the_dashboard_drew(
 ) -> None:
     """Every tab at moments before, in and after faults, cell by cell, played from the beginning or jumped to.
 
-    Not compared: the top line, which has the chip, and the footer, which has other keys. On the Probes tab, the pane
-    below the list says that probe runs are not part of a recording.
+    Not compared: the top line, which has the chip, the footer, which has other keys, and the timeline, which has the
+    whole recording. On the Probes tab, the pane below the list says that probe runs are not part of a recording.
     """
+    monkeypatch.setattr(TabScreen, "_show_timeline", lambda self, view: None)
     # "since gpuwatch started" is another time of the same beginning.
     monkeypatch.setattr(gpu, "_since", lambda at, now: "12:04:31")
     if jump:  # energy is counted from the jump on, and says so
@@ -233,7 +236,8 @@ async def test_space_plays_and_pauses(replay: Callable[..., Replayed]) -> None:
         await pilot.press("space")
         await one.play(pilot, 3)
         assert round(one.moment) == 8
-        assert not one.app.tab.timeline.display
+        assert "PAUSED" not in one.app.tab.timeline.plain
+        assert "12:04:31 ─" in one.app.tab.timeline.plain, "where it is while it plays, too"
         await pilot.press("P")  # as in the live dashboard
         await settle(pilot)
         assert one.session.paused
@@ -304,7 +308,7 @@ async def test_problems_and_events_can_be_gone_to(replay: Callable[..., Replayed
         assert [moment for moment, _ in found[: len(times)]] == [round(at - BEGIN) for at in times]
         assert "throttled" in found[0][1]
         assert "no later warning or error" in found[-1][1]
-        assert not one.session.paused  # it plays on from there
+        assert one.session.paused, "to be looked at"
         await pilot.press("N")
         await settle(pilot)
         assert round(one.moment) == round(times[-2] - BEGIN)
@@ -435,6 +439,29 @@ async def test_gaps_are_passed_over_and_told(replay: Callable[..., Replayed]) ->
         assert "●" in track
         assert 20 < track.count(" ") == len(track) - len(track.replace(" ", ""))
         assert track[-1] == "─"
+
+
+async def test_a_hang_is_stopped_at_and_is_not_well(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
+    """``n`` stands still in the gap; what held then is said, though no sample has it."""
+    file, shots = Growing(tmp_path / "hang.gpuwatch"), with_gap(120, at=60, seconds=30.0)
+    file.add(*shots[:60])
+    silent = FeedStatus("not-answering", 3.0, 2.1)
+    file.now += 3.0
+    file.writer.add_events(file.conditions.feed(silent, file.now))
+    file.writer.add(shots[60], all_findings((), file.conditions))  # the recorder writes what it finds
+    file.conditions.feed(FeedStatus("ok", 0.0), file.now + 27.0)
+    file.add(*shots[61:])
+    file.end()
+    one = replay(file.path)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("n")
+        await settle(pilot)
+        assert one.session.paused
+        assert one.session.clock() == pytest.approx(BEGIN + 62, abs=0.1)
+        assert "✖ 1 error" in one.top
+        assert one.app.tab.timeline is not None
+        assert "✖ The driver does not answer" in one.app.tab.timeline.plain.splitlines()[0]
 
 
 async def test_why_nothing_was_recorded(tmp_path: Path, replay: Callable[..., Replayed]) -> None:

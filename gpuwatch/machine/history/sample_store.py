@@ -30,8 +30,8 @@ class SampleStore(ABC):
         """Times of the samples, oldest first."""
 
     @abstractmethod
-    def stretches(self, longer: float) -> Sequence[tuple[float, float]] | None:
-        """Begin and end of each time without a gap longer than so many seconds; None: they follow from ``times``."""
+    def stretches(self, longer: float) -> Sequence[tuple[float, float]]:
+        """Begin and end of each time without a gap longer than so many seconds, oldest first."""
 
     @abstractmethod
     def at(self, moment: float) -> Kept | None:

@@ -99,8 +99,17 @@ class Timeline(SampleStore):
 
     # Looking back
 
-    def stretches(self, longer: float) -> None:
-        """They follow from the times, of which older ones are further apart."""
+    def stretches(self, longer: float) -> list[tuple[float, float]]:
+        """As in the base; where samples were thinned out they are further apart."""
+        times = self.times
+        found: list[tuple[float, float]] = []
+        for at in times:
+            apart = next((apart for span, apart in LEVELS if times[-1] - at <= span), LEVELS[-1][1])
+            if found and at - found[-1][1] <= max(longer, 1.4 * apart):
+                found[-1] = (found[-1][0], at)
+            else:
+                found.append((at, at))
+        return found
 
     def at(self, moment: float) -> Kept | None:
         """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""

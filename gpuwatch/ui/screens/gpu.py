@@ -168,6 +168,12 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         wanted = self.gpuwatch.chosen_gpu
         return next((device for device in devices if device.uuid == wanted), devices[0] if devices else None)
 
+    @property
+    def timeline_of(self) -> str | None:
+        """As in the base."""
+        device = self.device
+        return device.uuid if device is not None else None
+
     def draw(self, view: View) -> None:
         """Draws everything about the selected device."""
         device = self.device

@@ -34,6 +34,8 @@ _REPORTED = 1800.0
 """Seconds of a recording that a report is on."""
 _OF_REPLAY = frozenset(action.id.partition("(")[0] for action in REPLAY)
 _OF_PAST = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
+_LEAST_LIVE = 24
+"""Lines of a terminal from which a timeline is shown that nobody asked for."""
 _COMMAND_SECONDS = 30.0
 """Seconds that a command line stays in the footer: long enough to copy it by hand."""
 
@@ -63,7 +65,7 @@ class TabScreen(Screen[None]):
         self.tiny = TooSmall(id="too-small")
         """Drawn instead of everything else on a terminal that is too small."""
         self.timeline: TimelineStrip | None = None
-        """The timeline of a pause; created at the first pause."""
+        """The timeline; created when it is first shown."""
         self._before_pause: Widget | None = None
         self._hidden: list[Widget] = []
         """Panes hidden because the terminal is too small."""
@@ -128,7 +130,10 @@ class TabScreen(Screen[None]):
 
     def _show_timeline(self, view: View) -> None:
         paused = view.paused_since is not None
-        if paused and self.timeline is None:
+        position = view.past if paused else None
+        if not paused and (view.replay is not None or self.timeline_of is not None):
+            position = self.gpuwatch.session.position()
+        if (paused or position is not None) and self.timeline is None and self.top_line.is_mounted:
             from gpuwatch.ui.widgets.timeline import TimelineStrip
 
             self.timeline = TimelineStrip(id="timeline")
@@ -136,9 +141,16 @@ class TabScreen(Screen[None]):
         if self.timeline is not None:
             if not paused:  # perhaps ended on another tab
                 self._leave_timeline()
-            self.timeline.display = paused and not self.has_class("-too-small")
-            if paused:
-                self.timeline.show(view)
+            shown = paused or (position is not None and self.app.size.height >= _LEAST_LIVE)
+            self.timeline.display = shown and not self.has_class("-too-small")
+            self.timeline.can_focus = paused
+            if shown:
+                self.timeline.show_position(view, position, self.timeline_of, framed=self.framed)
+
+    @property
+    def timeline_of(self) -> str | None:
+        """UUID of the GPU that the tab is about: its timeline is shown live, too; None: of the whole machine."""
+        return None
 
     def draw(self, view: View) -> None:
         """Draws the tab's own panes."""
@@ -338,9 +350,9 @@ class TabScreen(Screen[None]):
         """A click on the track moves to that moment."""
         self._look(lambda past: past.go(event.moment))
 
-    def _look(self, move: Callable[[Navigation], None], *, stop: bool = True) -> None:
+    def _look(self, move: Callable[[Navigation], None]) -> None:
         began = not self.gpuwatch.session.paused
-        self.gpuwatch.look_at(move, stop=stop)
+        self.gpuwatch.look_at(move)
         if began and self.gpuwatch.session.paused:
             self._focus_timeline()
 
@@ -394,9 +406,9 @@ class TabScreen(Screen[None]):
 
         def move(past: Navigation) -> None:
             nonlocal found
-            found = past.go_to_event(way, bad=bad)
+            found = past.go_to_event(way, bad=bad, uuid=self.timeline_of)
 
-        self._look(move, stop=False)
+        self._look(move)
         if found is None and live and session.paused:
             self.gpuwatch.toggle_pause()
         if found is not None:
@@ -413,8 +425,7 @@ class TabScreen(Screen[None]):
 
         def answered(moment: float | None) -> None:
             if moment is not None:
-                self._look(lambda past: past.go(moment), stop=False)
-                self.gpuwatch.tell_skipped()
+                self._look(lambda past: past.go(moment))
 
         if times:
             self.app.push_screen(TimePrompt(times[0], times[-1]), answered)

@@ -1,8 +1,9 @@
-"""The timeline of a paused display: the moment shown, and the kept history as a track."""
+"""The timeline: the kept history as a line, with what was wrong on it and the moment that is shown."""
 
 from __future__ import annotations
 
 import datetime
+import math
 from bisect import bisect_left
 from typing import ClassVar
 
@@ -10,23 +11,32 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import ago
-from gpuwatch.machine.history.timeline import LEVELS
+from gpuwatch.session.track import Track, round_times
 from gpuwatch.session.view import PlayheadPosition, View
-from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.clock import clock
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.strips import Strip
 
 _LEAST = 12
 """Minimum cells of a track."""
-_BAD = {"error": ("✖", "error"), "warning": ("▲", "warning")}
+_SIGNS = {"warning": "▲", "error": "✖"}
+"""By severity, the worst last."""
+_NAME, _SHORTEST = 36, 14
+"""Most and fewest cells of a name below the track."""
+_CLOCKS = 18
+"""Cells for each time below the track."""
 
 
 class TimelineStrip(Strip, can_focus=True):
-    """Shown while paused. While it is focused, arrows move in time; a click moves to that moment."""
+    """Shown while paused or replayed, and of a GPU always. A click goes to that moment; focused, so do the arrows.
+
+    On a large terminal, names of what was wrong and times are below it.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
     WASHED = False
@@ -38,50 +48,97 @@ class TimelineStrip(Strip, can_focus=True):
             super().__init__()
             self.moment = moment
 
-    _track = (0, 0)
-    """First cell and width of the track; no width: it is not shown."""
+    _past: PlayheadPosition | None = None
+    _framed = False
+    _track = (0, 0, 0)
+    """Line, first cell and width of the track; no width: it is not shown."""
+    _narrowed: tuple[Track | None, str | None, Track] = (None, None, Track())
+    """The track of one GPU, and what it was made of."""
 
-    def draw(self, pen: Pen, view: View) -> bool:
-        """The moment, its age, the track, and the keys."""
-        past = view.past
+    def show_position(self, view: View, past: PlayheadPosition | None, uuid: str | None, *, framed: bool) -> None:
+        """Draws it; ``past``: the history and the place in it, ``uuid``: the GPU that it is about."""
+        self._past, self._framed = past, framed
+        if past is not None and self._narrowed[:2] != (past.track, uuid):
+            self._narrowed = past.track, uuid, past.track.on(uuid)
+        self.styles.height = 1 if not framed or past is None else 2 + (view.paused_since is not None)
+        self.show(view)
+
+    def _draw(self, width: int, height: int) -> None:
+        view, past = self._view, self._past
+        if view is None:
+            return
+        self._track = (0, 0, 0)
+        lines: list[Line] = []
+        if view.paused_since is not None:
+            pen = Pen(width)
+            self._paused(pen, view, past)
+            lines.append(pen.to(width).line())
+        if past is not None and (self._framed or not lines):
+            lines += self._below(width, view, past, len(lines))
+        self.paint(lines)
+
+    def _paused(self, pen: Pen, view: View, past: PlayheadPosition | None) -> None:
+        """The moment, its age, what was wrong then or, on a small terminal, the track; and the keys."""
         if past is None:
             pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
-            return False
+            return
         long = pen.limit >= 100
-        first, last = past.times[0], past.times[-1]
         replay = view.replay
         at = clock(past.moment, replay.today if replay is not None else view.now)
         pen.add(" ‖ PAUSED · ", "badge").add(f"{at} ", "badge")
         ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
         if replay is not None:
-            begin, end = f"  {_time(first, last)} ", f" {_time(last, first)} "
             ends = [("Space", "key"), (" play ", "dim")]
         else:
             pen.add(f" {ago(view.now - past.moment)}", "strong")
-            begin, end = f"  {_brief(view.now - first)} ", " now" if view.now - last < 60 else " end"
         if long:
             ends = [("[ ]", "key"), (" sample  ", "dim"), ("{ }", "key"), (" minute  ", "dim"), *ends]
         reserve = sum(width_of(text) for text, _ in ends)
-        room = pen.left - reserve - len(begin) - max(len(end) + 2, 6)
-        if room >= _LEAST and last > first:
-            pen.add(begin, "dim")
-            self._track = (pen.x, room)
-            for text, ink in track(past, room):
-                pen.add(text, "accent" if self.has_focus and ink == "dim" else ink)
-            pen.add(end, "dim")
-        else:
-            self._track = (0, 0)
+        around = self._narrowed[2].around(past.moment)
+        if not self._framed:
+            self._line(pen, view, past, 0, pen.limit - reserve)
+        elif around is not None:
+            pen.add(f"  {_SIGNS[around.severity]} ", around.severity)
+            pen.add(cut(printable(around.text), max(pen.left - reserve - 2, 0)), "text")
         pen.to(pen.limit - reserve)
         pen.write(ends)
-        return False
+
+    def _below(self, width: int, view: View, past: PlayheadPosition, line: int) -> list[Line]:
+        """The track, and names and times below it if there is room for them."""
+        pen = Pen(width)
+        self._line(pen, view, past, line, width)
+        lines = [pen.to(width).line()]
+        _, start, cells = self._track
+        if self._framed and cells:
+            under = Pen(width)
+            under.to(start).write(labels(past, self._narrowed[2], cells))
+            lines.append(under.to(width).line())
+        return lines
+
+    def _line(self, pen: Pen, view: View, past: PlayheadPosition, line: int, limit: int) -> None:
+        """The track between its two ends, up to the cell ``limit``."""
+        if view.replay is not None:
+            begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
+        else:
+            begin = f"  {_brief(view.now - past.begin)} "
+            end = " now " if view.now - past.end < 60 else " end "
+        room = limit - pen.x - len(begin) - max(len(end), 6)
+        if room < _LEAST or past.end <= past.begin:
+            return
+        pen.add(begin, "dim")
+        self._track = (line, pen.x, room)
+        cursor = past.moment if view.paused_since is not None or view.replay is not None else None
+        for text, ink in track(past, self._narrowed[2], room, cursor):
+            pen.add(text, "accent" if self.has_focus and ink == "dim" else ink)
+        pen.add(end, "dim")
 
     def on_click(self, event: events.Click) -> None:
         """Moves to the moment under the pointer."""
-        start, width = self._track
-        past = self._view.past if self._view is not None else None
-        if past is not None and width and start <= event.x < start + width:
-            first, last = past.times[0], past.times[-1]
-            self.post_message(self.Wanted(first + (last - first) * (event.x - start) / max(width - 1, 1)))
+        line, start, width = self._track
+        past = self._past
+        if past is not None and start <= event.x < start + width and event.y >= line:
+            begin, one = _grid(past, width)
+            self.post_message(self.Wanted(min(max(begin + (event.x - start + 0.5) * one, past.begin), past.end)))
 
 
 def _time(at: float, other: float) -> str:
@@ -98,41 +155,65 @@ def _brief(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
-def track(past: PlayheadPosition, width: int) -> list[Span]:
-    """The kept history in exactly ``width`` cells: samples, gaps, events, and the current position."""
-    first, last = past.times[0], past.times[-1]
-    one = (last - first) / max(width - 1, 1)
+def _grid(past: PlayheadPosition, width: int) -> tuple[float, float]:
+    """When the first cell begins, and the seconds of each: at multiples of them, so that a live track stands still."""
+    one = (past.end - past.begin) / max(width - 1, 1)
+    return math.floor(past.begin / one) * one, one
+
+
+def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | None) -> list[Span]:
+    """The history in exactly ``width`` cells: samples, gaps, what was wrong and for how long, and the cursor."""
+    begin, one = _grid(past, width)
 
     def cell(moment: float) -> int:
-        return min(max(round((moment - first) / one), 0), width - 1)
+        return min(max(int((moment - begin) / one), 0), width - 1)
 
-    def is_hole(moment: float) -> bool:
-        if past.stretches is not None:
-            place = bisect_left(past.stretches, (moment - one / 2, float("-inf")))
-            reached = past.stretches[place - 1][1] if place else float("-inf")
-            begins = past.stretches[place][0] if place < len(past.stretches) else float("inf")
-            return reached < moment - one / 2 and begins > moment + one / 2
-        place = bisect_left(past.times, moment)
-        after = past.times[min(place, len(past.times) - 1)]
-        before = past.times[max(place - 1, 0)]
-        apart = next((apart for span, apart in LEVELS if last - after <= span), LEVELS[-1][1])
-        return after - before > max(3 * past.asked, 1.4 * apart)
+    def is_hole(left: float) -> bool:
+        place = bisect_left(past.stretches, (left, -math.inf))
+        before = past.stretches[place - 1][1] if place else -math.inf
+        after = past.stretches[place][0] if place < len(past.stretches) else math.inf
+        return before < left and after > left + one
 
-    cells: list[Span] = [(" " if is_hole(first + number * one) else "─", "dim") for number in range(width)]
-    ranks = {"warning": 1, "error": 2}
-    worst: dict[int, str] = {}
-    for at, severity in past.marks:
-        if severity in ranks and first <= at <= last:
-            place = cell(at)
-            if ranks[severity] > ranks.get(worst.get(place, ""), 0):
-                worst[place] = severity
-    for place, severity in worst.items():
-        cells[place] = _BAD[severity]
-    cells[cell(past.moment)] = ("●", "focus")
+    cells: list[Span] = [(" " if is_hole(begin + number * one) else "─", "dim") for number in range(width)]
+    for severity, sign in _SIGNS.items():
+        for incident in (one for one in happened.incidents if one.severity == severity):
+            if incident.begin <= past.end and incident.end >= past.begin:
+                places = range(cell(incident.begin), cell(min(incident.end, past.end)) + 1)
+                cells[places.start : places.stop] = [("━", severity)] * len(places)
+        for mark in (one for one in happened.marks if one.severity == severity and past.begin <= one.at <= past.end):
+            cells[cell(mark.at)] = (sign, severity)
+    if cursor is not None:
+        cells[cell(cursor)] = ("●", "focus")
+    return _joined(cells)
+
+
+def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
+    """Names of what was wrong, each from its begin on, and round times where there is room, in ``width`` cells."""
+    begin, one = _grid(past, width)
+    cells: list[Span] = [(" ", "text")] * width
+
+    def put(at: float, text: str, ink: str, least: int) -> None:
+        place = max(int((at - begin) / one), 0)
+        free = next((x for x in range(place, width) if cells[x] != (" ", "text")), width) - place
+        free -= 1 if place + free < width else 0
+        if free >= least and (place == 0 or cells[place - 1] == (" ", "text")):
+            shown = cut(text, min(free, _NAME))
+            cells[place : place + width_of(shown)] = [(shown, ink), *[("", ink)] * (width_of(shown) - 1)]
+
+    named = [one for one in happened.incidents if one.begin <= past.end and one.end >= past.begin]
+    for incident in sorted(named, key=lambda one: (one.severity != "error", one.begin)):
+        name = printable(incident.text)
+        put(max(incident.begin, past.begin), name, incident.severity, min(width_of(name), _SHORTEST))
+    for at, text in round_times(past.begin, past.end, max(width // _CLOCKS, 1)):
+        put(at, text, "dim", len(text))
+    return _joined(cells)
+
+
+def _joined(cells: list[Span]) -> list[Span]:
     joined: list[Span] = []
     for text, ink in cells:
         if joined and joined[-1][1] == ink:
             joined[-1] = (joined[-1][0] + text, ink)
-        else:
+        elif text:
             joined.append((text, ink))
     return joined
