@@ -190,7 +190,8 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         runs = self._probe_runs.known if self._probe_runs is not None else []
         runs = [run for run in runs if run.started_at.timestamp() <= view.now]
         self.about.headed = not framed
-        self.below.styles.height = max(height // 4, 5 if height >= _SHORT else 3)
+        timeline = self.timeline is not None and self.timeline.display and not framed  # of its line, not the graphs'
+        self.below.styles.height = max(height // 4 - timeline, 5 if height >= _SHORT else 3)
         self.device_events.display = width >= _TWO
         self.processes.styles.height = min(max(height // 6, 4 if height >= _SHORT else 3), 12)
         self.readings.styles.width = max(width * 2 // 5, 38)

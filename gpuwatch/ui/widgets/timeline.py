@@ -175,13 +175,14 @@ def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | N
         return before < left and after > left + one
 
     cells: list[Span] = [(" " if is_hole(begin + number * one) else "─", "dim") for number in range(width)]
-    for severity, sign in _SIGNS.items():
-        for incident in (one for one in happened.incidents if one.severity == severity):
-            if incident.begin <= past.end and incident.end >= past.begin:
-                places = range(cell(incident.begin), cell(min(incident.end, past.end)) + 1)
-                cells[places.start : places.stop] = [("━", severity)] * len(places)
-        for mark in (one for one in happened.marks if one.severity == severity and past.begin <= one.at <= past.end):
-            cells[cell(mark.at)] = (sign, severity)
+    ranks = {severity: rank for rank, severity in enumerate(_SIGNS)}  # the worst is drawn last
+    for incident in sorted(happened.incidents, key=lambda one: ranks[one.severity]):
+        if incident.begin <= past.end and incident.end >= past.begin:
+            first, last = cell(incident.begin), cell(min(incident.end, past.end))
+            cells[first : last + 1] = [("━", incident.severity)] * (last + 1 - first)
+    for mark in sorted((one for one in happened.marks if one.severity in ranks), key=lambda one: ranks[one.severity]):
+        if past.begin <= mark.at <= past.end:
+            cells[cell(mark.at)] = (_SIGNS[mark.severity], mark.severity)
     if cursor is not None:
         cells[cell(cursor)] = ("●", "focus")
     return _joined(cells)
