@@ -1,7 +1,8 @@
 """Faults of GPUs alone, then in each order of pairs: each begins, is named with its GPU, and ends.
 
-Run by ``test_fault_pairs.py`` in a process on simulated GPUs: ``python -m tests.safety.fault_pairs`` prints what was
-wrong and how many cases there were, as JSON. The clock is turned on between samples instead of waiting.
+Run by ``test_faulted_calls.py`` in a process on simulated GPUs: ``python -m tests.safety.fault_pairs [N]`` prints what
+was wrong and how many cases there were, as JSON; with N each fault alone and so many other cases, drawn by a seed. The
+clock is turned on between samples instead of waiting.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import datetime
 import itertools
 import json
 import os
+import random
 import sys
 import tempfile
 import time
@@ -30,6 +32,7 @@ from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.base import SeenDevice
+from gpuwatch.machine.sources.nvidia.decode import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
 from gpuwatch.session.period import period
 from gpuwatch.session.session import all_findings
 from gpuwatch.session.view import View, ranked
@@ -38,7 +41,7 @@ from gpuwatch.sim import faults
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
 from gpuwatch.ui.panes.headline import verdict
 
-SHAPE = "6x24GiB"
+SHAPE = "10x24GiB"
 MACHINE: SimMachine
 
 
@@ -47,6 +50,7 @@ class Fault:
     gpu: int | None
     """None: of the driver, which hides all others."""
     cause: str
+    """Empty: it is none, and nothing is told of it."""
     begin: Callable[[], object]
     end: Callable[[], object]
     stays: bool = False
@@ -60,6 +64,25 @@ def _fails(label: str, gpu: int, function: str, code: str) -> Callable[[], objec
 def _throttled(gpu: int, cause: str, reasons: int) -> Fault:
     name = "clock_event_reasons"
     return Fault(gpu, cause, lambda: MACHINE.override(gpu, name, reasons), lambda: MACHINE.override(gpu, name, None))
+
+
+_HEALTHY = sum(2 << bit for bit in FABRIC_TROUBLES) | 1 << FABRIC_CONFIGURATION_SHIFT
+_UNHEALTHY = _HEALTHY - (1 << min(FABRIC_TROUBLES))
+"""Masks of the fabric's health: of each trouble 1 for yes, 2 for no."""
+
+
+def _fabric(mask: int) -> None:
+    MACHINE.override(8, "fabric_state", 3)
+    MACHINE.override(8, "fabric_health_mask", mask)
+    MACHINE.override(8, "fabric_health_summary", 1 if mask == _HEALTHY else 2)
+
+
+def _fresh() -> None:
+    """The machine without faults, with NVLinks and a fabric."""
+    MACHINE.heal()
+    for name, value in {"nvlink_links": 4, "nvlink_version": 5, "nvlink_failed_recoveries": 0}.items():
+        MACHINE.override(6, name, value)
+    _fabric(_HEALTHY)
 
 
 FAULTS = {
@@ -91,6 +114,22 @@ FAULTS = {
     ),
     "throttled": _throttled(3, "throttle.thermal", 0x20),
     "power brake": _throttled(4, "throttle.power", 0x80),
+    "NVLink errors": Fault(
+        6,
+        "hardware.fault",
+        lambda: MACHINE.override(6, "nvlink_failed_recoveries", 3),
+        lambda: MACHINE.override(6, "nvlink_failed_recoveries", 0),
+    ),
+    "SRAM errors": Fault(
+        7,
+        "hardware.fault",
+        lambda: MACHINE.override(7, "sram_threshold_exceeded", 1),
+        lambda: MACHINE.override(7, "sram_threshold_exceeded", 0),
+    ),
+    "fabric": Fault(8, "hardware.fault", lambda: _fabric(_UNHEALTHY), lambda: _fabric(_HEALTHY)),
+    # No faults: nothing is told of them, and what is told of others stays right.
+    "partitioned": Fault(9, "", lambda: MACHINE.set_mig(9, "1g,1g,-,2g"), lambda: MACHINE.set_mig(9, "off")),
+    "asleep": Fault(9, "", lambda: MACHINE.set_asleep(9, True), lambda: MACHINE.set_asleep(9, False)),
     "no driver": Fault(
         None,
         "driver.missing",
@@ -138,7 +177,7 @@ class Watched:
         wanted = {
             (fault.cause, None if fault.gpu is None else self.uuids[fault.gpu])
             for fault in active
-            if fault.gpu is None or not hidden
+            if fault.cause and (fault.gpu is None or not hidden)
         }
         if found != wanted:
             self.wrong.append(f"{self.what}, {when}: {sorted(found, key=str)} instead of {sorted(wanted, key=str)}")
@@ -171,7 +210,7 @@ class Watched:
         with Recording(self.path) as recording:
             document: Period = period(recording, *recording.extent(), runs=runs)
         told = {(one.finding.id, one.finding.device_uuid): one.active for one in document.findings}
-        for fault in expected:
+        for fault in filter(lambda fault: fault.cause, expected):
             whose = (fault.cause, None if fault.gpu is None else self.uuids[fault.gpu])
             if told.get(whose) is not fault.stays:
                 self.wrong.append(f"{self.what}: the report has {told.get(whose)} for {whose}")
@@ -190,6 +229,7 @@ AHEAD = [0.0]
 def case(names: tuple[str, ...], folder: Path, *, replaced: bool) -> list[str]:
     """These faults one after the other, then ended in the same order."""
     what = " + ".join(names) + (", collector replaced" if replaced else "")
+    _fresh()
     watched = Watched(what, folder / f"{len(list(folder.iterdir()))}.gpuwatch")
     chosen = [FAULTS[name] for name in names]
     active: list[Fault] = []
@@ -208,7 +248,6 @@ def case(names: tuple[str, ...], folder: Path, *, replaced: bool) -> list[str]:
         watched.sample()
         watched.check(f"after {name}", active)
     watched.close(chosen, RunStore(folder / "runs"))
-    MACHINE.heal()
     return watched.wrong
 
 
@@ -217,7 +256,6 @@ def main() -> None:
     found = SimMachine.from_environment(os.environ)
     assert found is not None
     MACHINE = found
-    MACHINE.heal()
     real = time.monotonic
     time.monotonic = lambda: real() + AHEAD[0]  # type: ignore[assignment]
     alone = [(name,) for name in FAULTS]
@@ -228,6 +266,8 @@ def main() -> None:
     away = {"removed", "lost", "needs a reset", "no driver"}
     cases = [(names, False) for names in (*alone, *pairs)]
     cases += [(names, True) for names in (*alone, *pairs) if away >= set(names) or len(names) == 1]
+    if len(sys.argv) > 1:
+        cases = [*cases[: len(alone)], *random.Random(20261123).sample(cases[len(alone) :], int(sys.argv[1]))]
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for names, replaced in cases:
