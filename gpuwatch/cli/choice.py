@@ -13,7 +13,6 @@ class Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2
     """One of a few names; for a typo the error suggests the closest name."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As click does."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:

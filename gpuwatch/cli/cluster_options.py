@@ -36,7 +36,6 @@ class NodeCommand(Sectioned):
     """A command that remembers its arguments, to be run on nodes with the same ones."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does."""
         ctx.meta[_RAW] = list(args)
         return super().parse_args(ctx, args)
 
@@ -177,7 +176,6 @@ class _Progress:
         self._done: set[str] = set()
 
     def show(self, replies: Sequence[NodeReply]) -> None:
-        """Draws what changed."""
         from gpuwatch.core.formatting.text import printable, shorten
         from gpuwatch.fleet.cluster.fan_out import OPEN
 

@@ -62,5 +62,4 @@ class Sectioned(click.Command):
     """A command whose options are under headings."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does, with headings."""
         write_options(self, ctx, formatter)

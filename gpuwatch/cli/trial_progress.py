@@ -64,7 +64,6 @@ class _Timed(NoProgress):
         self.took: list[float] = []
 
     def begins(self, trial: Begun) -> None:
-        """Notes when."""
         self.now, self.since = trial, time.monotonic()
 
     def ended(self, trial: Trial) -> None:
@@ -86,7 +85,6 @@ class _Lines(_Timed):
     """A line for each trial that is over."""
 
     def ended(self, trial: Trial) -> None:
-        """Tells how it ended."""
         super().ended(trial)
         verdict, steps, speed, peak = result(trial, simulated=self.simulated)
         parts = [verdict, f"{steps} steps" if steps else "", f"{speed} steps/s" if speed else "", peak]
@@ -103,11 +101,9 @@ class _Spoken(NoProgress):
         self.head = ""
 
     def says(self, text: str) -> None:
-        """Sends it."""
         progress(text)
 
     def begins(self, trial: Begun) -> None:
-        """Sends which trial begins."""
         number = f"[{trial.number}/{trial.planned}] " if trial.planned else ""
         self.head = f"{number}{printable(trial.name)}"
         progress(self.head)
@@ -161,11 +157,9 @@ class _Live(_Timed):
                 self.live.start()
 
     def steps(self, count: int) -> None:
-        """Shows how many."""
         self.count = count
 
     def ended(self, trial: Trial) -> None:
-        """Adds its row."""
         super().ended(trial)
         self.rows.append((named(trial), *result(trial, simulated=self.simulated)))
         with self.lock:
@@ -174,7 +168,6 @@ class _Live(_Timed):
                 self.close()
 
     def close(self) -> None:
-        """Removes all of it."""
         live, self.live = self.live, None
         if live is not None:
             live.stop()

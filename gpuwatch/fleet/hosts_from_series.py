@@ -173,7 +173,6 @@ class Collected:
         return found
 
     def value(self, sample: Sample) -> None:
-        """A reading."""
         reported = REPORTED.get(sample.metric.get("__name__", ""))
         gpu = self.gpu(sample.metric) if reported is not None else None
         if reported is None or gpu is None:

@@ -42,7 +42,6 @@ class HostsSource:
         self._streams.start()
 
     def stop(self) -> None:
-        """Ends all connections."""
         if self._timer is not None:
             self._timer.cancel()
         self._streams.stop()
@@ -83,7 +82,6 @@ class HostFeed:
         command: Sequence[str] = GPUWATCH,
         options: Sequence[str] = (),
     ) -> None:
-        """As of :class:`HostsSource`."""
         self.host = HostAccess(host)
         self._streams = RemoteStreams([host], interval, self._came, command=command, options=options)
         self._stream = self._streams.streams[host]
@@ -102,7 +100,6 @@ class HostFeed:
         self._streams.interval = seconds
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
-        """Connects."""
         self._wake = wake
         self._streams.start()
 
@@ -113,7 +110,6 @@ class HostFeed:
         return arrived
 
     def status(self) -> FeedStatus:
-        """Whether samples come."""
         stream = self._stream
         age = None if stream.came is None else time.monotonic() - stream.came
         if stream.reason and (age is not None or stream.failures):
@@ -124,7 +120,6 @@ class HostFeed:
         """Streams that were closed meanwhile are started again by themselves."""
 
     def stop(self) -> None:
-        """Ends the connection."""
         self._streams.stop()
 
     def _came(self, stream: Stream) -> None:

@@ -61,7 +61,6 @@ class PrometheusFeed:
         return arrived
 
     def status(self) -> FeedStatus:
-        """Whether the server answers."""
         age = None if self._last is None else self._clock() - self._last
         if self._problem:
             return FeedStatus("stopped", age, detail=self._problem)

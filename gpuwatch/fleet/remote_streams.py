@@ -116,7 +116,6 @@ class RemoteStreams:
             self._thread.start()
 
     def stop(self) -> None:
-        """Ends all connections."""
         self._stopping = True
         self._wake()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -288,7 +287,6 @@ class RemoteStreams:
 
 
 def _why(code: int | None, messages: str, odd: str) -> str:
-    """Why a stream ended."""
     last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "")
     if code == EXIT_SSH:
         return ssh_failure(messages) or "ssh failed"

@@ -61,7 +61,6 @@ class HostSummary:
 
     @property
     def name(self) -> str:
-        """The host."""
         return self.view.name
 
 

@@ -15,9 +15,7 @@ class FleetSource(Protocol):
     """Where hosts come from."""
 
     @property
-    def name(self) -> str:
-        """For the user."""
-        ...
+    def name(self) -> str: ...
 
     def start(self, news: Callable[[], None]) -> None:
         """Called once before the first read; ``news`` may be called from any thread to be read at once."""
@@ -31,9 +29,7 @@ class FleetSource(Protocol):
         """The interval between two reads is now so many seconds."""
         ...
 
-    def stop(self) -> None:
-        """Ends what :meth:`start` began."""
-        ...
+    def stop(self) -> None: ...
 
 
 class FleetWatch:

@@ -58,7 +58,6 @@ class JoinedSamples(SampleStore):
 
     @property
     def times(self) -> Sequence[float]:
-        """As in the protocol."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_EVERY:
             self._looked = now
@@ -95,7 +94,6 @@ class JoinedSamples(SampleStore):
         return self._stretches
 
     def at(self, moment: float) -> Kept | None:
-        """As in the protocol."""
         times = self.times
         if not times:
             return None
@@ -103,7 +101,6 @@ class JoinedSamples(SampleStore):
         return self._kept.at(here) if here in self._own else self.recording.at(here)
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
-        """As in the base."""
         used = {at for at in self._own if begin <= at <= end} if self.times else ()  # they are brought up to date
         if not used:
             return self.recording.chunks(begin, end)
@@ -111,7 +108,6 @@ class JoinedSamples(SampleStore):
         return iter([heapq.merge(self.recording.positions(begin, end), own, key=itemgetter(0))])
 
     def events(self) -> Sequence[MachineEvent]:
-        """As in the protocol."""
         kept = self._kept.events()
         last = (len(kept), kept[-1] if kept else None)
         if last[0] != self._last_event[0] or last[1] is not self._last_event[1]:

@@ -33,9 +33,7 @@ class ProbeRunner(Protocol):
 
     def run(
         self, script: ProbeScript, *, before: Snapshot | None = None, on_event: Callable[[Event], None] | None = None
-    ) -> RunDraft:
-        """Runs one probe."""
-        ...
+    ) -> RunDraft: ...
 
 
 MakeRunner = Callable[["ProbeOptions", "SnapshotSource"], AbstractContextManager[ProbeRunner]]
@@ -91,7 +89,6 @@ class ProbeBatch:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Starts the feed."""
         self._stack.callback(self._feed.stop)
         self._feed.start()
         return self

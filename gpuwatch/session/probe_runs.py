@@ -81,7 +81,6 @@ class Live:
 
     @property
     def waiting(self) -> frozenset[str]:
-        """Queued configurations."""
         return frozenset(self.configs[self.done + 1 :] if self.config else self.configs)
 
 

@@ -302,7 +302,6 @@ class SimMachine:
         return count
 
     def faults(self) -> tuple[SimFault, ...]:
-        """The active faults."""
         found, view = [], FaultView()
         for index in range(_MAX_FAULTS):
             if self._control.gws_fault_at(self._open_handle(), index, ctypes.byref(view)):

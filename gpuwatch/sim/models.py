@@ -89,7 +89,6 @@ class SimModel:
         return self.memory_mib << 20
 
     def described(self) -> DescribedGpu:
-        """One such GPU."""
         answers = {
             (answer.function, answer.argument): answer for trait in ("any", *self.traits) for answer in _TRAITS[trait]
         }

@@ -115,7 +115,6 @@ class GpuwatchApp(PreferencesApp):
         self.tabs[self.overview.TAB] = self.overview
 
     def get_default_screen(self) -> Screen[None]:
-        """The first tab."""
         return self.overview
 
     async def show_tab(self, tab_id: str, *, back: bool = False) -> None:
@@ -232,7 +231,6 @@ class GpuwatchApp(PreferencesApp):
         self.tab.probe_runs_changed()
 
     def on_unmount(self) -> None:
-        """Stops probes and feeds."""
         if self._probe_runs is not None:
             self._probe_runs.stop()
         self.stop_sessions()
@@ -363,7 +361,6 @@ class GpuwatchApp(PreferencesApp):
     # Preferences
 
     def preferred(self) -> None:
-        """Redraws the visible tab."""
         self.tab.show(self.session.view())
 
     def gathered(self) -> Preferences:
@@ -405,7 +402,6 @@ class GpuwatchApp(PreferencesApp):
         self.tab.show_status(self.session.view())
 
     def action_command_palette(self) -> None:
-        """Opens the palette."""
         from gpuwatch.ui.screens.palette import Palette
 
         if not isinstance(self.screen, Palette):

@@ -41,11 +41,9 @@ class _NoFeed:
         """Nothing to start."""
 
     def drain(self) -> list[Snapshot]:
-        """None ever comes."""
         return []
 
     def status(self) -> FeedStatus:
-        """Always the same."""
         return FeedStatus("starting")
 
     def resumed(self) -> None:
@@ -90,7 +88,6 @@ class FleetApp(GpuwatchApp):
         self.install_screen(self.overview, self.overview.TAB)
 
     def get_default_screen(self) -> Screen[None]:
-        """The list."""
         return self.fleet_screen
 
     @property
@@ -114,7 +111,6 @@ class FleetApp(GpuwatchApp):
         return replace(super().gathered(), tab=before.tab, interval=before.interval, read_only=before.read_only)
 
     def on_mount(self) -> None:
-        """Starts reading."""
         super().on_mount()
         self.fleet_watch.start(self._wake)
 

@@ -50,7 +50,6 @@ class Family(NamedTuple):
 
     @property
     def sample(self) -> str:
-        """Name of its samples."""
         return self.name + _SUFFIXES.get(self.kind, "")
 
     def header(self) -> str:

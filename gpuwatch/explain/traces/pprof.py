@@ -165,7 +165,6 @@ def _profile(
 
 
 def _sample(data: bytes, at: int, end: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-    """Locations, values and labels."""
     keys: list[int] = []
     amounts: list[int] = []
     labels: list[tuple[int, int]] = []

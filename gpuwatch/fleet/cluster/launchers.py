@@ -178,7 +178,6 @@ class Slurm:
         return Plan(jobs, tuple(down.items()))
 
     def reason(self, exit_code: int, messages: str) -> str:
-        """Slurm's own words."""
         found = re.findall(r"^srun: error: (?:slurm_msg_sendto: )?(.+)$", messages, re.MULTILINE)
         if any(re.search(r"[Nn]ode failure|not responding", line) for line in found):
             return "the node was lost"

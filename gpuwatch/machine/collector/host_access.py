@@ -63,7 +63,6 @@ class LocalHost(HostAccess):
     unreachable = ""
 
     def details(self, pid: int, create_time: float | None) -> Details:
-        """As in the base."""
         from gpuwatch.machine.sources.process_details import details
 
         return details(pid, create_time)
@@ -82,7 +81,6 @@ class LocalHost(HostAccess):
         return SimMachine.from_environment(self._environment)
 
     def signal(self, pid: int, create_time: float | None, number: int) -> Outcome:
-        """As in the base."""
         from gpuwatch.machine.sources.process_signals import send
 
         return send(pid, create_time, number)

@@ -227,7 +227,6 @@ class LiveFeed:
         return None
 
     def status(self) -> FeedStatus:
-        """The collector's state."""
         now = time.monotonic()
         if self._stopping.is_set():
             return FeedStatus("stopped", None if self._last is None else now - self._last)

@@ -47,7 +47,6 @@ class RecordedHost(HostAccess):
 
     @property
     def unreachable(self) -> str:
-        """As in the base."""
         return "not part of a recording"
 
 
@@ -99,7 +98,6 @@ class RecordedFeed:
 
     @property
     def host(self) -> HostAccess:
-        """The recorded machine."""
         return self._host
 
     @property
@@ -119,7 +117,6 @@ class RecordedFeed:
             self._thread.start()
 
     def drain(self) -> list[Snapshot]:
-        """As in the protocol."""
         return [kept.snapshot for kept in self.take()]
 
     def take(self) -> list[Kept]:
@@ -159,7 +156,6 @@ class RecordedFeed:
         self._anchor(self.now())
 
     def stop(self) -> None:
-        """As in the protocol."""
         with self._alarm:
             self._stopping = True
             self._alarm.notify()

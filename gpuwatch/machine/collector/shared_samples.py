@@ -137,7 +137,6 @@ class SharedSamples:
         return _suits(self._recorder, interval, gpm=gpm)
 
     def close(self) -> None:
-        """Closes the recording."""
         self._newest.close()
         self._recorder.close()
 

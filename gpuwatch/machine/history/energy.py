@@ -89,7 +89,6 @@ class EnergyMeter:
         self._devices: dict[str, _Counted] = {}
 
     def look(self, snapshot: Snapshot) -> None:
-        """Takes a snapshot."""
         at = snapshot.taken_at.timestamp()
         for device in snapshot.devices:
             counted = self._devices.get(device.uuid)

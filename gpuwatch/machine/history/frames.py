@@ -200,7 +200,6 @@ class FrameEncoder:
         self._before: Snapshot | None = None
 
     def frame(self, snapshot: Snapshot) -> bytes:
-        """Encodes the next snapshot."""
         before, self._before = self._before, snapshot
         if before is None or len(before.devices) != len(snapshot.devices):
             return framed(KEY, encoded(snapshot))

@@ -92,7 +92,6 @@ class Chunk:
         self._writer = ChunkWriter()
 
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
-        """Appends a sample."""
         frames = self._writer.frames(snapshot, findings)
         self._frames.append(frames)
         self.size += len(frames) + self.PER_SAMPLE
@@ -123,7 +122,6 @@ class Samples:
         return [one.at for one in self.kept]
 
     def read(self) -> Iterator[Position]:
-        """As in :class:`Chunk`."""
         decoder = FrameDecoder()
         for _, snapshot, findings in self.kept:
             decoder.begin(snapshot)

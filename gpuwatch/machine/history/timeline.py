@@ -48,7 +48,6 @@ class Timeline(SampleStore):
         self._thin(snapshot.taken_at.timestamp())
 
     def add_events(self, events: Iterable[MachineEvent]) -> None:
-        """Appends events."""
         self._events.extend(events)
 
     def _put(self, level: int, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
@@ -123,7 +122,6 @@ class Timeline(SampleStore):
         return sample(chosen.read(), place)
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
-        """As in the base."""
         for chunk in list(self._every()):
             if chunk.times[0] <= end and chunk.times[-1] >= begin:
                 yield zip(chunk.times, chunk.read(), strict=True)

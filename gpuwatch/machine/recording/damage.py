@@ -64,7 +64,6 @@ class Damage:
         return "; ".join(filter(None, (self.database, missing)))
 
     def lines(self) -> Iterator[str]:
-        """Each part, in words."""
         if self.database:
             yield f"database: {self.database}"
         for number, block in self.blocks.items():

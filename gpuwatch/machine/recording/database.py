@@ -36,7 +36,6 @@ class Database:
             self._salvage(error)
 
     def close(self) -> None:
-        """Closes it."""
         self._connection.close()
 
     def rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:

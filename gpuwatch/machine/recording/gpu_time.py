@@ -80,7 +80,6 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> Key:
-        """What names it."""
         return (self.pid, self.create_time, self.device_uuid, self.mig_instance)
 
     def merge(self, other: ProcessTime) -> None:

@@ -38,7 +38,6 @@ class NewestSamples:
         self._began = False
 
     def close(self) -> None:
-        """Closes the file."""
         self._db.close()
 
     def take(self) -> list[Snapshot]:

@@ -100,7 +100,6 @@ class Recording(SampleStore):
         self.close()
 
     def close(self) -> None:
-        """Closes the file."""
         self._db.close()
 
     def refresh(self) -> bool:
@@ -236,7 +235,6 @@ class Recording(SampleStore):
 
     @property
     def samples(self) -> int:
-        """Number of samples."""
         return self._firsts[-1]
 
     @property
@@ -317,7 +315,6 @@ class Recording(SampleStore):
             yield at, decoder.devices()
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
-        """As in the base."""
         for block in self._between(begin, end):
             yield zip(self._times_of(block.number)[: block.samples], self.positions_of(block.number), strict=False)
 

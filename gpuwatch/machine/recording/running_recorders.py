@@ -97,7 +97,6 @@ class Announcement:
         self._write()
 
     def answered(self) -> None:
-        """Samples come again."""
         if self._entry.silence is not None:
             self._entry = msgspec.structs.replace(self._entry, silence=None)
             self._write()
@@ -139,7 +138,6 @@ class RunningRecorder:
         return silence if silence is not None and 0 <= _uptime() - silence.at < HEARTBEAT else None
 
     def close(self) -> None:
-        """Forgets it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -81,7 +81,6 @@ class SampleRedactor:
         return self._findings[1]
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:
-        """A sample."""
         rest = _rest(snapshot)
         other = self._once(encoded(rest), rest)
         return replace(

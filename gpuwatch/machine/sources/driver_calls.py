@@ -49,7 +49,6 @@ class CallPage:
         return Call(text, since) if text else None
 
     def close(self) -> None:
-        """Gives the memory back."""
         self._page.close()
         os.close(self.descriptor)
 

@@ -69,7 +69,6 @@ class Alerts:
         return found
 
     def close(self) -> None:
-        """Ends everything that runs."""
         for channel in self._channels:
             channel.close()
 

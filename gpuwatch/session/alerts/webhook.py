@@ -54,7 +54,6 @@ class Webhook:
                 return
 
     def cancel(self) -> None:
-        """Makes no more attempts."""
         self._cancelled.set()
 
     def _post(self, body: bytes) -> tuple[str, bool]:

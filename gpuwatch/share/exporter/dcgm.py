@@ -32,7 +32,6 @@ class DcgmFamily(Family):
 
     @property
     def sample(self) -> str:
-        """Name of its samples."""
         return self.name
 
 

@@ -70,7 +70,6 @@ class Publisher:
                 self._job_map.remove()
 
     def look(self) -> None:
-        """Takes what has arrived."""
         for snapshot in self._feed.drain():
             self._conditions.look(snapshot)
             self._xids.look(snapshot)

@@ -18,5 +18,4 @@ class SampleLines:
 
     @property
     def count(self) -> int:
-        """Number of samples."""
         return sum(map(len, self.lines.values()))

@@ -192,7 +192,6 @@ class MetricsServer(socketserver.ThreadingTCPServer):
                 secured.unwrap()
 
     def shutdown_request(self, request: Any) -> None:
-        """Ends a connection."""
         with self._lock:
             self._connections.pop(request, None)
         super().shutdown_request(request)

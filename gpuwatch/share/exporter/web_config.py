@@ -132,7 +132,6 @@ class WebConfig:
 
     @property
     def settings(self) -> Settings:
-        """What holds now."""
         if self._path is None:
             return self._settings
         with self._lock:

@@ -58,40 +58,32 @@ class RedactedStretch(Stretch):
 
     @property
     def host(self) -> str | None:
-        """As in the base."""
         return self._private.host(self._host) if self._host is not None else None
 
     def samples(self) -> Iterator[Kept]:
-        """As in the base."""
         for kept in super().samples():
             yield Kept(kept.at, self._private.snapshot(kept.snapshot), self._private.findings(kept.findings))
 
     def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
-        """As in the base."""
         for times, columns in super().numbers():
             yield times, {(self._uuid(uuid), name): values for (uuid, name), values in columns.items()}
 
     def means(self) -> Iterator[Means]:
-        """As in the base."""
         for at, by_device in self._summaries():
             for uuid, metrics in by_device.items():
                 yield Means(at, self.device(self._uuid(uuid), at), metrics)
 
     def device(self, uuid: str, at: float) -> Device:
-        """As in the base."""
         known = self._redacted.get(uuid)
         if known is None:
             known = self._redacted[uuid] = self._private.part(super().device(self._real.get(uuid, uuid), at))
         return known
 
     def events(self) -> list[MachineEvent]:
-        """As in the base."""
         return [self._private.part(one) for one in super().events()]
 
     def findings(self) -> list[RecordedFinding]:
-        """As in the base."""
         return [one._replace(finding=self._private.part(one.finding)) for one in super().findings()]
 
     def lives(self) -> list[ProcessLife]:
-        """As in the base."""
         return [self._private.part(one) for one in super().lives()]

@@ -54,7 +54,6 @@ class Stretch:
 
     @property
     def host(self) -> str | None:
-        """Name of the machine."""
         named = [run.hostname for run in self.recording.runs if run.hostname]
         return self.last.host.hostname or (named[-1] if named else None)
 
@@ -116,7 +115,6 @@ class Stretch:
         return known
 
     def events(self) -> list[MachineEvent]:
-        """The events, by time."""
         found = [one for one in self.recording.events() if self.begin <= one.at <= self.end]
         return sorted(found, key=lambda one: one.at)
 

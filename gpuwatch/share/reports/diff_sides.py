@@ -109,7 +109,6 @@ class Facts:
         return gpus(indices) if indices else ""
 
     def take_findings(self, findings: tuple[Finding, ...]) -> None:
-        """Adds errors and warnings."""
         for one in findings:
             if one.severity != "info":
                 self.findings.setdefault(one.id, []).append(one)

@@ -37,7 +37,6 @@ class Pen:
         return self
 
     def write(self, spans: Iterable[Span]) -> Pen:
-        """Writes several spans."""
         for text, ink in spans:
             self.add(text, ink)
         return self

@@ -102,7 +102,6 @@ class Chooser(Modal[None]):
         return [*chosen, *(name for name in self._ids if name not in chosen)]
 
     def compose(self) -> ComposeResult:
-        """Only the list."""
         yield self.sheet
 
     @property
@@ -123,7 +122,6 @@ class Chooser(Modal[None]):
         self.dismiss(None)
 
     def action_move(self, rows: int) -> None:
-        """Moves the cursor."""
         self.put_cursor(self.cursor + rows)
 
     def put_cursor(self, number: int) -> None:
@@ -155,7 +153,6 @@ class Chooser(Modal[None]):
         self._apply(name)
 
     def action_default(self) -> None:
-        """Restores the default."""
         self._chosen = list(self._default)
         self._order = self._of(self._chosen)
         self._apply(self.choices[0].id)

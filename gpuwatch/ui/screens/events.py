@@ -202,7 +202,6 @@ class EventsScreen(FilterableScreen):
 
     @property
     def filtered(self) -> Widget:
-        """The list."""
         return self.event_list
 
     def titles(self) -> dict[str, str]:
@@ -211,7 +210,6 @@ class EventsScreen(FilterableScreen):
         return super().titles() | absent
 
     def action_move(self, where: str) -> None:
-        """Moves the cursor."""
         self.event_list.move(where)
         self.draw_event()
 

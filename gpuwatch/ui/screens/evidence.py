@@ -30,6 +30,5 @@ class EvidenceModal(LinesModal[None]):
         self.sheet.ending = "  ".join([*keys, "Esc closes"])
 
     def action_page(self) -> None:
-        """Opens the cause page."""
         if self._cause:
             self.app.push_screen(CauseSheet(self._cause))

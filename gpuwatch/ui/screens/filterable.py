@@ -47,7 +47,6 @@ class FilterBarScreen(TabScreen):
         raise NotImplementedError
 
     def drop_filter(self) -> None:
-        """Shows everything again."""
         raise NotImplementedError
 
     async def on_key(self, event: events.Key) -> None:
@@ -72,7 +71,6 @@ class FilterBarScreen(TabScreen):
         self.show_keys()
 
     async def action_filter(self) -> None:
-        """Opens the filter bar."""
         from gpuwatch.ui.widgets.filter_bar import FilterBar
 
         if self.filter_bar is not None:
@@ -108,12 +106,10 @@ class FilterableScreen(FilterBarScreen):
 
     @property
     def filter_text(self) -> str:
-        """The words."""
         return self.filter.text if self.filter is not None else ""
 
     @property
     def matches(self) -> tuple[int, int]:
-        """The :attr:`counts`."""
         return self.counts
 
     def filter_title(self, title: str) -> list[tuple[str, str]]:

@@ -209,7 +209,6 @@ class FindingsScreen(FilterableScreen):
 
     @property
     def filtered(self) -> Widget:
-        """The list."""
         return self.finding_list
 
     def draw_evidence(self) -> None:

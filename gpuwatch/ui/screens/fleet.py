@@ -86,14 +86,12 @@ class FleetScreen(FilterBarScreen):
         self.hosts.sort, self.hosts.reverse = sort, reverse
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
         yield self.head
         yield from self.panes
         yield self.keys
 
     @property
     def fleet(self) -> FleetDashboard:
-        """The app."""
         return cast("FleetDashboard", self.app)
 
     # Showing
@@ -109,7 +107,6 @@ class FleetScreen(FilterBarScreen):
         self.show_keys()
 
     def show_again(self) -> None:
-        """Draws again."""
         self.show(self.gpuwatch.session.view())
 
     def show_status(self, view: View) -> None:
@@ -124,12 +121,10 @@ class FleetScreen(FilterBarScreen):
 
     @property
     def filtered(self) -> Widget:
-        """The list."""
         return self.hosts
 
     @property
     def filter_text(self) -> str:
-        """The current filter."""
         return self.filter.text if self.filter is not None else ""
 
     @property
@@ -149,7 +144,6 @@ class FleetScreen(FilterBarScreen):
             self.filter_bar.say(self.hosts.counts, wrong)
 
     def drop_filter(self) -> None:
-        """Shows all hosts again."""
         self._use(None)
 
     def _use(self, wanted: FleetFilter | None) -> None:
@@ -168,7 +162,6 @@ class FleetScreen(FilterBarScreen):
         return super().titles() | ({} if self.hosts.chosen is not None else {"open_host": ""})
 
     def action_move(self, where: str) -> None:
-        """Moves the cursor."""
         self.hosts.move(where)
 
     async def action_open_host(self) -> None:
@@ -198,7 +191,6 @@ class FleetScreen(FilterBarScreen):
         self._use(None if self.filter_text == "free" else parse("free"))
 
     def action_sort(self) -> None:
-        """Opens the sort menu."""
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
         menu = SortMenu(self.hosts.sort, [(column.id, column.title, column.help) for column in COLUMNS])
@@ -209,11 +201,9 @@ class FleetScreen(FilterBarScreen):
             self.hosts.next_sort(column)
 
     def action_reverse(self) -> None:
-        """Reverses the order."""
         self.hosts.next_sort(self.hosts.sort)
 
     async def action_back(self) -> None:
-        """Clears the filter."""
         if self.filter is not None:
             self._use(None)
 

@@ -217,7 +217,6 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
 
     @property
     def filtered(self) -> Widget:
-        """The readings."""
         return self.readings
 
     def titles(self) -> dict[str, str]:
@@ -261,7 +260,6 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         return [("Events", happened), ("Latest probe runs", maps or none)]
 
     def choose(self, uuid: str) -> None:
-        """Selects a device."""
         self.gpuwatch.chosen_gpu = uuid
         self.show_again()
 

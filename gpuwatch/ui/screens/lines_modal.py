@@ -97,11 +97,9 @@ class LinesModal(Modal[Result], Generic[Result]):
         self._to_copy = to_copy
 
     def compose(self) -> ComposeResult:
-        """Only the sheet."""
         yield self.sheet
 
     def action_close(self) -> None:
-        """Closes without a result."""
         self.dismiss(None)
 
     def action_copy(self) -> None:

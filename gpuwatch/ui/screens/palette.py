@@ -21,7 +21,6 @@ class Palette(CommandPalette, inherit_bindings=False):
     ]
 
     def action_page(self, where: str) -> None:
-        """Moves by a page."""
         # Textual 8.2 raises KeyError while the list has options that were not laid out yet.
         with suppress(KeyError):
             getattr(self.query_one(CommandList), f"action_{where}")()

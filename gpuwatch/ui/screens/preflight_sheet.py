@@ -42,7 +42,6 @@ class PreflightSheet(ChoiceModal[bool]):
         super().__init__(f"Run {what}?", lines, ("starts nothing", f"runs {what}"), _CANCEL)
 
     def take(self, number: int) -> None:
-        """Runs, or cancels."""
         self.dismiss(number == _RUN)
 
     def action_run(self) -> None:

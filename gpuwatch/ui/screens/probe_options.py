@@ -126,5 +126,4 @@ class ParametersModal(Modal[Parameters]):
             self._problem.paint((Line(((f"✖ {wrong}", "error"),)),))
 
     def action_close(self) -> None:
-        """Closes without a change."""
         self.dismiss(None)

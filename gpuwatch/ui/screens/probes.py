@@ -48,7 +48,6 @@ class ProbeHead(Painted):
     _shown: tuple[ProbeRuns, View] | None = None
 
     def show(self, probe_runs: ProbeRuns, view: View) -> None:
-        """Draws the line."""
         self._shown = (probe_runs, view)
         self.redraw()
 

@@ -248,7 +248,6 @@ class ProcessScreen(TabScreen):
                 self.show(self._view)
 
     def action_environment(self) -> None:
-        """Goes to the environment."""
         self.about.focus()
         self.about.go("Environment")
 

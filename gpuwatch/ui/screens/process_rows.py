@@ -84,7 +84,6 @@ class ProcessRowsScreen(TabScreen):
             self.open_sheet(*missing_of_row(row, view))
 
     def action_choose_columns(self) -> None:
-        """Opens the column chooser."""
         from gpuwatch.ui.screens.chooser import Chooser, columns_of
         from gpuwatch.ui.tables.columns import DEFAULT_COLUMNS
 

@@ -110,5 +110,4 @@ class SignalSheet(ChoiceModal[int]):
         self._able = bool(able)
 
     def take(self, number: int) -> None:
-        """Sends a signal."""
         self.dismiss(CHOICES[number][0] if self._able else None)

@@ -73,7 +73,6 @@ class TabScreen(Screen[None]):
         """The tab's own panes, from top to bottom."""
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
         yield self.top_line
         yield from self.panes
         yield self.keys
@@ -81,7 +80,6 @@ class TabScreen(Screen[None]):
 
     @property
     def gpuwatch(self) -> Dashboard:
-        """The app."""
         return cast("Dashboard", self.app)
 
     @property
@@ -214,11 +212,9 @@ class TabScreen(Screen[None]):
     # Actions of every tab
 
     async def action_show_tab(self, tab_id: str) -> None:
-        """Opens another tab."""
         await self.go(tab_id)
 
     async def action_back(self) -> None:
-        """Opens the previous tab."""
         await self.gpuwatch.go_back()
 
     async def go(self, tab_id: str) -> None:
@@ -335,7 +331,6 @@ class TabScreen(Screen[None]):
         self._focus_timeline()
 
     def action_past(self, samples: int) -> None:
-        """Moves by samples."""
         self._look(lambda past: past.step(samples))
 
     def action_past_seconds(self, seconds: int) -> None:
@@ -388,7 +383,6 @@ class TabScreen(Screen[None]):
         return super().check_action(action, parameters)
 
     def action_play(self) -> None:
-        """Plays or pauses."""
         self.action_pause()
 
     def action_go_to_trouble(self, way: int) -> None:
@@ -439,5 +433,4 @@ class TabScreen(Screen[None]):
         self.gpuwatch.change_interval(step)
 
     def action_quit(self) -> None:
-        """Quits."""
         self.app.exit()

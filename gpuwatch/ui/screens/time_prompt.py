@@ -39,7 +39,6 @@ class TimePrompt(Modal[float]):
             yield self._note
 
     def on_mount(self) -> None:
-        """Says what there is."""
         self._say(f"recorded: {shown(self._begin)} to {shown(self._end)}", "dim")
         self._input.focus()
 
@@ -73,5 +72,4 @@ class TimePrompt(Modal[float]):
         self.dismiss(wanted)
 
     def action_close(self) -> None:
-        """Stays where it is."""
         self.dismiss(None)

@@ -202,7 +202,6 @@ def _merge(document: dict[str, Any], part: dict[str, Any]) -> None:
 
 
 def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
-    """Unknown keys and tables."""
     top = [setting.key for setting in SETTINGS if not setting.table]
     for key, value in document.items():
         if key in _TABLES:

@@ -172,13 +172,11 @@ class TerminalDriver(LinuxDriver):
             super().write(f"{SYNC_START}{''.join(held)}{SYNC_END}")
 
     def stop_application_mode(self) -> None:
-        """See :class:`LinuxDriver`."""
         self.app.terminal_writes.output = None
         self.release()
         super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """See :class:`LinuxDriver`."""
         wake, self._wake = self._wake, None
         if wake is not None:
             os.write(wake[1], b".")  # never read, so that every poll returns at once

@@ -63,12 +63,10 @@ class FilterBar(Widget):
         return True
 
     def on_mount(self) -> None:
-        """Focuses the input."""
         self._mark.paint((Line(((" / ", "key"),)),))
         self._input.focus()
 
     def focus_input(self) -> None:
-        """Focuses the input again."""
         self._input.focus()
 
     def say(self, counts: tuple[int, int], wrong: str = "") -> None:

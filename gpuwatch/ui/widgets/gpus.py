@@ -126,7 +126,6 @@ class GpuPane(Painted, can_focus=True):
         return self._view.devices[self._cursor()] if self._view is not None and self._view.devices else None
 
     def choose(self) -> None:
-        """Posts the selected GPU."""
         device = self.selected
         if device is not None:
             self.post_message(self.Chosen(device.uuid, device.index))

@@ -68,7 +68,6 @@ class Painted(Widget):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The lines on screen."""
         return self._lines
 
     @property
@@ -136,7 +135,6 @@ class Painted(Widget):
             event.stop()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """See :meth:`on_mouse_scroll_down`."""
         if self.turn_wheel(-3):
             event.stop()
 

@@ -87,7 +87,6 @@ class PreferencesApp(App[None]):
         return spelled(shown) if self.ascii else shown
 
     def action_toggle_ascii(self) -> None:
-        """Toggles ASCII mode."""
         self.prefer(ascii=not self.ascii)
 
     def _ascii_changed(self) -> None:

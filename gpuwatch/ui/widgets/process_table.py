@@ -310,7 +310,6 @@ class ProcessTable(Painted, can_focus=True):
     # Events
 
     def resized(self) -> None:
-        """Keeps the cursor visible."""
         if self._rows:
             self._bring_into_view()
         self.redraw()

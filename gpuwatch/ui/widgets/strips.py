@@ -78,7 +78,6 @@ class TopLine(Strip):
                 self.post_message(self.TabChosen(tab_id))
 
     def draw(self, pen: Pen, view: View) -> bool:
-        """See :func:`top_line`."""
         self._places = top_line(pen, view, self._tab)
         return False
 
@@ -87,7 +86,6 @@ class HostStrip(Strip):
     """CPU, memory and load of the host."""
 
     def draw(self, pen: Pen, view: View) -> bool:
-        """See :func:`host_line`."""
         return host_line(pen, view)
 
 
@@ -109,7 +107,6 @@ class AnswerStrip(Strip, can_focus=True):
         self._chosen = ""
 
     def draw(self, pen: Pen, view: View) -> bool:
-        """See :func:`answer_line`."""
         self._places = answer_line(pen, view, self.chosen if self.has_focus else "")
         return view.stale
 
@@ -140,7 +137,6 @@ class AnswerStrip(Strip, can_focus=True):
                 self.post_message(self.Opened(part))
 
     def jump_rows(self) -> list[JumpRow]:
-        """Each part."""
         return [(start, 0, partial(self._jump, part)) for start, _, part in self._places]
 
     def _jump(self, part: Part, opens: bool) -> None:

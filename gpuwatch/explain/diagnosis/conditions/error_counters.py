@@ -206,7 +206,6 @@ class Corrected(Counters):
     }
 
     def severity(self, metric: str, count: Count) -> Severity:
-        """Normal."""
         return "info"
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:

@@ -52,11 +52,9 @@ class Figure:
 
     @property
     def mean(self) -> float:
-        """Arithmetic mean over samples."""
         return self.total / self.count
 
     def add(self, value: float) -> None:
-        """One more sample."""
         self.last = value
         self.least, self.most = min(self.least, value), max(self.most, value)
         self.total += value
@@ -106,7 +104,6 @@ class Occurrence:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
         return self.level <= _ROUNDING and self._held_before is False
 
     @property

@@ -101,7 +101,6 @@ class Filling(Condition):
     leaves = 30.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """One per device."""
         for uuid, device in context.devices.items():
             total, samples = device.number("memory.total_bytes"), context.memory.used.get(uuid)
             if not total or not samples:

@@ -96,7 +96,6 @@ class Thermal(_Throttled):
         return bool(reasons & THERMAL)
 
     def reason(self, device: Device) -> str:
-        """Always the same."""
         return "thermal"
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
@@ -173,7 +172,6 @@ class PowerCap(_Throttled):
         return POWER_CAP in reasons and busy is not None and busy >= UNDER_LOAD and not reasons & BRAKE
 
     def reason(self, device: Device) -> str:
-        """Always the same."""
         return "power cap"
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:

@@ -33,7 +33,6 @@ class UnreadGpu(Condition):
                 yield Sign(cause="driver.bad-state", device=device, about=" and ".join(map(_KEYS.__getitem__, unread)))
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """With the driver's answers."""
         device, what = occurrence.device, occurrence.sign.about
         why = (device.missing[key].detail for key in _unread(device))
         return self.report(
