@@ -1,26 +1,41 @@
-"""Terminals with sixteen colours, and those that cannot move the cursor."""
+"""What colours mean in every theme; terminals with sixteen colours, and those that cannot move the cursor."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
 from collections.abc import Callable
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
+from textual.color import Color
 
 from gpuwatch.core.formatting.terminal import cannot_draw, has_few_colors
 from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing import theme
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.panes.headline import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.tables import gpu_graphs
+from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, rank
+from gpuwatch.ui.widgets import graphs
+from gpuwatch.ui.widgets.paint import READABLE, Painted, contrast
 from tests.terminal import Terminal
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
+from tests.ui.test_ui_first import view_of
+
+ALARMS = ("warning", "error")
+QUANTITIES = ("success", "secondary", "primary")
+"""Utilization, memory, power."""
+APART = 15.0
+"""Distance in CIELAB below which two colours are taken for one; 2.3 is just noticeable side by side."""
 
 
 @pytest.mark.parametrize(
@@ -77,14 +92,14 @@ def test_a_theme_of_sixteen_colours_that_was_chosen_is_left_alone() -> None:
     assert theme.SIXTEEN in theme.known_themes()
 
 
-def test_red_yellow_and_green_on_a_terminal_of_sixteen(sim_machine: Callable[[str], SimMachine]) -> None:
+def test_green_and_cyan_on_a_terminal_of_sixteen(sim_machine: Callable[[str], SimMachine]) -> None:
     environment = {k: v for k, v in sim_machine("2x8GiB").environment(os.environ).items() if k != "COLORTERM"}
     terminal = Terminal(["env", "TERM=xterm", sys.executable, "-m", "gpuwatch"], environment, 120, 40)
     try:
         assert terminal.drain(20, lambda output: b"quit" in output and b"SIMULATED" in output) is not None
         terminal.drain(0.5)
         used = {int(one) for ink in re.findall(rb"\x1b\[([0-9;]+)m", terminal.output) for one in ink.split(b";")}
-        assert {32, 33, 36} <= used, "green, yellow, cyan"
+        assert {32, 36} <= used, "green, cyan"
         assert not used & {38, 48}, "nothing that it does not have"
         terminal.keys("q")
     finally:
@@ -101,3 +116,52 @@ def test_a_dumb_terminal_is_refused_in_one_line(sim_machine: Callable[[str], Sim
     assert "TERM is dumb" in output
     assert "gpuwatch snapshot" in output
     assert "\x1b" not in output
+
+
+def _lab(color: Color) -> tuple[float, float, float]:
+    """CIELAB, in which equal distances look alike."""
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized
+    )
+    parts = (
+        (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505,
+        0.2126 * red + 0.7152 * green + 0.0722 * blue,
+        (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089,
+    )
+    x, y, z = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in parts)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def test_in_every_theme_alarms_stand_apart_quantities_differ_and_all_can_be_read() -> None:
+    app = app_with("gpuwatch")
+    unreadable, alike = [], []
+    for name, found in app.available_themes.items():
+        if found.ansi:  # the terminal's own colours
+            continue
+        hues = found.to_color_system().generate()
+        colors = {one: Color.parse(hues[one]) for one in (*ALARMS, *QUANTITIES, "accent", "foreground")}
+        for one, color in colors.items():
+            grounds = ("background", "panel") if one == "foreground" else ("background",)
+            unreadable += [(name, one) for ground in grounds if contrast(color, Color.parse(hues[ground])) < READABLE]
+        apart = [*combinations(QUANTITIES, 2), ALARMS, *product(ALARMS, (*QUANTITIES, "accent"))]
+        alike += [(name, *pair) for pair in apart if math.dist(*(_lab(colors[one]) for one in pair)) < APART]
+    assert (unreadable, alike) == ([], [])
+
+
+def test_each_quantity_has_one_ink_in_every_graph() -> None:
+    inks: dict[str, set[str]] = {}
+    for metric, ink in ((one.metric, one.ink) for one in gpu_graphs.ALL):
+        inks.setdefault(metric, set()).add(ink)
+    for metric, _, ink in graphs.GRAPHS:
+        inks.setdefault(metric, set()).add(ink)
+    assert {metric: sorted(found) for metric, found in inks.items() if len(found) > 1} == {}
+    assert not {ink for found in inks.values() for ink in found} & {"warning", "error", "high", "full", "accent"}
+
+
+def test_full_use_and_simulation_are_no_alarm() -> None:
+    full = machines.device(0, busy=100, readings={"memory.used_bytes": 139 * machines.GIB, "power.draw_watts": 699.0})
+    at = DEFAULT_THRESHOLDS
+    assert {rank("utilization", full, at), rank("memory", full, at), rank("power", full, at)} == {NORMAL}
+    pen = Pen(120)
+    top_line(pen, view_of(machines.simulated()), "overview")
+    assert [ink for text, ink in pen.spans if "SIMULATED" in text] == ["badge-neutral"]

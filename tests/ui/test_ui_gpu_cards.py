@@ -61,6 +61,9 @@ def complete(index: int = 0, readings: dict[str, Any] | None = None) -> Device:
     return structs.replace(device, readings={**device.readings, **(readings or {})}, missing={})
 
 
+STRICT = Thresholds(utilization=(90.0,), memory=(90.0, 97.0), power=(95.0, 105.0))
+
+
 def view_of(*devices: Device) -> View:
     snapshot = machines.snapshot(devices)
     history = History()
@@ -297,7 +300,7 @@ def device_at(**readings: Any) -> Device:
     ],
 )
 def test_a_load_is_ranked_by_the_limits_of_the_card(load_: Any, device: Device, level: int) -> None:
-    assert rank(load_, device, Thresholds()) == level
+    assert rank(load_, device, STRICT) == level
 
 
 def inks(lines: list[Line]) -> set[str]:
@@ -310,7 +313,7 @@ def test_thresholds_come_from_the_settings_file() -> None:
     assert found.thresholds == Thresholds()._replace(utilization=(10.0, 20.0), memory=(), clock=(50.0,))
     device = machines.device(busy=25, readings={"memory.used_bytes": machines._TOTAL * 0.93})
     for size in ((120, 40), (60, 12)):
-        usual = drawn(view_of(device), *size, GpuChoice())
+        usual = drawn(view_of(device), *size, GpuChoice(thresholds=STRICT))
         chosen = drawn(view_of(device), *size, GpuChoice(thresholds=found.thresholds))
         assert "high" in inks(usual)
         assert "full" not in inks(usual)
@@ -337,6 +340,7 @@ def test_wrong_thresholds_are_reported(value: str, message: str) -> None:
 @pytest.mark.parametrize("spell", [str, to_ascii], ids=["unicode", "ascii"])
 def test_colour_is_never_the_only_sign(spell: Callable[[str], str]) -> None:
     calm = machines.device(busy=60, readings={"temperature.gpu_celsius": 50})
+    choice = GpuChoice(thresholds=STRICT)
     for readings in (
         {"temperature.gpu_celsius": 91},
         {"clocks.sm_mhz": 600},
@@ -346,7 +350,7 @@ def test_colour_is_never_the_only_sign(spell: Callable[[str], str]) -> None:
         {"ecc.uncorrected": 2},
     ):
         loaded = machines.device(busy=60, readings={"temperature.gpu_celsius": 50, **readings})
-        before, after = (spell("\n".join(plain(drawn(view_of(one), 120, 40, GpuChoice())))) for one in (calm, loaded))
+        before, after = (spell("\n".join(plain(drawn(view_of(one), 120, 40, choice)))) for one in (calm, loaded))
         signs = [spell(sign) for sign in "▴▲▼"]
         assert sum(map(after.count, signs)) > sum(map(before.count, signs)), readings
 
@@ -429,7 +433,7 @@ def test_a_line_marks_how_full_the_memory_is_and_is_not_cut(width: int) -> None:
         for n, share in enumerate((0.5, 0.93, 0.99))
     ]
     view = view_of(*devices)
-    lines = plain(gpu_lines(view, plan(width, 24, 3, layout="lines"), width, GpuChoice()))
+    lines = plain(gpu_lines(view, plan(width, 24, 3, layout="lines"), width, GpuChoice(thresholds=STRICT)))
     for line, sign in zip((line for line in lines if "/139.8G" in line), " ▴▲", strict=True):
         assert "…" not in line
         assert line[line.index("/139.8G") + 7] == sign

@@ -69,11 +69,12 @@ def test_an_unknown_total_gives_no_axis(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("caption", "readings", "ink", "shown"),
     [
-        ("Temperature", {"temperature.gpu_celsius": 61.0}, "accent", "61"),
-        ("Temperature", {"temperature.gpu_celsius": 91.0}, "high", "▲ 91"),
-        ("Memory", {"memory.used_bytes": int(0.98 * 139.8 * 2**30)}, "full", "▲ 137.0"),
-        ("SM clock", {"clocks.sm_mhz": 900, "utilization.gpu_percent": 99}, "high", "▼ 900"),
-        ("Power", {"power.draw_watts": 690.0}, "high", "▴ 690"),
+        ("Temperature", {"temperature.gpu_celsius": 61.0}, "temperature", "61"),
+        ("Temperature", {"temperature.gpu_celsius": 91.0}, "temperature", "▲ 91"),
+        ("Memory", {"memory.used_bytes": int(0.98 * 139.8 * 2**30)}, "memory", "137.0"),
+        ("SM clock", {"clocks.sm_mhz": 900, "utilization.gpu_percent": 99}, "clock", "▼ 900"),
+        ("Power", {"power.draw_watts": 690.0}, "power", "690"),
+        ("Power", {"power.draw_watts": 750.0}, "power", "▴ 750"),
         ("GPU", {"utilization.gpu_percent": 40}, "graph", "40"),
     ],
 )

@@ -6,7 +6,7 @@ Plain data: only :func:`textual_themes` imports Textual.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textual.theme import Theme
@@ -72,12 +72,12 @@ PALETTES = (
         surface="#000000",
         panel="#303030",
     ),
-    # Blue, yellow and vermilion stay distinct in the common kinds of colour blindness.
+    # Blue, bluish green, yellow and vermilion stay distinct in the common kinds of colour blindness.
     Palette(
         name="gpuwatch-colour-blind",
         primary="#56b4e9",
         secondary="#cc79a7",
-        success="#56b4e9",
+        success="#2bb58f",
         warning="#f0e442",
         error="#e8743b",
         foreground="#d8dde4",
@@ -91,8 +91,21 @@ SIXTEEN = "gpuwatch-16"
 """A theme made of the terminal's own sixteen colours, on its own background."""
 
 
+_CORRECTED: dict[str, dict[str, Any]] = {
+    "textual-dark": {"accent": "#4ea8e0", "secondary": "#9d8cd6"},
+    "textual-light": {"accent": "#1b6a8c", "success": "#2f7d1e", "warning": "#9a6100"},
+    "monokai": {"secondary": "#66d9ef"},
+    "flexoki": {"primary": "#4385be", "error": "#d14d41"},
+    "catppuccin-latte": {"accent": "#8839ef", "secondary": "#147f85", "success": "#2f8a1f", "warning": "#a06000"},
+    "solarized-light": {"secondary": "#1f857d", "success": "#6b7c00", "warning": "#a07800"},
+    "rose-pine-dawn": {"accent": "#286983", "warning": "#a06a00"},
+    "atom-one-light": {"accent": "#3a6fd8", "success": "#3a8a35", "warning": "#9a6a00"},
+}
+"""Textual's themes of which two colours that mean different things are alike, or one cannot be read."""
+
+
 def textual_themes() -> tuple[Theme, ...]:
-    """All themes as Textual's objects."""
+    """Our themes as Textual's objects, and those of Textual that need a correction."""
     from textual.theme import BUILTIN_THEMES, Theme
 
     sixteen = replace(
@@ -102,7 +115,8 @@ def textual_themes() -> tuple[Theme, ...]:
         secondary="ansi_magenta",
         accent="ansi_cyan",
     )
-    return (*(Theme(accent=palette.accent, **asdict(palette)) for palette in PALETTES), sixteen)
+    corrected = (replace(BUILTIN_THEMES[name], **colors) for name, colors in _CORRECTED.items())
+    return (*(Theme(accent=palette.accent, **asdict(palette)) for palette in PALETTES), sixteen, *corrected)
 
 
 def known_themes() -> tuple[str, ...]:

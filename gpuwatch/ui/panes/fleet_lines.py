@@ -45,7 +45,7 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
     marks: list[Span] = []
     if summary is not None and fleet is not None:
         if any(host.view.snapshot is not None and host.view.snapshot.simulated for host in summary.hosts):
-            marks.append((" SIMULATED ", "badge-warning"))
+            marks.append((" SIMULATED ", "badge-neutral"))
         age = now - fleet.taken_at
         if age > interval + _LATE:
             marks.append((f"data {age:.0f} s old", "warning"))

@@ -24,7 +24,7 @@ from gpuwatch.ui.tables.device_facts import (
     whole_number,
 )
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORTED, GpuField, in_line
-from gpuwatch.ui.tables.load_levels import INKS, NORMAL, Thresholds, bar_ink, mark, rank
+from gpuwatch.ui.tables.load_levels import INKS, Thresholds, bar_ink, mark, rank
 
 _MIN_TREND = 6
 _MIN_BARS = 14
@@ -117,9 +117,13 @@ def draw(
 ) -> None:
     """One device, from the pen's position."""
     start = pen.x
-    hot = rank("temperature", device, thresholds) > NORMAL or bool(throttled_now(device, view.findings))
     holder = holder_note(device, view)
-    glyph, ink = attention(device, finding=finding, hot=hot, reserved=bool(reserved_note(device, view.snapshot)))
+    glyph, ink = attention(
+        device,
+        finding=finding,
+        throttled=bool(throttled_now(device, view.findings)),
+        reserved=bool(reserved_note(device, view.snapshot)),
+    )
     standing = at.gpu_bar == 1
     pen.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.

@@ -179,7 +179,7 @@ def _marks(view: View, level: int) -> list[Span]:
     if view.replay is not None:
         marks.append((f" {_replayed(view.replay, level)} ", "badge"))
     if view.simulated:
-        marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-warning"))
+        marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-neutral"))
     if view.read_only and view.replay is None:
         marks.append((" read-only " if level < 3 else "r/o", "dim"))
     state, ink = condition(view, short=level > 0)
@@ -331,7 +331,7 @@ def host_line(pen: Pen, view: View) -> bool:
     # Cells of the labels, the percentage, the sizes, the load and the versions.
     beside = 31 + 2 * len(total_text) + 7 + 6 * len(loads) + len(versions)
     width = min(max((pen.limit - beside) // 2, 5), 30)
-    pen.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "accent")
+    pen.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "gpu")
     pen.add(whole_number(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
     pen.add("   MEM ", "dim").bar(fraction(host.memory_used_bytes, total), width, "memory")
     pen.add(f" {memory}", "dim" if host.memory_used_bytes is None else "text").add(f" / {total_text} GiB", "dim")

@@ -33,7 +33,7 @@ def run_lines(run: Run, width: int) -> Lines:
         ]
     ]
     if content.simulated:
-        lines.append([(" SIMULATED ", "badge-warning"), (" " + content.simulated, "dim")])
+        lines.append([(" SIMULATED ", "badge-neutral"), (" " + content.simulated, "dim")])
     lines += [[], *[[(f"  {name:<14}", "dim"), (text, "text")] for name, text in content.facts]]
     for finding in shown.findings:
         if finding.id != "healthy":

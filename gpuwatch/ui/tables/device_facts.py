@@ -171,13 +171,10 @@ def reserved_note(device: Device, snapshot: Snapshot | None) -> str:
     return printable(f"reserved {', '.join(names)}") if names else ""
 
 
-def attention(device: Device, *, finding: str, hot: bool = False, reserved: bool = False) -> tuple[str, str]:
-    """One glyph for a GPU that needs attention. ``finding``: severity of its worst finding, or empty.
-
-    ``hot``: it is hot or throttled, whether or not that is a finding.
-    """
+def attention(device: Device, *, finding: str, throttled: bool = False, reserved: bool = False) -> tuple[str, str]:
+    """One glyph for a GPU that needs attention. ``finding``: severity of its worst finding, or empty."""
     if device.state in BAD_STATES or finding == "error":
         return "✖", "error"
-    if finding or hot:
+    if finding or throttled:
         return "▲", "warning"
     return ("R", "dim") if reserved else (" ", "text")

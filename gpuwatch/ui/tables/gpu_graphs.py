@@ -24,8 +24,8 @@ ALL: tuple[GpuGraph, ...] = (
     GpuGraph("utilization", "utilization.gpu_percent", "GPU", "graph", "share of time in which the GPU was busy"),
     GpuGraph("memory", "memory.used_bytes", "MEM", "memory", "GPU memory used"),
     GpuGraph("power", "power.draw_watts", "PWR", "power", "power draw up to the limit"),
-    GpuGraph("temperature", "temperature.gpu_celsius", "TEMP", "accent", "GPU temperature"),
-    GpuGraph("clock", "clocks.sm_mhz", "SM", "graph", "SM clock up to its maximum"),
+    GpuGraph("temperature", "temperature.gpu_celsius", "TEMP", "temperature", "GPU temperature"),
+    GpuGraph("clock", "clocks.sm_mhz", "SM", "clock", "SM clock up to its maximum"),
     GpuGraph(
         "bandwidth",
         "utilization.memory_percent",

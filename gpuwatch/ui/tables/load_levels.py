@@ -22,13 +22,13 @@ Load = Literal["", "utilization", "memory", "temperature", "power", "clock"]
 class Thresholds(NamedTuple):
     """Percentages at which a load is high and, if there is a second one, full; none: never."""
 
-    utilization: tuple[float, ...] = (90.0,)
-    """Of the time."""
-    memory: tuple[float, ...] = (90.0, 97.0)
-    """Of the memory."""
+    utilization: tuple[float, ...] = ()
+    """Of the time. A busy GPU is well."""
+    memory: tuple[float, ...] = ()
+    """Of the memory. TensorFlow maps nearly all of it."""
     temperature: tuple[float, ...] = (90.0, 98.0)
     """Of the slowdown temperature."""
-    power: tuple[float, ...] = (95.0, 105.0)
+    power: tuple[float, ...] = (105.0,)
     """Of the power limit."""
     clock: tuple[float, ...] = (60.0, 40.0)
     """Of the maximum SM clock, under load: here less is worse."""
@@ -91,8 +91,8 @@ INKS = ("text", "high", "full")
 
 
 def bar_ink(usual: str, level: int) -> str:
-    """The ink of a bar of this rank."""
-    return INKS[level] if level else usual
+    """The ink of a bar of this rank: the hue of its quantity, amber only for the highest."""
+    return INKS[level] if level == FULL else usual
 
 
 def mark(load: Load, level: int) -> str:

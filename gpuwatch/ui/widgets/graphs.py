@@ -22,8 +22,8 @@ GRAPHS = (
     ("utilization.gpu_percent", "GPU", "graph"),
     ("memory.used_bytes", "Memory", "memory"),
     ("power.draw_watts", "Power", "power"),
-    ("temperature.gpu_celsius", "Temperature", "accent"),
-    ("clocks.sm_mhz", "SM clock", "accent"),
+    ("temperature.gpu_celsius", "Temperature", "temperature"),
+    ("clocks.sm_mhz", "SM clock", "clock"),
 )
 """Metric, caption and normal ink."""
 _LOADS: dict[str, Load] = {

@@ -69,7 +69,7 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
     until = live.times[-1]
     span = next((one for one in _SPANS if until <= one), _SPANS[-1])
     lines: list[Line] = []
-    parts = (("process", live.process, "memory"), (f"{live.device_name}, all owners", live.device, "graph"))
+    parts = (("process", live.process, "memory"), (f"{live.device_name}, all owners", live.device, "memory"))
     for number, (caption, values, ink) in enumerate(parts):
         rows = max((number + 1) * height // 2 - number * height // 2 - 1, 1)
         pen = Pen(width)

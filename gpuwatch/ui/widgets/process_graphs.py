@@ -16,8 +16,8 @@ _GIB = 1024**3
 _GRAPHS = (
     ("gpu_memory_bytes", "GPU memory", "memory"),
     ("sm_percent", "SM", "graph"),
-    ("cpu_percent", "CPU", "accent"),
-    ("host_memory_bytes", "Host memory", "power"),
+    ("cpu_percent", "CPU", "graph"),
+    ("host_memory_bytes", "Host memory", "memory"),
 )
 
 _SHORT = {"GPU memory": "MEM", "Host memory": "HOST"}
