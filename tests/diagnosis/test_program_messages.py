@@ -177,3 +177,47 @@ def test_jax_on_a_tpu_has_no_build_for_cpus() -> None:
     line += " Available platform names are: Interpreter Host"
     assert explain([line, "step 3: loss 0.2"]).primary == "build.cpu-only"
     assert explain([f"{line} TPU", "step 3: loss 0.2"]).primary == "healthy"
+
+
+AROUND = (
+    ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-05-04T10:11:12 DUE TO NODE FAILURE, SEE SLURMCTLD ***", "node failed"),
+    ("slurmstepd: error: Job 7 exceeded memory limit (4210 > 4096), being killed", "than it had requested"),
+    ("EnvironmentNameNotFound: Could not find conda environment: lab", "Could not find conda environment: lab"),
+    ('Lmod has detected the following error: The following module(s) are unknown: "cuda/12.9"', "environment module"),
+    ("/var/spool/job7/slurm_script: line 9: venv/bin/activate: No such file or directory", "not exist: venv/bin/activate"),
+    ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory", "none of CUDA's: libGL.so.1"),
+    ("ImportError: /lib/libc.so.6: version `GLIBC_2.34' not found (required by /env/x.so)", "built for a newer system"),
+    ("SignalException: Process 4711 got signal: 15", "ended by SIGTERM"),
+    ("MissingMandatoryValue: Missing mandatory value: data.path", "unknown key: data.path"),
+    ("Error: No such option: --lrr", "option or argument"),
+    ("llama_model_load: error loading model: unknown model architecture: 'abc'", "kind of model: abc"),
+    ("Error: model requires more system memory (12.3 GiB) than is available (7.1 GiB)", "host's memory"),
+    ("Error response from daemon: pull access denied for x, repository does not exist", "could not be pulled"),
+    ("exec /usr/bin/python: exec format error", "another kind of CPU"),
+    ("Warning  Evicted  2m  kubelet  The node was low on resource: ephemeral-storage.", "removed the pod"),
+    ("[ERROR]: Install of driver component failed. Consult the driver log.", "its own log says why"),
+    ("E: Unable to locate package nvidia-container-toolkit", "not in the repositories"),
+    ("ERROR: No matching distribution found for torch==9.9", "pip found no build"),
+    ("ERROR: Failed building wheel for flash-attn", "pip could not build"),
+    ("CMake Error: CMAKE_CUDA_ARCHITECTURES must be non-empty if set.", "CMake found no CUDA compiler"),
+    ("OSError: [Errno 116] Stale file handle: '/home/u/x'", "A file system failed"),
+    ("DistStoreError: Timed out after 901 seconds waiting for clients. 1/2 clients joined.", "A rank of the job did not come"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "said"), AROUND, ids=[line[:50] for line, _ in AROUND])
+def test_what_is_around_the_program(line: str, said: str) -> None:
+    raised = line.split(":")[0].endswith(("Error", "Exception", "Value"))
+    found = explain(["epoch 1: loss 0.4", *(_TRACE if raised and " " not in line.split(":")[0] else ()), line])
+    assert (found.primary in ("unknown", "program.error"), said in found.findings[0].title) == (True, True)
+    assert found.findings[0].action
+
+
+def test_the_telling_one_of_the_last_lines_is_named() -> None:
+    last = [
+        "ERROR: Unable to find the kernel source tree for the currently running kernel.",
+        "ERROR: Installation has failed.",
+    ]
+    found = explain(last).findings[0]
+    assert "sources (headers)" in found.title
+    assert found.evidence == (last[0].removeprefix("ERROR: "),) or last[0] in found.evidence[0]

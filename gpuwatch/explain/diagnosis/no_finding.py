@@ -41,8 +41,12 @@ def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding
     if log is None or evidence.run is not None or evidence.snapshot is not None:
         return finding("healthy", "info", "likely")
     if log.last_lines_tell == last_lines.FAILED:
-        title, action, cause = meaning(log.telling_last_line) or (_FAILURE, _READ_BEFORE, "unknown")
-        return finding(cause, "warning", "likely", title=title, evidence=(log.telling_last_line,), action=action)
+        for line in (log.telling_last_line, *log.last_lines):
+            if (known := meaning(line)) is not None:
+                title, action, cause = known
+                return finding(cause, "warning", "likely", title=title, evidence=(line,), action=action)
+        told = (log.telling_last_line,)
+        return finding("unknown", "warning", "likely", title=_FAILURE, evidence=told, action=_READ_BEFORE)
     if (stopped := _stopped(log)) is not None:
         return stopped
     names_a_gpu = _names_a_gpu(log)

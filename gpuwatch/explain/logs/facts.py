@@ -161,6 +161,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """What its last lines show: ``work``, ``keras``, ``failure`` or nothing
     (:mod:`gpuwatch.explain.logs.last_lines`)."""
     telling_last_line: str = ""
+    last_lines: tuple[str, ...] = ()
+    """Those near the end of a log that tells a failure, the last first."""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
     requested_at: Frame | None = None

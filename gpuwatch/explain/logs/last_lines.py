@@ -20,7 +20,7 @@ FAILED = "failure"
 
 LOOKED_AT = 60
 """Lines at the end of a log that are kept."""
-_NEAR = 15
+NEAR = 15
 """A failure is the end of a log if at most so many other lines follow it, none of which shows work."""
 _CHARS = 1000
 
@@ -85,7 +85,8 @@ _OUTRIGHT = re.compile(
 """Reported by a line of whatever level."""
 _REPORTS = re.compile(
     r"\bfail(?:ed|ure|ing)?\b(?! over)|\b(?:could not|couldn't|cannot|unable to|fatal|panic|refused|timed out|died"
-    r"|no such file|not enough memory|segfault|crashed)\b"
+    r"|no such file|not enough memory|segfault|segmentation fault(?! handler)|crashed"
+    r"|denied|low on resource|death signal)\b"
     r"|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b|\bout of memory(?! err)"
     r"|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]"
     r"| (?:while|in|during|at|on|from|code|loading|running|processing|occurred|happened|\d)|$)"
@@ -95,7 +96,7 @@ _REPORTS = re.compile(
 _NO_FAILURE = re.compile(
     r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
     r"|unimplemented for this stream|\b(?:Gdk|Gtk|GLib)(?:-\w{1,20})?-(?:CRITICAL|WARNING)\b|pip's dependency resolver"
-    r"|NVML library|Fontconfig (?:error|warning)|is over \d{1,2}% full"
+    r"|NVML library|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
     r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
     r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
     r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}"
@@ -141,7 +142,7 @@ def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
     interrupted = ""
     for raw in reversed(_relevant(lines)):
         rank = rank_of(raw)
-        if worked[0] and (rank == worked[2] or followed >= _NEAR):
+        if worked[0] and (rank == worked[2] or followed >= NEAR):
             followed += 1
             continue  # of several processes, one may have failed while another worked on
         for piece in reversed(raw.rstrip("\r\n").split("\r")):
@@ -153,7 +154,7 @@ def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
                 interrupted = whole
             if not failed and _fails(whole, line, last=followed == 0, in_words=not interrupted):
                 failed = whole
-                if followed < _NEAR and (rank or not worked[0]):
+                if followed < NEAR and (rank or not worked[0]):
                     return FAILED, failed
             if not worked[0] and (found := _WORKS.search(line) or _WORKS.search(whole)) is not None:
                 worked = (KERAS if found.lastgroup == KERAS else WORKED, whole, rank)

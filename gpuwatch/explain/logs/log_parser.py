@@ -247,6 +247,9 @@ class LogParser:
             if retried:
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
+        if told == last_lines.FAILED:
+            near = itertools.islice(reversed(self._last), last_lines.NEAR)
+            self._facts.last_lines = tuple(in_words(unwrapped(undecorated(one))[:400]) for one in near)
 
     def _worked_after_dumps(self, line: str) -> bool:
         """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""

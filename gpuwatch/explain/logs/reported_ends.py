@@ -18,6 +18,7 @@ HOST_MEMORY = "ended.host-memory"
 TIME_LIMIT = "ended.time-limit"
 PREEMPTED = "ended.preempted"
 CANCELLED = "ended.cancelled"
+NODE = "ended.node"
 FATAL = "ended.fatal"
 KERNEL_DIED = "ended.notebook"
 NOT_STARTED = "ended.not-started"
@@ -30,7 +31,7 @@ NOT_COMPILED = "ended.not-compiled"
 FAILED = "ended.in-a-process"
 """A process exited with an exit code of its own: why stands in its own output."""
 
-FROM_OUTSIDE = frozenset({TIME_LIMIT, PREEMPTED, CANCELLED})
+FROM_OUTSIDE = frozenset({TIME_LIMIT, PREEMPTED, CANCELLED, NODE})
 """Ends by a scheduler or a person, for which no fault is needed."""
 
 ROOT_CAUSE = "Root Cause (first observed failure)"
@@ -168,6 +169,8 @@ _CHILD_TYPES = frozenset(
         "RayActorError",
         "BrokenProcessPool",
         "TuneError",
+        "PapermillExecutionError",
+        "CellExecutionError",
     }
 )
 """Exceptions about a process that the program started: torchrun's, vLLM's, Ray's, ``concurrent.futures``'."""
@@ -190,6 +193,8 @@ def reported_end(line: str) -> str | None:
         return _OF_WORD.get(str(found[str(found.lastgroup)]).lower(), CRASH)
     if (found := _CANCELLED.search(line)) is not None:
         why = found["why"].upper()
+        if "NODE FAIL" in why:
+            return NODE
         return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why else CANCELLED
     if _RUST_OUT_OF_MEMORY.search(line) or _OF_A_POD.search(line):
         return HOST_MEMORY

@@ -158,6 +158,11 @@ ENDINGS: dict[str, Words] = {
         "The scheduler preempted the job",
         "Submit it again, and continue from a checkpoint; Slurm: --requeue does so by itself.",
     ),
+    reported_ends.NODE: (
+        "The job ended because its node failed",
+        "Submit it again and continue from a checkpoint; if the node returns and fails again, tell its administrator"
+        " (sacct -j JOB -o NodeList) and use --exclude.",
+    ),
     reported_ends.CANCELLED: (
         "The job was cancelled",
         "Find who ended it: sacct -j JOB -o State%30 names the user; else Ctrl+C, a dependency or an administrator.",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.last_errors import refused
+from gpuwatch.explain.diagnosis.rules.machine_messages import MACHINE, Rows
 from gpuwatch.explain.diagnosis.rules.program_errors import names_cause
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
@@ -23,8 +24,6 @@ _FRAME = (
     "Look at that line of the program, and at the frames below it at the end of the log: nothing in it points to a GPU,"
     " its driver or the framework's installation."
 )
-
-Rows = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 class Meaning(NamedTuple):
@@ -74,6 +73,27 @@ PROGRAM: Rows = (
             r"compiled using NumPy 1\.x cannot be run in",
             r"numpy\.core\.multiarray failed to import",
             r"RuntimeError: Numpy is not available",
+        ),
+    ),
+    (
+        "A compiled package was built for a newer system: its C or C++ library is older here",
+        "Install a build for this system (conda, a container, an older release of the package), or take libstdc++ from"
+        " conda (conda install -c conda-forge libstdcxx-ng) and put its folder first in LD_LIBRARY_PATH.",
+        (r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found",),
+    ),
+    (
+        "A shared library that a package needs is missing, none of CUDA's: {0}",
+        "Install the system package that has it (apt-file search, conda install), or add its folder to"
+        " LD_LIBRARY_PATH.",
+        (r"(?:ImportError|OSError): (lib(?!cu|nv)[\w.+-]+\.so[.\d]*): cannot open shared object file",),
+    ),
+    (
+        "The installed program does not know this kind of model: {0}",
+        "Update it (transformers, vLLM, llama.cpp, Ollama), or use the version that the model's page names.",
+        (
+            r"unknown model architecture: '([^']+)'",
+            r"Model architectures \[?'?([\w-]+)'?.{0,200} are not supported",
+            r"has model type `?'?([\w-]+)`?'? but Transformers does not recognize",
         ),
     ),
     (
@@ -249,6 +269,15 @@ PROGRAM: Rows = (
         " needs none).",
         (r"(?:Can't|cannot) pickle (?:local object )?'?([\w.<>]+)",),
     ),
+    (
+        "The configuration lacks a value or has an unknown key: {0}",
+        "Give it on the command line (key=value; +key=value for a new one), or correct the configuration.",
+        (
+            r"^MissingMandatoryValue: Missing mandatory value: (\S+)",
+            r"^Could not override '([^']+)'",
+            r"^ConfigAttributeError: Key '([^']+)' is not in struct",
+        ),
+    ),
     # Files, data, checkpoints
     (
         "A checkpoint does not fit the model: other layers or other shapes",
@@ -277,6 +306,7 @@ PROGRAM: Rows = (
             r"File is not a zip file",
             r"image file is truncated",
             r"cannot identify image file",
+            r"invalid magic (?:characters|number)|gguf_init_from_file: failed",
         ),
     ),
     (
@@ -298,6 +328,9 @@ PROGRAM: Rows = (
             r"^(?:FileNotFoundError|NotADirectoryError): .*?No such file or directory: [bu]?'([^']+)'",
             r"^FileNotFoundError: .*WinError [23]\].*'([^']+)'",
             r"^NotFoundError: .*?(\S+); No such file or directory",
+            r"Failed to find any matching files for (\S+)",
+            r"Cannot find any model weights with [`']([^`']+)",
+            r"^Error: pull model (manifest): file does not exist",
         ),
     ),
     (
@@ -327,6 +360,7 @@ PROGRAM: Rows = (
             r"(?i)you are trying to access a gated repo",
             r"(?:401|403) Client Error.*huggingface\.co",
             r"is not a local folder and is not a valid model identifier",
+            r"Can't load (?:tokenizer|the model|config\w*|feature extractor) for '",
         ),
     ),
     (
@@ -335,6 +369,7 @@ PROGRAM: Rows = (
         " it on a login node first (HF_HUB_OFFLINE=1 uses what is cached).",
         (
             r"Max retries exceeded with url",
+            r"^ConnectionError: .*(?:RemoteDisconnected|Connection aborted|NewConnectionError)",
             r"(?i)(?:temporary failure in name resolution|name or service not known|getaddrinfo failed)",
             r"CERTIFICATE_VERIFY_FAILED",
             r"We couldn't connect to 'https?://",
@@ -357,103 +392,6 @@ PROGRAM: Rows = (
 )
 """Title, action, patterns; ``{0}`` in a title is the first group of the pattern that matched."""
 
-MACHINE: Rows = (
-    (
-        "The loss was given values outside 0 to 1, where it takes probabilities",
-        "Apply torch.sigmoid before BCELoss (or use BCEWithLogitsLoss), scale targets to 0 to 1, and look for NaN in"
-        " the model's output.",
-        (
-            r"Assertion `(?:input_val >= zero|input >= 0\. && input <= 1)",
-            r"all elements of (?:input|target) should be between",
-        ),
-    ),
-    (
-        "A kernel stopped at an assertion: a label is out of range",
-        "Labels must be from 0 to classes - 1 (or ignore_index): compare their smallest and largest with the width of"
-        " the last layer.",
-        (r"Assertion `(?:cur_target|t|target|\*target) >= 0 && ", r"Assertion `target_val"),
-    ),
-    (
-        "A kernel stopped at an assertion: an index is out of range",
-        "Compare the largest index with the table: token ids with the size of the embedding (resize_token_embeddings"
-        " after adding tokens), positions with the longest sequence; the same step on the CPU names the line.",
-        (r"Assertion `(?:srcIndex|-?sizes\[|index >= -|ind >= 0|idx_dim|idx >= 0|index_value|0 <= index)",),
-    ),
-    (
-        "The file was saved from a GPU, and this process has none",
-        "torch.load(…, map_location='cpu') reads it without. If there should be a GPU, gpuwatch doctor on that machine"
-        " says why there is none: not requested (Slurm: --gres=gpu:1), hidden, no driver, or a build without CUDA.",
-        (r"CUDA device but torch\.cuda\.is_available\(\) is False",),
-    ),
-    (
-        "The port is taken: another program on this host, or what is left of one, listens on it",
-        "Choose another (torchrun: --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has it:"
-        " ss -ltnp (Windows: netstat -ano).",
-        (
-            r"(?i)failed to listen on any local network address",
-            r"(?i)address already in use",
-            r"\[(?:Errno|WinError) (?:98|48|10048)\]",
-            r"EADDRINUSE",
-            r"Cannot find empty port in range",
-            r"Only one usage of each socket address",
-        ),
-    ),
-    (
-        "No node of the cluster has a free GPU for the pod: it waits",
-        "kubectl describe nodes shows nvidia.com/gpu: what is allocatable and what is allocated. If no node lists any,"
-        " the device plugin does not run.",
-        (r"Insufficient (?:nvidia\.com|amd\.com|gpu\.intel\.com)/",),
-    ),
-    (
-        "Slurm could not set up the job's cgroup: the node's setup, not the program",
-        "Tell its administrator (cgroup.conf and the cgroup version of that node); --exclude=NODE avoids it.",
-        (r"to init root cgroup|cgroup namespace '\w+' not mounted|(?i:unable to create .{0,20}cgroup)",),
-    ),
-    (
-        "Two GPUs cannot access each other's memory (peer access): NCCL fails, as in many virtual machines",
-        "Set NCCL_P2P_DISABLE=1; if shared memory fails too, NCCL_SHM_DISABLE=1. nvidia-smi topo -p2p r shows which"
-        " pairs can.",
-        (r"NCCL WARN Cuda failure 217|peer access is not supported between",),
-    ),
-    (
-        "NCCL could not set up NVLink SHARP (NVLS); it usually goes on without it",
-        "If the job fails there: NCCL_NVLS_ENABLE=0, a newer NCCL, or a fabric manager of the driver's version.",
-        (r"transport/nvls\.cc:\d+ NCCL WARN",),
-    ),
-    (
-        "The X server (Xorg) did not start: its lines marked (EE) say why",
-        "Read those lines: no card or no screen found means that its driver is missing, or that the card belongs to"
-        " another driver (lspci -k). Programs that only compute need no X server.",
-        (r"Fatal server error|no screens found",),
-    ),
-    (
-        "What read the program's output went away (a closed pipe, head, a closed terminal)",
-        "Write the output to a file, or start the program under tmux, nohup or the scheduler.",
-        (r"^BrokenPipeError",),
-    ),
-    (
-        "Slurm rejected the job: no node fits what it asks for, or the account may not",
-        "Compare --gres, --mem, --constraint, --partition and --account with sinfo -o '%P %G %m %f' and sacctmgr show"
-        " assoc user=$USER.",
-        (
-            r"^(?:srun|sbatch|salloc): (?:error|fatal): .*(?:Unable to allocate resources|submission failed|Invalid"
-            r" generic resource|are mutually exclusive)",
-            r"Requested node configuration is not available",
-        ),
-    ),
-    (
-        "Slurm could not start the command: it does not exist on that node, or may not be executed",
-        "Check its path on that node, its #! line, chmod +x, and that the script loads modules and environments.",
-        (r"^(?:slurmstepd|srun): error: .*execve\(",),
-    ),
-    (
-        "The nodes with GPUs are tainted, and the pod does not tolerate it",
-        "Add to its spec: tolerations: [{{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}}].",
-        (r"untolerated taint \{nvidia\.com/",),
-    ),
-)
-"""The same, of what is around the program."""
-
 _PLAIN = frozenset(
     (
         "AssertionError", "AttributeError", "BadZipFile", "EOFError", "FileExistsError", "FileNotFoundError",
@@ -470,7 +408,8 @@ _NEVER_OF_A_GPU = frozenset(
     )
 )  # fmt: skip
 _OF_SETTINGS = re.compile(
-    r"(?:Config\w*|Validation|Schema|Pars(?:e|er|ing)|Scanner|Decode|Argument)(?:Error|Exception)$"
+    r"(?:Tracer\w*|Type|Value|Key|Config\w*|Misconfiguration|Validation|Pars(?:e|er|ing)|Scanner|Decode|Argument)"
+    r"(?:Error|Exception)$"
 )
 OF_A_GPU = re.compile(r"gpu|cuda|cudnn|nvidia|nvcc|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE)
 _MAY_BE_OF_A_GPU = re.compile(rf"{OF_A_GPU.pattern}|nccl|cublas|memory|oom\b|engine|xla", re.IGNORECASE)
