@@ -57,15 +57,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def samples_of(path: Path) -> tuple[int, bool]:
-    """Samples that the reader gives, and a replay too, and whether it noticed damage."""
+def samples_of(path: Path, *, replay: bool = False) -> tuple[int, bool]:
+    """Samples that the reader gives, and whether it noticed damage; ``replay``: it plays them too."""
     with Recording(path) as recording:
         found = [kept.at for kept in recording.snapshots()]
         assert found == sorted(set(found))
-        played, skipped = replayed(path)
-        assert played == found
-        holes = {(last, at) for last, at in pairwise(found) if at - last > gap_limit(1.0)}
-        assert holes <= {(gap.begin, gap.end) for gap in skipped}
+        if replay:
+            played, skipped = replayed(path)
+            assert played == found
+            holes = {(last, at) for last, at in pairwise(found) if at - last > gap_limit(1.0)}
+            assert holes <= {(gap.begin, gap.end) for gap in skipped}
         return len(found), bool(recording.damage)
 
 
@@ -143,7 +144,7 @@ def test_what_is_left_is_read(whole: Path, tmp_path: Path, kind: Damage) -> None
     for seed in range(40):
         path = damaged(whole, tmp_path, kind, seed)
         try:
-            found, noticed = samples_of(path)
+            found, noticed = samples_of(path, replay=True)
         except UsageError:
             assert kind is header, "a damaged number of the schema"
             continue
