@@ -39,10 +39,16 @@ Patch = tuple[int, str, str]
 """Cell, text and ink to write over a line."""
 
 
+_NEAR = 8
+"""Equal cells between two that differ which cost no more than to move the cursor."""
+
+
 def patches(old: Line, new: Line, width: int) -> list[Patch]:
     """The patches that turn ``old`` into ``new`` on a screen ``width`` cells wide."""
-    if old.wash == new.wash and len(old.spans) == len(new.spans):
-        found = _in_place(old.spans, new.spans, width)
+    if old.wash == new.wash:
+        found = _in_place(old.spans, new.spans, width) if len(old.spans) == len(new.spans) else None
+        if found is None:
+            found = _by_cell(old.spans, new.spans, width)
         if found is not None:
             return found
     found = []
@@ -66,6 +72,36 @@ def changed(before: str, now: str) -> tuple[int, int]:
     while now[end - 1] == before[end - 1]:
         end -= 1
     return start, end
+
+
+def _by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:
+    """The differing cells, neighbours of one ink together; None if a character is not one cell wide, or one is cut."""
+    before, now = _cells(old, width), _cells(new, width)
+    if before is None or now is None:
+        return None
+    found: list[Patch] = []
+    x = 0
+    while x < width:
+        if before[x] == now[x]:
+            x += 1
+            continue
+        start, ink, end = x, now[x][1], x + 1
+        while x < min(end + _NEAR, width) and now[x][1] == ink:
+            x += 1
+            if before[x - 1] != now[x - 1]:
+                end = x
+        found.append((start, "".join(character for character, _ in now[start:end]), ink))
+        x = end
+    return found
+
+
+def _cells(spans: tuple[Span, ...], width: int) -> list[tuple[str, str]] | None:
+    cells: list[tuple[str, str]] = []
+    for text, ink in spans:
+        if not text.isascii() and any(width_of(one) != 1 for one in text):
+            return None
+        cells += [(character, ink) for character in text]
+    return cells + [(" ", "")] * (width - len(cells)) if len(cells) <= width else None
 
 
 def _in_place(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:

@@ -20,6 +20,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START
+from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.lines import Line, patches
 from gpuwatch.ui.widgets.preferences_app import AsciiFilter
@@ -112,8 +113,7 @@ class TerminalWrites:
         """The changes as escape sequences; None if one cannot be written alone."""
         filters = pane.get_line_filters()
         ascii_only = any(isinstance(one, AsciiFilter) for one in filters)
-        out: list[str] = []
-        ink = self._ink
+        pieces: list[tuple[str, int, int, str]] = []
         for y, before, now in changes:
             if y >= region.height:
                 continue
@@ -121,11 +121,19 @@ class TerminalWrites:
                 style = pane.sequence(name or "text", now.wash, filters) if text else None
                 if style is None:
                     return None
-                out.append(f"\x1b[{region.y + y + 1};{region.x + x + 1}H")
-                if style != ink:
-                    out.append(style)
-                    ink = style
-                out.append(to_ascii(text) if ascii_only else text)
+                pieces.append((style, region.y + y + 1, region.x + x + 1, text))
+        out: list[str] = []
+        ink, beyond = self._ink, (0, 0)
+        # What has one style together, the present one first: a style is longer than most changes.
+        pieces.sort(key=lambda piece: (piece[0] != ink, piece[0]))
+        for style, y, x, text in pieces:
+            if (y, x) != beyond:
+                out.append(f"\x1b[{y};{x}H")
+            beyond = (y, x + width_of(text))
+            if style != ink:
+                out.append(style)
+                ink = style
+            out.append(to_ascii(text) if ascii_only else text)
         self._ink = ink
         return out
 
