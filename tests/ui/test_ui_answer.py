@@ -134,6 +134,29 @@ async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
         assert isinstance(stage.app.screen, LinesModal)
 
 
+async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_first_minute(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        shot, table = machines.pair(), stage.app.overview.processes
+        young = replace(machines.HELD, pid=51877, device_uuid=machines.uuid(0), severity="info")
+        stage.push(shot)
+        await settle(pilot)
+        await pilot.press("down", "I")
+        assert table.selected.pid == 48121  # type: ignore[union-attr]
+        stage.push(replace(machines.pair(1), findings=(machines.HELD, young)))
+        await settle(pilot)
+        rows = {
+            pid: next(line for line in table.plain.splitlines() if pid in line) for pid in ("48121", "51877", "1999")
+        }
+        assert [row[2] for row in rows.values()] == ["▲", "●", " "]
+        await pilot.press("I")
+        assert table.selected.pid == 51877  # type: ignore[union-attr]
+        stage.push(replace(machines.pair(2), findings=()))
+        await settle(pilot)
+        assert "▲" not in table.plain
+        await pilot.press("I")
+        assert "no process holds much memory idle" in stage.app.overview.keys.plain
+
+
 async def test_it_is_the_second_line_at_every_size(stage: Stage) -> None:
     for size in ((60, 12), (80, 24), (120, 40), (200, 60)):
         stage = Stage()

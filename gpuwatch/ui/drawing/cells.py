@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.cells import cell_len, set_cell_size
 
 
@@ -17,6 +19,19 @@ def cut(text: str, width: int) -> str:
     if width_of(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else "…"
+
+
+def cut_inside(text: str, width: int) -> str:
+    """At most ``width`` cells: the end of a name tells it from its neighbours, so its middle gives way to an ellipsis.
+
+    ``H100…HBM3``; the last word stays whole if it leaves three cells before it.
+    """
+    size = width_of(text)
+    if size <= width or width < 4:
+        return cut(text, width)
+    last = re.split(r"[ -]", text)[-1]
+    end = last if width_of(last) <= width - 3 else text[-((width - 1) // 2) :]
+    return set_cell_size(text, width - 1 - width_of(end)).rstrip(" -") + "…" + end
 
 
 def left(text: str, width: int) -> str:

@@ -60,7 +60,7 @@ def wrong_now(view: View) -> Wrong | None:
     snapshot = view.snapshot
     if snapshot is None:
         return None
-    idle = [finding for *_, finding in _idle_holders(view, snapshot)]
+    idle = [finding for *_, finding in idle_holders(view, snapshot)]
     found = [one for one in view.wrong if one not in idle]
     if found:
         return _of_finding(found[0], snapshot, len(found))
@@ -193,23 +193,24 @@ def _names(free: Sequence[Unit]) -> str:
     )
 
 
-def _idle_holders(view: View, snapshot: Snapshot) -> list[tuple[float, Process, Finding]]:
-    """Idle processes, as a finding judges them, and the bytes that each holds."""
+def idle_holders(view: View, snapshot: Snapshot) -> list[tuple[float, Process, Finding]]:
+    """Idle processes, as a finding judges them, and the bytes that each holds; the one with most first."""
     found = [one for one in view.findings if one.id == "idle.memory-held" and one.until is None]
-    return [
+    holders = [
         (row.number("gpu_memory_bytes") or 0.0, row, one)
         for one in found
         for row in snapshot.processes
         if (row.pid, row.device_uuid) == (one.pid, one.device_uuid)
     ]
+    return sorted(holders, key=lambda one: -one[0])
 
 
 def _idle(view: View, snapshot: Snapshot) -> list[Part]:
     """The idle process that holds most."""
-    holders = _idle_holders(view, snapshot)
+    holders = idle_holders(view, snapshot)
     if not holders:
         return []
-    held, row, finding = max(holders, key=lambda one: one[0])
+    held, row, finding = holders[0]
     who = f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()
     since = finding.since
     lasts = f", {steady_span(view.moment - since.timestamp())}" if since is not None else ""

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import gib
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.bars import meter
-from gpuwatch.ui.drawing.cells import left, width_of
+from gpuwatch.ui.drawing.cells import cut_inside, left, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import braille, recent, span_for
 from gpuwatch.ui.tables.device_facts import (
@@ -34,7 +34,7 @@ _LEAST_BARS = 8
 _TREND_ROOM = 30
 """Cells reserved for bars and trend before extra fields get any."""
 _TOTAL = 7
-_CORE = ("power", "temperature")
+_CORE = ("free", "power", "temperature")
 """Fields dropped last, in this order."""
 _DRAW = replace(FIELDS["power"], width=6, text=None)
 """The power without its limit."""
@@ -59,7 +59,7 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     dropped, then the name, the length of the bars, the power limit, and at last power, temperature and the total.
     """
     index = max((len(str(d.index)) for d in devices), default=1)
-    name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 20 if width >= 110 else 8)
+    name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 20 if width >= 110 else 9)
     name = name if "name" in chosen else 0
     fields = [FIELDS[one] for one in chosen if FIELDS[one].width]
     kept = [field.id for field in fields if field.id in _CORE]
@@ -130,7 +130,7 @@ def draw(
     pen.add(glyph if standing else " ", ink)
     pen.add(f"{device.index:>{at.index}} ", "strong")
     if at.name:
-        pen.add(left(printable(short_name(device.name)), at.name - 1) + " ", "text")
+        pen.add(left(cut_inside(printable(short_name(device.name)), at.name - 1), at.name), "text")
     note, note_ink = state_note(device)
     used = device.number("memory.used_bytes")
     if note and used is None:

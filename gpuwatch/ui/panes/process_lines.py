@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.core.formatting.units import UNKNOWN, duration, memory
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
@@ -52,6 +53,20 @@ class TableStyle:
     branches: Mapping[Key, Branch] = field(default_factory=dict)
     parts: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
     """Index of each MIG instance, by device UUID and instance id."""
+    marks: Mapping[tuple[int, str | None], Span] = field(default_factory=dict)
+    """What :func:`marks_of` found."""
+
+
+def marks_of(findings: Iterable[Finding]) -> dict[tuple[int, str | None], Span]:
+    """A sign before each row that a current finding is about, by pid and device: an idle holder has ``●`` from the
+    first minute on.
+    """
+    current = [one for one in findings if one.pid is not None and one.until is None]
+    current.sort(key=lambda one: -SEVERITY_ORDER[one.severity])  # the worst one wins
+    return {(one.pid or 0, one.device_uuid): _SIGNS[one.severity] for one in current}
+
+
+_SIGNS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("●", "text")}
 
 
 def parts_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
@@ -104,7 +119,7 @@ def line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool = Fa
     """One row; ``chosen``: whether it is under the cursor."""
     pen = Pen(style.width)
     pen.add("▶" if chosen else " ", "focus" if style.focused else "dim")
-    pen.add("✓" if tagged else " ", "accent")
+    pen.write([("✓", "accent") if tagged else _mark(row, style)])
     if isinstance(row, Unexplained):
         _unexplained(pen, row, style.columns)
     else:
@@ -112,6 +127,10 @@ def line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool = Fa
         for placed in style.columns:
             _cell(pen, row, placed, style, branch)
     return pen.to(style.width).line("cursor" if chosen and style.focused else "")
+
+
+def _mark(row: Row, style: TableStyle) -> Span:
+    return style.marks.get((row.pid, row.device_uuid), (" ", "text")) if isinstance(row, Process) else (" ", "text")
 
 
 def table_lines(

@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan, plan, rounded
+from gpuwatch.ui.panes.answer_line import idle_holders
 from gpuwatch.ui.panes.gpu_card import card_fields
 from gpuwatch.ui.panes.no_gpu import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.screens.filterable import FilterBarScreen
@@ -390,6 +391,19 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         view = self._view
         if view is not None:
             self.app.push_screen(EvidenceModal("Findings", evidence(view), next(iter(view.wrong), None)))
+
+    def action_idle(self) -> None:
+        """Goes to the idle process that holds most, then to the next one."""
+        view = self._view
+        holders = idle_holders(view, view.snapshot) if view is not None and view.snapshot is not None else []
+        if not holders:
+            self.say("no process holds much memory idle", "text")
+            return
+        rows = [row for _, row, _ in holders]
+        here = self.processes.selected
+        after = rows.index(here) + 1 if here in rows else 0
+        self.action_leave_users()
+        self.processes.go_to(rows[after % len(rows)].key)
 
     def action_answer(self) -> None:
         """Goes to what the part of the answer line under the cursor is about."""

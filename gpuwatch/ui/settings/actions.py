@@ -122,6 +122,15 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         ),
         Action("layout", "L", "layout", "", footer=False, name="Layout of the GPUs"),
         Action("findings", "f", "findings", "All findings, with evidence", footer=False, name="Findings"),
+        Action(
+            "idle",
+            "I",
+            "idle",
+            "To the next process that holds memory idle",
+            pair="All findings; next process that holds memory idle",
+            footer=False,
+            name="Idle holders",
+        ),
         Action("doctor", "d", "doctor", "", footer=False),
         Action(
             "clear",

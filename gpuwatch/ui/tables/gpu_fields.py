@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, energy
+from gpuwatch.core.formatting.units import UNKNOWN, energy, gib
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.drawing.lines import Span
@@ -48,6 +48,11 @@ class GpuField:
 def _power(device: Device) -> str:
     draw, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
     return f"{whole_number(draw, 1)}/{whole_number(limit, 1)}"
+
+
+def _free(device: Device) -> str:
+    free = device.number("memory.free_bytes")
+    return UNKNOWN if free is None else f"{gib(free)}G"
 
 
 def _power_card(device: Device) -> str:
@@ -129,6 +134,9 @@ def _energy(device: Device) -> str:
 
 ALL: tuple[GpuField, ...] = (
     GpuField("name", "GPU", "product name, in lines (cards show it in the frame)"),
+    GpuField(
+        "free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", width=7, text=_free
+    ),
     GpuField(
         "power",
         "POWER",

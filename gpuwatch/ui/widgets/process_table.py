@@ -28,6 +28,7 @@ from gpuwatch.ui.panes.process_lines import (
     chosen_order,
     command,
     in_frame,
+    marks_of,
     parts_of,
     process_count,
     run_time,
@@ -119,7 +120,8 @@ class ProcessTable(Painted, can_focus=True):
         """Draws the processes of ``view``; keeps cursor and scroll position."""
         before, self._view = self._view, view
         old, new = before.snapshot if before is not None else None, view.snapshot
-        state = (framed, view.stale, self.only_device, preferences_of(self).columns)
+        marks = marks_of(view.findings)
+        state = (framed, view.stale, self.only_device, preferences_of(self).columns, marks)
         if old is None or new is None or state != self._state or not _same_rows(old, new):
             self.column_ids = self._usable(view)
             self._framed, self._state = framed, state
@@ -398,6 +400,7 @@ class ProcessTable(Painted, can_focus=True):
             shift=self._shift,
             branches=self._branches,
             parts=parts_of(view.snapshot) if view is not None and view.snapshot is not None else {},
+            marks=marks_of(view.findings) if view is not None else {},
         )
 
     def _draw(self, width: int, height: int) -> None:
