@@ -170,6 +170,15 @@ def test_programs_that_did_their_work() -> None:
         "[ 1811.502] (II) Server terminated successfully (0). Closing log file.",
         "# Avg bus bandwidth    : 183.4",
         "===== 12 passed, 1 skipped in 3.20s =====",
+        "Saving model checkpoint to out/checkpoint-500",
+        "Model saved to models/best.pt",
+        "[5/4/26-10:11:12] [I] &&&& PASSED TensorRT.trtexec # trtexec --onnx=a.onnx",
+        "#15 naming to docker.io/library/x:latest done",
+        "[2026-05-04 10:11:12,131] [INFO] [launch.py:351:main] Process 4711 exits successfully.",
+        "llama_perf_context_print:       total time =    1234.56 ms /   123 tokens",
+        "10,0.31,0.42",
+        "[  PASSED  ] 12 tests.",
+        "[  12.345678] [drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:01:00.0 on minor 0",
     ],
 )
 def test_installers_and_tools_that_did_their_work(line: str) -> None:
@@ -202,3 +211,11 @@ def test_a_transfer_that_failed_is_told_before_the_wait_for_it() -> None:
     lost = "n1:7:9 [0] NCCL WARN NET/IB : Got completion from peer 192.0.2.1<4711> with error 12, opcode 0, len 0"
     wait = "[Rank 3] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels,"
     assert "network between two nodes" in explain([lost, wait]).findings[0].title
+
+
+@pytest.mark.parametrize(
+    "end", ["Done!", "All done.", "real\t1m2.345s", "Elapsed time: 12.3 s", "2026-05-04 10:11:12 Done"]
+)
+def test_what_a_script_says_at_its_end_hides_no_failure(end: str) -> None:
+    assert explain(["import of libraries", end]).primary == "healthy"
+    assert explain(["import of libraries", "Error: could not read the data", end]).primary == "unknown"

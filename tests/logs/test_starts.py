@@ -40,5 +40,6 @@ def test_what_is_no_start() -> None:
     part = [*_HEAD, *_FULL, *_AGAIN[:2], *_WORK]
     same = [*_WORK, *_FULL, *_WORK]
     first = [*_TRACE, "ValueError: bad", *_TRACE, "KeyError: 'x'"]
-    for lines in (ranks, late, part, same, first):
+    ended = [f"{line}\n" for line in ranks]
+    for lines in (ranks, late, part, same, first, ended):
         assert not [one for one in explain(lines).findings if "starts; this is" in one.title]

@@ -37,7 +37,8 @@ SERVES = (
 """A server that answers: also to a request that it cannot fulfil."""
 _STARTED = (
     r"Application startup complete|Uvicorn running on|fired up and ready|\blistening (?:on|at):? \S"
-    r"|To see the GUI go to: |llama runner started|model loaded$|Running on (?:local|public) URL"
+    r"|To see the GUI go to: |llama runner started|model loaded$|Running on (?:local URL|public URL|https?:)"
+    r"|Listening and serving HTTP"
     r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
 )
 SERVER_STOPPED = "Stopped server"
@@ -56,7 +57,15 @@ _ENDED_WELL = (
     r"|^-- Build files have been written to|\bLeaving directory\b|service terminated successfully$"
     r"|Server terminated successfully|^Nothing to do\.?$|Registered device plugin for|persistence mode enabled"
     r"|\bResult = PASS$|\bAvg bus bandwidth +:|^=+ .{0,60}\b\d{1,7} passed\b(?!.* failed)"
-    r"|^Result for \S{1,100}:$|^Number of trials: \d{1,7}/\d{1,7} \((?:\d{1,7} (?:RUNNING|PENDING|TERMINATED),? ?)+\)$"
+    r"|\b(?:model|checkpoint|weight|result|output|figure|plot|file|image)s? (?:(?:is|are|was|were|has been|have been)"
+    r" )?(?:successfully )?(?:saved|written|exported)\b|\bsav(?:ed|ing) (?:\w{1,12} ){0,2}(?:model|checkpoint"
+    r"|weights?|results?|state)\b|\bsaved (?:to|in|at|as)\b|^Saved: |TensorBoard \S{1,20} at http|&&&& PASSED"
+    r"|Started (?:HTTP|GRPC)\w*Service|\bsuccessfully loaded\b|^#\d{1,4} DONE \d|naming to \S{1,200}.{0,20} done$"
+    r"|\bLinking (?:CUDA|CXX|C) \w|^Build succeeded|exits successfully|\b[Ee]xit(?:ed with)? (?:code|status):? 0\.?$"
+    r"|Files already downloaded and verified|\b(?:evaluation|test|final) results?\b.{0,5}[:=]"
+    r"|Average (?:Precision|Recall) +\(A[PR]\)|test result: ok|\[ +PASSED +\] \d|100% tests passed|^OK(?: \(|$)"
+    r"|^Ran \d{1,7} tests? in|^Result for \S{1,100}:$"
+    r"|^Number of trials: \d{1,7}/\d{1,7} \((?:\d{1,7} (?:RUNNING|PENDING|TERMINATED),? ?)+\)$"
 )
 _WORKS = re.compile(
     rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
@@ -68,9 +77,20 @@ _WORKS = re.compile(
     r" ?-?\d"
     r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
     r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
-    r"|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost=",
+    r"|\bPERF: +\d|^frame= *\d{1,9} fps=|^WallClock: |^Status\.+: (?:Exhausted|Running|Cracked)|\d [kMGT]?H/s\b"
+    r"|Rendering \d{1,9}/\d|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
+    r"|\bmAP\S{0,16}[:=] ?\d"
+    r"|^\W{0,3}(?:mean_reward|ep_rew_mean|total_timesteps|fps|loss) +\| +-?\d|^\d{1,9}(?:, ?-?\d[\d.e+-]{0,20}){2,}$"
+    r"|^\d{1,2}, .{0,200}\d (?:%|MiB|W)$|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost=",
     re.IGNORECASE,
 )
+_ENDS = re.compile(
+    r"(?:^|[\s:\]-])(?:all )?(?:done|finished|completed|success)[.! ]*$|^(?:real|user|sys)\s+\d{1,6}m[\d.]{1,9}s$"
+    r"|\b(?:elapsed|total|training|wall|inference|running) ?(?:wall )?time\b.{0,20}[:=] ?\d"
+    r"|^End of (?:program|job|script)|\bJupyter Server \S{1,20} is running|\bjob done\b|^wandb: Synced \d",
+    re.IGNORECASE,
+)
+"""What a script says at its end, however its program ended: work if nothing else is told."""
 _LEVEL = re.compile(
     r"^(?:\S{0,40} ){0,4}?\[?(?P<glog>[IWEF])(?:\d{4} [\d:.]{1,30}|(?= (?:tensorflow|external|[\w/]{1,80}\.cc)))"
     r"|\d: (?P<absl>[IWEF]) \S{1,200}\.cc:\d|\blevel=(?P<logfmt>\w{1,8})|\"level\" ?: ?\"(?P<json>\w{1,8})\""
@@ -139,7 +159,7 @@ def _relevant(lines: Sequence[str]) -> list[str]:
 def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
     """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it."""
     followed, failed, worked = 0, "", ("", "", "")
-    interrupted = ""
+    interrupted = ended = ""
     for raw in reversed(_relevant(lines)):
         rank = rank_of(raw)
         if worked[0] and (rank == worked[2] or followed >= NEAR):
@@ -156,6 +176,8 @@ def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
                 failed = whole
                 if followed < NEAR and (rank or not worked[0]):
                     return FAILED, failed
+            if not ended and _ENDS.search(line) is not None:
+                ended = whole
             if not worked[0] and (found := _WORKS.search(line) or _WORKS.search(whole)) is not None:
                 worked = (KERAS if found.lastgroup == KERAS else WORKED, whole, rank)
                 if not rank:
@@ -163,7 +185,8 @@ def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
             followed += 1
     if worked[0]:
         return worked[:2]
-    return (FAILED, failed) if failed else (WORKED, interrupted) if interrupted else ("", "")
+    ended = interrupted or ended
+    return (FAILED, failed) if failed else (WORKED, ended) if ended else ("", "")
 
 
 def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:

@@ -19,7 +19,7 @@ _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
 
 
-_NEVER = "\n"
+_NEVER = "\n\0\n"
 """No line contains it."""
 
 
@@ -41,6 +41,8 @@ class Starts:
     def again(self, line: str, parser: LogParser) -> list[str]:
         """The lines before this one, with which it begins a new start; empty if it does not."""
         text = line.translate(_DIGITS).strip()
+        if self.key == _NEVER:
+            return []
         if not text:
             self._seen += [line] * bool(self._seen)
             return []

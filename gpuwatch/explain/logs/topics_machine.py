@@ -86,6 +86,9 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("(uuid: gpu-", "driver.answered"),
     (("# gpu", "pwr"), "driver.answered"),
     ("nvrm: loading nvidia", "driver.answered"),
+    ("nvidia-modeset: loading nvidia", "driver.answered"),
+    ("initialized nvidia-drm", "driver.answered"),
+    (("nvidia 0", ": enabling device"), "driver.answered"),
     ("nvbandwidth version:", "driver.answered"),
     ("gpu burn", "driver.answered"),
     ("multicast team", "driver.answered"),  # nvidia-fabricmanager
