@@ -7,30 +7,27 @@ from typing import Any
 
 import click
 
-_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+from gpuwatch.core.formatting.durations import UNITS, seconds_of
+
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
-    """``500ms``, ``1s``, ``5min``, ``30d``; seconds without a unit."""
+    """``500ms``, ``1s``, ``5min``, ``30d``; seconds without a unit. The range is in seconds."""
 
     name = "duration"
 
     def __init__(self, least: float, most: float) -> None:
-        """The range, in seconds."""
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds."""
         if isinstance(value, float):
             return value
-        found = _AMOUNT.fullmatch(value)
-        unit = found[2].lower() or "s" if found else ""
-        if found is None or unit not in _SECONDS:
+        seconds = seconds_of(value if value.strip()[-1:].isalpha() else f"{value}s")
+        if seconds is None:
             self.fail(f"{value!r} is not a duration such as 500ms, 1s, 5min, 12h or 30d", param, ctx)
-        seconds = float(found[1]) * _SECONDS[unit]
         if not self._least <= seconds <= self._most:
             self.fail(f"{value} is not between {_length(self._least)} and {_length(self._most)}", param, ctx)
         return seconds
@@ -46,7 +43,6 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes."""
         if isinstance(value, int):
             return value
         found = _AMOUNT.fullmatch(value)
@@ -60,6 +56,6 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 
 def _length(seconds: float) -> str:
     for unit in ("d", "h", "min", "s"):
-        if seconds >= _SECONDS[unit]:
-            return f"{seconds / _SECONDS[unit]:g} {unit}"
+        if seconds >= UNITS[unit]:
+            return f"{seconds / UNITS[unit]:g} {unit}"
     return f"{seconds * 1e3:g} ms"

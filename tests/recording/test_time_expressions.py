@@ -8,7 +8,8 @@ import time
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.machine.recording.time_expressions import moment, seconds_of
+from gpuwatch.core.formatting.durations import seconds_of
+from gpuwatch.machine.recording.time_expressions import moment
 
 BERLIN = datetime.timezone(datetime.timedelta(hours=2))
 NOW = datetime.datetime(2026, 5, 11, 14, 30, 0, tzinfo=BERLIN)

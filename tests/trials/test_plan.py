@@ -23,6 +23,7 @@ from gpuwatch.experiment.trials.plan import (
         ("1step", Rule("steps", 1)),
         ("60s", Rule("seconds", 60)),
         ("5min", Rule("seconds", 300)),
+        ("1h 30min", Rule("seconds", 5400)),
         ("steady", Rule("steady", uncounted=UNCOUNTED_SECONDS)),
         ("end", Rule("end")),
     ],
@@ -31,7 +32,7 @@ def test_when_a_measurement_ends(text: str, rule: Rule) -> None:
     assert parse_rule(text) == rule
 
 
-@pytest.mark.parametrize("text", ["", "0steps", "0s", "steps", "200", "-5s", "nan", "1e9s", "forever"])
+@pytest.mark.parametrize("text", ["", "0steps", "0s", "steps", "200", "-5s", "nan", "1e9s", "9999w", "forever"])
 def test_what_is_no_rule(text: str) -> None:
     with pytest.raises(UsageError, match="not understood"):
         parse_rule(text)

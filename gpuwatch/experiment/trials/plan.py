@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.durations import seconds_of
 from gpuwatch.core.formatting.units import lasted
 from gpuwatch.core.model.trials import named
 from gpuwatch.experiment.trials.settings import Setting
@@ -23,8 +24,8 @@ STEADY_SECONDS = 20.0
 UNCOUNTED_SECONDS = 30.0
 """Seconds on a GPU after which a measurement ends in which no step could be counted, unless the user said when."""
 _STEPS = re.compile(r"(\d{1,9}) ?steps?")
-_TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?(s|min|h)")
-_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_LONGEST = 1e9
+"""Seconds: more, no wait of Python takes."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MOST = 64
 """Configurations of one experiment."""
@@ -83,17 +84,17 @@ def parse_rule(text: str) -> Rule:
         return Rule("steady", uncounted=UNCOUNTED_SECONDS) if text == "steady" else Rule("end")
     if (steps := _STEPS.fullmatch(text)) is not None and int(steps[1]):
         return Rule("steps", int(steps[1]))
-    if (time := _TIME.fullmatch(text)) is not None and float(time[1]):
-        return Rule("seconds", float(time[1]) * _UNITS[time[2]])
+    if 0 < (seconds := seconds_of(text) or 0.0) < _LONGEST:
+        return Rule("seconds", seconds)
     raise UsageError(f"--stop-after {text}: not understood", hint="use 200steps, 60s, 5min, steady or end")
 
 
 def parse_time(text: str, option: str) -> float:
     """Seconds of ``90s``, ``10min``, ``1h``."""
-    found = _TIME.fullmatch(text)
-    if found is None or not float(found[1]):
+    seconds = seconds_of(text) or 0.0
+    if not 0 < seconds < _LONGEST:
         raise UsageError(f"{option} {text}: not a time", hint="use 90s, 10min or 1h")
-    return float(found[1]) * _UNITS[found[2]]
+    return seconds
 
 
 def parse_vary(texts: Iterable[str], command: Sequence[str]) -> dict[str, tuple[str, ...]]:

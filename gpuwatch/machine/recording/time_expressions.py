@@ -6,32 +6,10 @@ import datetime
 import re
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.durations import seconds_of
 
 EXAMPLES = "14:05, 14:05:30, 'yesterday 14:05', '20 min ago', -2h, 2026-05-11T14:05, now"
-_SECONDS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
-    **dict.fromkeys(("d", "day", "days"), 86_400.0),
-    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
-}
-_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]+)")
 _TIME = re.compile(r"(?:(today|yesterday)\s+)?(\d{1,2}):(\d{2})(?::(\d{2}))?")
-
-
-def seconds_of(text: str) -> float | None:
-    """The seconds of ``90s``, ``1h 30min``, ``2 days``; None if it is not a duration."""
-    text = text.strip().lower()
-    total, at = 0.0, 0
-    while at < len(text):
-        found = _PART.match(text, at)
-        if found is None or found[2] not in _SECONDS:
-            return None
-        total += float(found[1]) * _SECONDS[found[2]]
-        at = found.end()
-        while at < len(text) and text[at] in " ,":
-            at += 1
-    return total if text else None
 
 
 def moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> float:
