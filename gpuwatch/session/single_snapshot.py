@@ -14,8 +14,8 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host import HostReader
 from gpuwatch.sim.sysfs import ENV_STATE
 
-_MOST_STARVED = 6.0
-"""Times the deadline that a collector without a CPU is waited for."""
+_MOST_STARVED = 60.0
+"""Seconds beyond the deadline that a collector without a CPU is waited for."""
 _BETWEEN = 0.25
 """Seconds between two samples: CPU and rates need two."""
 
@@ -42,18 +42,18 @@ def samples(
 ) -> tuple[list[Snapshot], Silence]:
     """Up to ``count`` snapshots, and why there are fewer.
 
-    The driver has ``deadline`` seconds; a collector that gets no CPU on a busy machine has more.
+    The driver has ``deadline`` seconds; those in which the collector waits for a CPU of a busy machine do not count.
     """
     feed = LiveFeed(_BETWEEN, on_demand=on_demand, gpm=gpm)
     feed.start()
-    until = time.monotonic() + _MOST_STARVED * deadline
     try:
         # While the driver starts, and rates need a second sample: the first use of these takes as long.
         importlib.import_module("gpuwatch.explain.diagnosis.engine")
         importlib.import_module("gpuwatch.share.reports.formats.text")
-        found = feed.wait(count, deadline)
-        while len(found) < count and feed.starved and time.monotonic() < until:
-            found += feed.wait(count - len(found), min(deadline, 1.0))
+        found, given = feed.wait(count, deadline), deadline
+        while len(found) < count and (more := deadline + min(feed.waited_for_cpu, _MOST_STARVED) - given) > 0:
+            found += feed.wait(count - len(found), more)
+            given += more
         return found, Silence() if found else silence(feed)
     finally:
         feed.stop()

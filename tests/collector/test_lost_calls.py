@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector import collector_watch
 from gpuwatch.machine.collector.collector_watch import CollectorWatch, Suspects
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources import driver_calls
+from gpuwatch.session import single_snapshot
 from gpuwatch.session.single_snapshot import Silence, without_driver
 from gpuwatch.sim.machine import SimMachine
 
@@ -92,25 +94,25 @@ def test_without_its_uuid_a_gpu_has_its_readings(snapshot: Callable[[str], dict[
 
 
 @pytest.mark.parametrize(
-    ("state", "cpu", "starved", "hung"),
-    [(b"R", 0.5, True, False), (b"R", 9.0, False, True), (b"S", 0.5, False, True), (b"D", 0.0, False, True)],
+    ("waited", "starved", "hung"),
+    [(9.5, True, False), (6.5, True, False), (0.0, False, True), (3.0, False, True)],
 )
 def test_a_collector_without_a_cpu_is_told_from_a_call_that_hangs(
-    monkeypatch: pytest.MonkeyPatch, state: bytes, cpu: float, starved: bool, hung: bool
+    monkeypatch: pytest.MonkeyPatch, waited: float, starved: bool, hung: bool
 ) -> None:
     clock = [100.0]
-    used = [0.0]
+    without = [50.0]
     monkeypatch.setattr(collector_watch.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(collector_watch.procfs, "state", lambda pid: state)
-    monkeypatch.setattr(collector_watch.procfs, "cpu_seconds", lambda pid: used[0])
+    monkeypatch.setattr(collector_watch.procfs, "state", lambda pid: b"S")
+    monkeypatch.setattr(collector_watch.procfs, "waited_for_cpu", lambda pid: without[0])
     monkeypatch.setattr(driver_calls, "_shared", None)  # as it is afterwards
     page = driver_calls.CallPage()
     driver_calls.share(page.descriptor, {})
     try:
         watch = CollectorWatch(1, page)
         driver_calls.begin(b"nvmlDeviceGetName")
-        clock[0], used[0] = 110.0, cpu
-        assert (watch.starved, watch.hung is not None) == (starved, hung)
+        clock[0], without[0] = 110.0, 50.0 + waited
+        assert (watch.waited, watch.hung is not None) == (waited, hung)
         assert ("CPU" in watch.blame()) == starved
         driver_calls.end()
         assert watch.hung is None
@@ -167,3 +169,38 @@ def test_who_asks_a_driver_that_crashes_waits_without_spinning(
     finally:
         feed.stop()
     assert time.process_time() - used < 1.0
+
+
+@pytest.mark.parametrize(
+    ("waited", "asked"),
+    [((0.0, 0.0), [2.0]), ((1.5, 1.5), [2.0, 1.5]), ((1.5, 4.0, 4.0), [2.0, 1.5, 2.5]), ((500.0,) * 9, [2.0, 60.0])],
+    ids=["silent", "starved", "starved-on", "starved-for-ever"],
+)
+def test_waits_for_a_cpu_are_added_to_the_drivers_time(
+    monkeypatch: pytest.MonkeyPatch, waited: tuple[float, ...], asked: list[float]
+) -> None:
+    """And no more than that, so that a driver that is silent is told in time."""
+    timeouts: list[float] = []
+
+    class Feed:
+        failure = ""
+        start = stop = lambda self: None
+
+        def __init__(self, *_: object, **options: object) -> None:
+            self.waits = iter(waited)
+
+        def wait(self, count: int, timeout: float) -> list[Snapshot]:
+            timeouts.append(timeout)
+            return []
+
+        @property
+        def waited_for_cpu(self) -> float:
+            return next(self.waits)
+
+        def silence(self) -> tuple[str, str]:
+            return "", "waits for a CPU: the machine is busy"
+
+    monkeypatch.setattr(single_snapshot, "LiveFeed", Feed)
+    found, why = single_snapshot.samples(2, 2.0)
+    assert (found, timeouts) == ([], asked)
+    assert "CPU" in why.blame

@@ -12,7 +12,6 @@ from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut
 
 HANGS_AFTER = 4.0
 """Seconds after which one call hangs. Slow drivers take one or two."""
-_LOOKS, _BETWEEN_LOOKS = 3, 0.005
 _SESSION = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
 """Without these there is no GPU. They may take many seconds where the driver has to be loaded."""
 _MOST_AT_ONCE = 3
@@ -31,7 +30,7 @@ class CollectorWatch:
 
     def heard(self) -> None:
         """It has just delivered something."""
-        self._heard, self._cpu = time.monotonic(), procfs.cpu_seconds(self._pid)
+        self._heard, self._waited = time.monotonic(), procfs.waited_for_cpu(self._pid)
 
     @property
     def call(self) -> Call | None:
@@ -43,30 +42,24 @@ class CollectorWatch:
             return None
 
     @property
-    def starved(self) -> bool:
-        """Whether it wants a CPU and has hardly had one since it was last heard of: the driver is not to blame."""
-        used, passed = procfs.cpu_seconds(self._pid) - self._cpu, time.monotonic() - self._heard
-        return used < passed / 2 and self._wants_cpu()
-
-    def _wants_cpu(self) -> bool:
-        """Whether it does so at each of several looks: one that polls is seen so now and then."""
-        for _ in range(_LOOKS):
-            if procfs.state(self._pid) != b"R":
-                return False
-            time.sleep(_BETWEEN_LOOKS)
-        return True
+    def waited(self) -> float:
+        """Seconds since it was last heard of in which it waited for a CPU: the driver is not to blame for them."""
+        return max(procfs.waited_for_cpu(self._pid) - self._waited, 0.0)
 
     @property
     def hung(self) -> Call | None:
         """The call that hangs; None for those that may take long."""
         call = self.call
-        if call is None or call.name.startswith(_SESSION) or time.monotonic() - call.since < HANGS_AFTER:
+        if call is None or call.name.startswith(_SESSION):
             return None
-        return None if self.starved or procfs.stopped(self._pid) else call
+        lasts = time.monotonic() - call.since
+        if lasts < HANGS_AFTER or lasts - self.waited < HANGS_AFTER or procfs.stopped(self._pid):
+            return None
+        return call
 
     def blame(self) -> str:
         """What is wrong with the living process; completes "the collector …". Empty: it waits for the driver."""
-        if self.starved:
+        if self.waited > (time.monotonic() - self._heard) / 2:
             return "waits for a CPU: the machine is busy"
         return "is not waiting for the driver" if self.page is not None and self.call is None else ""
 

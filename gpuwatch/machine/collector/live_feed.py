@@ -56,7 +56,7 @@ _STARTS_WITHIN = 5.0
 """Seconds that a new collector may take to start; later the driver is blamed for the wait."""
 
 _MOST_STARVED = 60.0
-"""Seconds that a collector may wait for a CPU before it is replaced."""
+"""Seconds that a collector may wait for a CPU, besides its patience with the driver, before it is replaced."""
 _FAILED = "failed"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
@@ -247,9 +247,9 @@ class LiveFeed:
         return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail, "", None, *origin)
 
     @property
-    def starved(self) -> bool:
-        """Whether the collector gets no CPU, so that nothing is known of the driver."""
-        return self._watch is not None and self._watch.starved
+    def waited_for_cpu(self) -> float:
+        """Seconds since its last sample in which the collector waited for a CPU, and could not ask the driver."""
+        return 0.0 if self._watch is None else self._watch.waited
 
     def silence(self) -> tuple[str, str]:
         """Why no samples come, as far as known; and what is wrong with the collector, empty if it is the driver."""
@@ -371,7 +371,7 @@ class LiveFeed:
         watch = self._watch
         hung = None if watch is None else watch.hung
         self._hung = False
-        if hung is None and (silent <= patience or (self.starved and silent < max(patience, _MOST_STARVED))):
+        if hung is None and silent - min(self.waited_for_cpu, _MOST_STARVED) <= patience:
             return False
         self._fault = "was stopped" if procfs.stopped(process.pid) else ""
         what = "the collector was stopped" if self._fault else "the collector did not answer"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from io import FileIO
 from typing import NamedTuple
 
@@ -110,11 +109,15 @@ def state(pid: int) -> bytes:
     return b"" if stat is None else stat[1][0]
 
 
-def cpu_seconds(pid: int) -> float:
-    """The CPU time of a process (the kernel's clock of it); 0 where it cannot be read."""
+def waited_for_cpu(pid: int) -> float:
+    """Seconds for which a process's main thread was ready and had no CPU (``schedstat``, from scheduler statistics).
+
+    0 where the kernel does not count them, and when it has exited.
+    """
     try:
-        return time.clock_gettime(~pid << 3 | 2)
-    except OSError:
+        with open(f"/proc/{pid}/schedstat", "rb", buffering=0) as file:
+            return int(file.read(64).split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
         return 0.0
 
 
