@@ -537,7 +537,9 @@ async def test_the_help_is_one_column_on_a_narrow_terminal(stage: Stage) -> None
         await settle(pilot)
         modal = stage.app.screen
         assert isinstance(modal, LinesModal)
-        assert modal.sheet.plain.startswith("4 Probes"), "this tab comes first"
+        assert [one.title for one in groups("probes")][:2] == ["First", "4 Probes"], "then this tab"
+        assert modal.sheet.plain.startswith("First")
+        assert [keys.split()[0] for keys, _ in groups("probes")[0].rows] == list("↵/sKufP;?q")
         assert "more below" in str(modal.sheet.border_subtitle)
 
 

@@ -361,3 +361,15 @@ async def test_a_click_on_the_verdict_shows_the_findings(
         await pilot.click(top, offset=(top.plain.index(words), 0))
         await settle(pilot)
         assert stage.app.tab.TAB == "findings"
+
+
+async def test_a_title_under_the_mouse_is_spelt_out(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40), tooltips=True) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        table = stage.app.overview.processes
+        head = table.plain.splitlines()[1]
+        await pilot.hover("#processes", offset=(head.index("MBW%") + 1, 1))
+        assert table.tooltip == "MBW%: memory bandwidth: share of time it read or wrote GPU memory"
+        await pilot.hover("#processes", offset=(head.index("MBW%") + 1, 2))
+        assert table.tooltip is None

@@ -30,6 +30,10 @@ _HEADS = {
     "everywhere": "Everywhere",
 }
 """Headings of the panes; panes of the same heading are listed together."""
+_FIRST = "First"
+_MOST = frozenset({"open_process", "filter", "sort", "signal", "users", "findings", "pause", "jump", "help", "quit"})
+"""Actions that a machine's help begins with, wherever they work."""
+_ORDER = "↵/sKufP;?q"
 _FILTER = (
     ("python train", "both words, anywhere"),
     ('"a b"', "this exact text, with blanks and signs"),
@@ -100,7 +104,8 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
     fleet = tab == FLEET.id
     order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes if not fleet)]
     absent = NOT_IN_REPLAY if replay else NOT_IN_FLEET if fleet else frozenset[str]()
-    found: dict[str, list[tuple[str, str]]] = {}
+    most: list[tuple[str, str]] = []
+    found: dict[str, list[tuple[str, str]]] = {} if replay or fleet else {_FIRST: most}
     listed: set[tuple[str, str]] = set()
     if replay:
         rows = found.setdefault("Replay of a recording", [])
@@ -110,6 +115,7 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
         rows = found.setdefault(_HEADS[pane], [])
         if pane == "everywhere" and not fleet:
             rows.append((f"1-{len(TABS)}", " ".join(one.title for one in TABS)))
+        into = rows
         for action in ACTIONS[pane]:
             entry = (action.help, action.shown)
             if not action.help or entry in listed or action.id.startswith("show_tab"):
@@ -117,7 +123,10 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
             if action.id in absent:
                 continue
             listed.add(entry)
-            _list(action, rows, name)
+            if not action.pair or not into:  # a pair follows its first half
+                into = most if action.id in _MOST and _FIRST in found else rows
+            _list(action, into, name)
+    most.sort(key=lambda row: _ORDER.find(row[0].split()[0]))
     keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
     words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (_FILTER, _SYMBOLS)
     return [*keys, Group("Filter", words, "strong"), Group("Symbols", symbols, "strong")]

@@ -106,7 +106,7 @@ _GO_TO = (
 """To other moments of the past: of a recording, or of the last hour."""
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
-        Action("filter", "slash,f4", "filter", "Show only processes that match (see Filter)", name="Filter processes"),
+        Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter processes"),
         Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
         Action(
             "reverse",

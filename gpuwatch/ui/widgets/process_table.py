@@ -38,6 +38,7 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.columns import (
     BY_ID,
+    Column,
     Key,
     Placed,
     Row,
@@ -316,13 +317,24 @@ class ProcessTable(Painted, can_focus=True):
             self._bring_into_view()
         self.redraw()
 
+    def _title_at(self, event: events.MouseEvent) -> Column | None:
+        """The column whose title is under the mouse."""
+        x = event.x - self._inset
+        here = (one.column for one in self._columns if one.start <= x <= one.start + one.width)
+        return next(here, None) if event.y == self._inset else None
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """A title is spelt out below the mouse."""
+        title = self._title_at(event)
+        text = f"{title.title}: {title.help}" if title is not None else None
+        if text != self.tooltip:
+            self.tooltip = text
+
     def on_click(self, event: events.Click) -> None:
         """A click on a header sorts, on a row selects; the border is a scroll bar."""
-        y = event.y - self._inset
-        if y == 0:
-            for placed in self._columns:
-                if placed.start <= event.x - self._inset <= placed.start + placed.width:
-                    self.post_message(self.SortAsked(placed.column.id))
+        y, title = event.y - self._inset, self._title_at(event)
+        if title is not None:
+            self.post_message(self.SortAsked(title.id))
         elif self._framed and event.x >= self.size.width - 1 and len(self._rows) > self._room:
             self.top = (y - 1) * len(self._rows) // max(self._room, 1)
             self.redraw()
