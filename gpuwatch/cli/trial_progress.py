@@ -11,7 +11,7 @@ from gpuwatch.cli.output import say
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import lasted, per_second, size
 from gpuwatch.core.model.trials import Trial
-from gpuwatch.experiment.trials.progress import Begun, NoProgress, Progress
+from gpuwatch.experiment.trials.progress import Begun, Progress
 
 if TYPE_CHECKING:
     from rich.constrain import Constrain
@@ -27,7 +27,7 @@ _SPARE = 4
 def progress_of(budget: float, *, quiet: bool, simulated: bool) -> Progress:
     """What suits stderr. ``budget``: seconds that the whole may take. ``simulated``: speeds mean nothing."""
     if quiet:
-        return NoProgress()
+        return Progress()
     if progress_lines():
         return _Spoken()
     return _Live(budget, simulated) if progress_wanted() else _Lines(budget, simulated)
@@ -52,7 +52,7 @@ def named(trial: Trial) -> str:
     return printable(trial.name) + which + (f", round {trial.round}" if trial.round else ", first start")
 
 
-class _Timed(NoProgress):
+class _Timed(Progress):
     """Knows how long trials take."""
 
     def __init__(self, budget: float, simulated: bool) -> None:
@@ -94,7 +94,7 @@ class _Lines(_Timed):
         say(f"gpuwatch: {number}{named(trial)}: {said} ({lasted(self.took[-1])}; {self.left()})")
 
 
-class _Spoken(NoProgress):
+class _Spoken(Progress):
     """What another machine is sent: the line of the trial that runs."""
 
     def __init__(self) -> None:

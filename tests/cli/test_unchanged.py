@@ -127,7 +127,7 @@ _TENSORFLOW = {
     """,
 }
 _CHANGING = re.compile(
-    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+|\d{6,}\.\d+|0x[0-9a-f]+|pid[ =]\d+|^([IWEF]\d{4} .*? )\s*\d+ ", re.M
+    rb"(?m)(?<=^[IWEF]\d{4}) [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+|\d{6,}\.\d+|0x[0-9a-f]+|pid[ =]\d+"
 )
 """Times, addresses, process and thread numbers."""
 
@@ -164,7 +164,7 @@ def _outcome(folder: Path, name: str, code: str, *before: str) -> tuple[int, byt
     )
     files = {str(one.relative_to(folder)): one.stat().st_size for one in folder.rglob("*") if one.is_file()}
     code_of_shell = done.returncode if done.returncode >= 0 else 128 - done.returncode
-    errors = sorted(_CHANGING.sub(rb"\1N", done.stderr.replace(os.fsencode(folder), b"FOLDER")).splitlines())
+    errors = sorted(_CHANGING.sub(b"N", done.stderr.replace(os.fsencode(folder), b"FOLDER")).splitlines())
     return code_of_shell, done.stdout, errors, files
 
 

@@ -22,7 +22,7 @@ from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.trials import largest
 from gpuwatch.experiment.trials.largest import Search, Span, fit, parse_span
 from gpuwatch.experiment.trials.plan import Configuration
-from gpuwatch.experiment.trials.progress import NoProgress
+from gpuwatch.experiment.trials.progress import Progress
 from gpuwatch.experiment.trials.settings import named
 from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
@@ -185,7 +185,7 @@ def test_a_run_that_was_cut_short_proves_nothing(
 
     monkeypatch.setattr(largest, "run_trial", run_trial)
     found = largest.largest(
-        cast("TrialSetup", SimpleNamespace(progress=NoProgress())), named("default"), Span("B", 1, 64), None, budget=300
+        cast("TrialSetup", SimpleNamespace(progress=Progress())), named("default"), Span("B", 1, 64), None, budget=300
     )
     assert found.largest is not None
     assert found.largest.value == (64 if known else None)

@@ -15,10 +15,8 @@ from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.explain.logs.clean import in_words
 
 _MOST = 100
-_MOST_OPS = 4000
 _MOST_TIMES = 20_000
 """Limits for lists, so that a process that sends too much cannot fill memory."""
-_MOST_NODES = 60_000
 _MOST_STEPS = 1000
 """Latest steps of which it is kept when they were made."""
 

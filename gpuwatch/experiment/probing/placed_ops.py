@@ -6,6 +6,7 @@ processes become one list.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Placement, PlacementCoverage
 from gpuwatch.explain.logs.clean import device
-from gpuwatch.explain.logs.placement import op_name
+from gpuwatch.explain.logs.placement import most_frequent, most_frequent_copies, op_name
 
 _MOST = 4000
 """Kinds of op that are kept of one process."""
@@ -53,18 +54,12 @@ class PlacedOps:
 
 def merged(processes: Iterable[PlacedOps]) -> tuple[tuple[Placement, ...], tuple[DeviceCopy, ...]]:
     """The placements and copies of all processes, most frequent first."""
-    counts: dict[Placement, int] = {}
-    copies: dict[tuple[str, int, str, str], int] = {}
+    counts: Counter[Placement] = Counter()
+    copies: Counter[tuple[str, int, str, str]] = Counter()
     for process in processes:
-        for key, count in process.counts.items():
-            counts[key] = counts.get(key, 0) + count
-        for place, count in process.copies.items():
-            copies[place] = copies.get(place, 0) + count
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0].op, item[0].dtype or "", item[0].actual))
-    return tuple(msgspec.structs.replace(key, count=count) for key, count in ordered), tuple(
-        DeviceCopy(op=op, input=number, source=source, destination=destination, count=count)
-        for (op, number, source, destination), count in sorted(copies.items(), key=lambda item: (-item[1], item[0]))
-    )
+        counts.update(process.counts)
+        copies.update(process.copies)
+    return tuple(most_frequent(counts)), tuple(most_frequent_copies(copies))
 
 
 def coverage(processes: Iterable[PlacedOps]) -> PlacementCoverage | None:

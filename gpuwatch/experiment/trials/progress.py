@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from gpuwatch.core.model.trials import Trial
 
@@ -23,44 +22,20 @@ class Begun:
     recorded: bool = False
 
 
-class Progress(Protocol):
-    """Called by the trials; copies that run at once call it from several threads."""
+class Progress:
+    """Called by the trials, by copies that run at once from several threads. This one tells nothing."""
 
     def says(self, text: str) -> None:
         """Something that is done between trials, or is known so far."""
-        ...
 
     def begins(self, trial: Begun) -> None:
         """A trial begins."""
-        ...
 
     def steps(self, count: int) -> None:
         """Steps of the trial that runs."""
-        ...
 
     def ended(self, trial: Trial) -> None:
         """A trial is over."""
-        ...
 
     def close(self) -> None:
         """The experiment is over, or was interrupted."""
-        ...
-
-
-class NoProgress:
-    """Tells nothing."""
-
-    def says(self, text: str) -> None:
-        """Tells nothing."""
-
-    def begins(self, trial: Begun) -> None:
-        """Tells nothing."""
-
-    def steps(self, count: int) -> None:
-        """Tells nothing."""
-
-    def ended(self, trial: Trial) -> None:
-        """Tells nothing."""
-
-    def close(self) -> None:
-        """Tells nothing."""

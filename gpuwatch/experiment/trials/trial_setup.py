@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Trial
-from gpuwatch.experiment.trials.progress import NoProgress, Progress
+from gpuwatch.experiment.trials.progress import Progress
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 _SAMPLE_SECONDS = 0.2
@@ -55,7 +55,7 @@ class TrialSetup:
     """A line of output that matches means success."""
     isolate: bool = False
     """Give each trial a fresh working folder and TMPDIR."""
-    progress: Progress = field(default_factory=NoProgress)
+    progress: Progress = field(default_factory=Progress)
     made: int = 0
     """Trials that were started."""
     planned: int = 0
@@ -101,7 +101,7 @@ def open_setup(
     progress: Progress | None = None,
 ) -> Iterator[TrialSetup]:
     """A setup with its feed running and a fresh folder, which :func:`tidy` removes."""
-    progress = progress or NoProgress()
+    progress = progress or Progress()
     with running_feed() as feed:
         folder = Path(tempfile.mkdtemp(prefix="gpuwatch-try-"))
         machine = feed.fresh(_PATIENCE)

@@ -7,6 +7,9 @@ prints too. So an op that was executed eagerly is counted by executions, other n
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+
+import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Placement
 from gpuwatch.explain.logs.clean import device
@@ -77,11 +80,7 @@ class PlacementCounter:
 
     def copies(self) -> list[DeviceCopy]:
         """Automatic copies between devices, most frequent first."""
-        ordered = sorted(self._copies.items(), key=lambda item: (-item[1], item[0]))
-        return [
-            DeviceCopy(op=op, input=number, source=source, destination=destination, count=count)
-            for (op, number, source, destination), count in ordered
-        ]
+        return most_frequent_copies(self._copies)
 
     def node(self, message: str) -> bool:
         """A placer line; False for other lines."""
@@ -121,10 +120,8 @@ class PlacementCounter:
 
     def result(self) -> list[Placement]:
         """Placements, most frequent first."""
-        merged = dict(self._graph)
-        merged.update(self._eager)
-        ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
-        return [Placement(op=op, actual=where, count=count) for (op, where), count in ordered]
+        merged = {**self._graph, **self._eager}
+        return most_frequent({Placement(op=op, actual=where, count=1): count for (op, where), count in merged.items()})
 
     def _key(self, op: str, where: str) -> tuple[str, str] | None:
         if op in NOISE:
@@ -143,6 +140,20 @@ class PlacementCounter:
             if len(self._devices) < MAX_KEYS:
                 self._devices[where] = short
         return short
+
+
+def most_frequent(counts: Mapping[Placement, int]) -> list[Placement]:
+    """Placements with their counts, most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0].op, item[0].dtype or "", item[0].actual))
+    return [msgspec.structs.replace(key, count=count) for key, count in ordered]
+
+
+def most_frequent_copies(counts: Mapping[tuple[str, int, str, str], int]) -> list[DeviceCopy]:
+    """By op, number of its input, source and destination; most frequent first."""
+    return [
+        DeviceCopy(op=op, input=number, source=source, destination=destination, count=count)
+        for (op, number, source, destination), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
 
 
 def op_name(op: str) -> str:
