@@ -408,7 +408,7 @@ def _check_free(setup: TrialSetup, asked: _Asked, variables: Mapping[str, str]) 
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
     from gpuwatch.experiment.trials.occupied import occupied
 
-    if not asked.share and (taken := occupied(setup.machine, {**setup.variables, **variables})):
+    if not asked.share and (taken := occupied(setup, variables)):
         raise UsageError(taken, hint=_ELSEWHERE)
 
 

@@ -163,6 +163,7 @@ def _outcome(folder: Path, name: str, code: str, *before: str) -> tuple[int, byt
         check=False,
     )
     files = {str(one.relative_to(folder)): one.stat().st_size for one in folder.rglob("*") if one.is_file()}
+    files.pop("saved/fingerprint.pb", None)  # it holds a random number
     code_of_shell = done.returncode if done.returncode >= 0 else 128 - done.returncode
     errors = sorted(_CHANGING.sub(b"N", done.stderr.replace(os.fsencode(folder), b"FOLDER")).splitlines())
     return code_of_shell, done.stdout, errors, files

@@ -12,7 +12,7 @@ in ``strtoul``; numbers and UUIDs cannot be mixed; a duplicate leaves nothing vi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -110,6 +110,11 @@ def read_visible(value: str, devices: Sequence[Device] | None) -> VisibleList:
         found.append(device)
         good.append(str(number) if number is not None else part)
     return VisibleList(tuple(good), loose=tuple(loose), devices=tuple(found))
+
+
+def visible_to(environment: Mapping[str, str], devices: Sequence[Device]) -> VisibleMap:
+    """As :func:`visible_devices`, with the values of a process's environment."""
+    return visible_devices(environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER"), devices)
 
 
 def visible_devices(value: str | None, order: str | None, devices: Sequence[Device]) -> VisibleMap:

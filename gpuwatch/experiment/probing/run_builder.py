@@ -29,7 +29,7 @@ from gpuwatch.core.model.run import (
     Worker,
 )
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
-from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.core.model.visibility import visible_to
 from gpuwatch.experiment.probing.event_state import EventState
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.experiment.probing.memory_timeline import Timeline
@@ -334,8 +334,7 @@ class RunBuilder:
     def _mapped_gpus(self, environment: dict[str, str]) -> set[str]:
         """UUIDs of the device map: as reported, else by PCI address, else by CUDA's device order."""
         devices = () if self._machine is None else self._machine.devices
-        order, listed = environment.get("CUDA_DEVICE_ORDER"), environment.get("CUDA_VISIBLE_DEVICES")
-        ordinals = {entry.ordinal: entry.uuid for entry in visible_devices(listed, order, devices).map}
+        ordinals = {entry.ordinal: entry.uuid for entry in visible_to(environment, devices).map}
         slots = {pci_slot(device.pci_bus_id): device.uuid for device in devices}
         found = set()
         for mapping in self._mapped(self._parser.facts):

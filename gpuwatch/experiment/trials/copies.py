@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -11,15 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.units import lasted, size
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Answer, Trial
-from gpuwatch.core.model.visibility import visible_devices
 from gpuwatch.experiment.probing.event_state import EventState, StepCount
 from gpuwatch.experiment.trials.answer import listed, why_failed
-from gpuwatch.experiment.trials.occupied import occupied
+from gpuwatch.experiment.trials.occupied import of_others
 from gpuwatch.experiment.trials.plan import Configuration, Rule
-from gpuwatch.experiment.trials.result import ExperimentResult
+from gpuwatch.experiment.trials.result import ExperimentResult, left_out, no_time
 from gpuwatch.experiment.trials.trial import Goal, Stop, run_trial
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED, slow_down
@@ -35,11 +33,10 @@ def copied(
         setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": pin}
     with found.until_interrupted():
         for index, one in enumerate(chosen):
-            taken = "" if share else occupied(setup.machine, {**setup.variables, **one.setting.variables})
+            taken = "" if share else of_others(setup, one.setting)
             left = until - time.monotonic()
             if taken or (index and left <= 0):
-                reason = f"{taken} (--share runs there all the same)" if taken else _no_time(budget)
-                found.trials.append(Trial(asked=one.setting.name, values=dict(one.values), not_tried=reason))
+                found.trials.append(left_out(one, taken or no_time(budget)))
                 continue
             share_of_time = max(left / (2 * (len(chosen) - index)), 10.0)
             alone = run_trial(setup, one, Goal(rule, None, share_of_time))
@@ -53,17 +50,9 @@ def copied(
     return found
 
 
-def _no_time(budget: float) -> str:
-    return f"no time left within --budget {lasted(budget)}"
-
-
 def _one_gpu(setup: TrialSetup) -> str:
     """UUID of the first GPU that the program can use, where it could use several; else empty."""
-    if setup.machine is None:
-        return ""
-    environment = {**os.environ, **setup.variables}
-    listed, order = environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER")
-    seen = visible_devices(listed, order, setup.machine.devices).map
+    seen = setup.visible({}).map
     return seen[0].uuid if len(seen) > 1 else ""
 
 

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.formatting.units import memory
-from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.core.model.snapshot import Process
+from gpuwatch.experiment.trials.settings import Setting
+from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
 _COMMAND = 60
 _NAMED = 3
 
 
-def occupied(machine: Snapshot | None, variables: Mapping[str, str]) -> str:
+def of_others(setup: TrialSetup, setting: Setting) -> str:
+    """Why a setting is not run on GPUs that others use; empty if nobody does."""
+    taken = occupied(setup, setting.variables)
+    return f"{taken} (--share runs there all the same)" if taken else ""
+
+
+def occupied(setup: TrialSetup, variables: Mapping[str, str]) -> str:
     """``GPU 0 is used by python serve.py (pid 12, alice, 12.1 GiB)``; empty if nobody is on the program's GPUs.
 
-    ``variables``: what the program gets besides our environment. Graphics (a desktop) does not count.
+    ``variables``: what the program gets besides those of the setup. Graphics (a desktop) does not count.
     """
+    machine = setup.machine
     if machine is None:
         return ""
-    environment = {**os.environ, **variables}
-    listed, order = environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER")
-    seen = visible_devices(listed, order, machine.devices)
+    seen = setup.visible(variables)
     mine = {entry.uuid for entry in seen.map} if not seen.unsure else {device.uuid for device in machine.devices}
     tenants: dict[int, list[Process]] = {}
     for process in machine.processes:

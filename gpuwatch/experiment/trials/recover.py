@@ -6,14 +6,14 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.units import lasted, size
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Oom, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.trials import Answer, Recovery, Trial
 from gpuwatch.experiment.trials.answer import listed, why_failed
-from gpuwatch.experiment.trials.occupied import occupied
+from gpuwatch.experiment.trials.occupied import of_others
 from gpuwatch.experiment.trials.plan import Configuration, Rule
-from gpuwatch.experiment.trials.result import ExperimentResult
+from gpuwatch.experiment.trials.result import ExperimentResult, no_time
 from gpuwatch.experiment.trials.settings import NotTried, Setting, named, possible
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
@@ -69,7 +69,7 @@ def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: f
         elif best is not None:
             found.recover.append(Recovery(name=one.name, reason=f"not needed: {best.name} is enough"))
         elif until - time.monotonic() < took:
-            found.recover.append(Recovery(name=one.name, reason=f"no time left within --budget {lasted(budget)}"))
+            found.recover.append(Recovery(name=one.name, reason=no_time(budget)))
         else:
             deadline = max(until - time.monotonic(), took)
             recovery = _tried(setup, one, Goal(goal, deadline=deadline), found.trials)
@@ -119,9 +119,7 @@ def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | Not
     for one in ways:
         missing = possible(one, setup.simulation)
         reason = missing.reason if isinstance(missing, NotTried) else _ruled_out(one, run, setup)
-        taken = "" if share or reason else occupied(setup.machine, {**setup.variables, **one.variables})
-        if taken:
-            reason = f"{taken} (--share runs there all the same)"
+        reason = reason or ("" if share else of_others(setup, one))
         yield NotTried(name=one.name, reason=reason) if reason else one
 
 

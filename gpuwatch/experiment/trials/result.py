@@ -7,8 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gpuwatch.core.formatting.units import lasted
 from gpuwatch.core.model.trials import Answer, Fit, Largest, Recovery, Trial
+from gpuwatch.experiment.trials.plan import Configuration
 from gpuwatch.experiment.trials.trial import Interrupted
+
+
+def left_out(configuration: Configuration, reason: str) -> Trial:
+    """A trial that was not run."""
+    return Trial(asked=configuration.setting.name, values=dict(configuration.values), not_tried=reason)
+
+
+def no_time(budget: float) -> str:
+    """Why the last ones were not run, with ``--budget`` in seconds."""
+    return f"no time left within --budget {lasted(budget)}"
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.units import lasted
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.trials.answer import answer, listed, why_failed
-from gpuwatch.experiment.trials.occupied import occupied
+from gpuwatch.experiment.trials.occupied import of_others
 from gpuwatch.experiment.trials.plan import Configuration, Rule
-from gpuwatch.experiment.trials.result import ExperimentResult
+from gpuwatch.experiment.trials.result import ExperimentResult, left_out, no_time
 from gpuwatch.experiment.trials.settings import NotTried
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
@@ -45,9 +45,8 @@ def compared(
     found = ExperimentResult()
     free = []
     for one in chosen:
-        taken = "" if share else occupied(setup.machine, {**setup.variables, **one.setting.variables})
-        if taken:
-            found.trials.append(_left_out(one, f"{taken} (--share runs there all the same)"))
+        if not share and (taken := of_others(setup, one.setting)):
+            found.trials.append(left_out(one, taken))
         else:
             free.append(one)
     setup.made, setup.planned = 0, len(free) * (rounds + memory)
@@ -123,8 +122,7 @@ def _run_rounds(
             remaining = until - time.monotonic()
             mean = sum(took.values()) / len(took) if took else 0.0
             if number == 1 and index and mean > remaining:
-                reason = f"no time left within --budget {lasted(budget)}"
-                found.trials += [_left_out(other, reason) for other in left[index:]]
+                found.trials += [left_out(other, no_time(budget)) for other in left[index:]]
                 break
             share = remaining / (len(left) - index) if number == 1 else remaining
             deadline = max(remaining if rule.kind == "end" else share, _LEAST)
@@ -166,7 +164,3 @@ def _record(
 def _set_pace(trial: Trial) -> bool:
     """Whether the others do as many steps as this run."""
     return trial.run is not None and trial.run.verdict in PASSED and trial.ended_by not in ("the program", "success")
-
-
-def _left_out(configuration: Configuration, reason: str) -> Trial:
-    return Trial(asked=configuration.setting.name, values=dict(configuration.values), not_tried=reason)

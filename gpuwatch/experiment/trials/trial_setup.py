@@ -14,6 +14,7 @@ from typing import Protocol
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Trial
+from gpuwatch.core.model.visibility import VisibleMap, visible_to
 from gpuwatch.experiment.trials.progress import Progress
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
@@ -69,15 +70,14 @@ class TrialSetup:
     @property
     def gpus(self) -> tuple[int, ...]:
         """Total memory in bytes of each GPU that the program can use as it is."""
-        from gpuwatch.core.model.visibility import visible_devices
+        devices = () if self.machine is None else self.machine.devices
+        seen = {entry.uuid for entry in self.visible({}).map}
+        return tuple(int(one.number("memory.total_bytes") or 0) for one in devices if one.uuid in seen)
 
-        if self.machine is None:
-            return ()
-        environment = {**os.environ, **self.variables}
-        listed, order = environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER")
-        seen = {entry.uuid for entry in visible_devices(listed, order, self.machine.devices).map}
-        totals = [device.number("memory.total_bytes") for device in self.machine.devices if device.uuid in seen]
-        return tuple(int(total or 0) for total in totals)
+    def visible(self, variables: Mapping[str, str]) -> VisibleMap:
+        """The GPUs of a trial with these variables."""
+        devices = () if self.machine is None else self.machine.devices
+        return visible_to({**os.environ, **self.variables, **variables}, devices)
 
 
 @contextmanager

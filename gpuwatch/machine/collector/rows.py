@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import RUN_SECONDS, Device, Mapped, Process
-from gpuwatch.core.model.visibility import visible_devices
+from gpuwatch.core.model.visibility import visible_to
 from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.host import Facts, ProcessTable, clock_of
 from gpuwatch.machine.sources.missing_process import HIDDEN
@@ -184,9 +184,7 @@ def sees(facts: Facts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], s
     """The process's CUDA device numbers, from its environment, and a note for the user."""
     if facts.environment is None:
         return (), facts.note or "environment cannot be read"
-    visible = visible_devices(
-        facts.environment.get("CUDA_VISIBLE_DEVICES"), facts.environment.get("CUDA_DEVICE_ORDER"), devices
-    )
+    visible = visible_to(facts.environment, devices)
     return visible.map, facts.note or visible.unsure
 
 
