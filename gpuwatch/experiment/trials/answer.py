@@ -282,7 +282,7 @@ def _why(one: Summary) -> str:
 
 def why_failed(run: Run) -> str:
     """``out of memory: another process holds the GPU``, ``ValueError: …``: why a run did not pass."""
-    cause = CAUSES.get(run.primary or "", "") if run.primary not in ("healthy", "unknown", "program.error", None) else ""
+    cause = CAUSES.get(run.primary, "") if run.primary not in ("healthy", "unknown", "program.error", None) else ""
     if run.verdict == "oom":
         rest = _small(cause).removeprefix("out of memory").lstrip(": ")
         return f"out of memory: {rest}" if rest else "out of memory"
