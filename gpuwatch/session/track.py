@@ -15,7 +15,9 @@ from gpuwatch.machine.history.timeline import EVENTS
 if TYPE_CHECKING:
     from gpuwatch.core.model.period import Period
 
-TROUBLE = ("error", "warning")
+SIGNS = {"warning": "▲", "error": "✖"}
+"""How what was wrong is marked, by severity, the worst last."""
+TROUBLE = tuple(SIGNS)
 """Severities of the events that are marked, and that can be gone to one by one."""
 SPANS = (300.0, 600.0, 1800.0, 3600.0)
 """Seconds that a timeline shows while less than an hour is kept."""
@@ -72,7 +74,7 @@ class Track:
     def around(self, moment: float) -> Incident | None:
         """The incident at a moment: of several the worst, then the latest."""
         there = [one for one in self.incidents if one.begin <= moment <= one.end]
-        return max(there, key=lambda one: (one.severity == TROUBLE[0], one.begin), default=None)
+        return max(there, key=lambda one: (TROUBLE.index(one.severity), one.begin), default=None)
 
 
 class EventTrack:
@@ -141,7 +143,7 @@ def of_events(events: Iterable[MachineEvent]) -> Track:
             incidents.append(Incident(one.at, math.inf, one.severity, one.text, uuids))
         elif phase == "changed" and bad and which in lasting:
             known = incidents[lasting[which]]
-            worst = TROUBLE[0] if TROUBLE[0] in (one.severity, known.severity) else known.severity
+            worst = max(one.severity, known.severity, key=TROUBLE.index)
             incidents[lasting[which]] = replace(known, severity=worst)
         elif phase == "ended" and which in lasting:
             place = lasting.pop(which)

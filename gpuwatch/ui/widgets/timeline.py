@@ -12,8 +12,8 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import ago
-from gpuwatch.session.track import Track, round_times
+from gpuwatch.core.formatting.units import ago, span
+from gpuwatch.session.track import SIGNS, Track, round_times
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.clock import clock
@@ -24,8 +24,6 @@ from gpuwatch.ui.widgets.strips import Strip
 
 _LEAST = 12
 """Minimum cells of a track."""
-_SIGNS = {"warning": "▲", "error": "✖"}
-"""By severity, the worst last."""
 _NAME, _SHORTEST = 36, 14
 """Most and fewest cells of a name below the track."""
 _CLOCKS = 18
@@ -98,7 +96,7 @@ class TimelineStrip(Strip, can_focus=True):
         if not self._framed:
             self._line(pen, view, past, 0, pen.limit - reserve)
         elif around is not None:
-            pen.add(f"  {_SIGNS[around.severity]} ", around.severity)
+            pen.add(f"  {SIGNS[around.severity]} ", around.severity)
             pen.add(cut(printable(around.text), max(pen.left - reserve - 2, 0)), "text")
         pen.to(pen.limit - reserve)
         pen.write(ends)
@@ -120,7 +118,7 @@ class TimelineStrip(Strip, can_focus=True):
         if view.replay is not None:
             begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
         else:
-            begin = f"  {_brief(view.now - past.begin)} "
+            begin = f"  {span(view.now - past.begin)} "
             end = " now " if view.now - past.end < 60 else " end "
         room = limit - pen.x - len(begin) - max(len(end), 6)
         if room < _LEAST or past.end <= past.begin:
@@ -148,13 +146,6 @@ def _time(at: float, other: float) -> str:
     return when.strftime(form if when.date() == then.date() else f"%m-%d {form}")
 
 
-def _brief(seconds: float) -> str:
-    for unit, name, most in ((1, "s", 100), (60, "min", 100), (3600, "h", 48)):
-        if seconds < most * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds / 86_400:.0f} d"
-
-
 def _grid(past: PlayheadPosition, width: int) -> tuple[float, float]:
     """When the first cell begins, and the seconds of each: at multiples of them, so that a live track stands still."""
     one = (past.end - past.begin) / max(width - 1, 1)
@@ -175,14 +166,14 @@ def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | N
         return before < left and after > left + one
 
     cells: list[Span] = [(" " if is_hole(begin + number * one) else "─", "dim") for number in range(width)]
-    ranks = {severity: rank for rank, severity in enumerate(_SIGNS)}  # the worst is drawn last
+    ranks = {severity: rank for rank, severity in enumerate(SIGNS)}  # the worst is drawn last
     for incident in sorted(happened.incidents, key=lambda one: ranks[one.severity]):
         if incident.begin <= past.end and incident.end >= past.begin:
             first, last = cell(incident.begin), cell(min(incident.end, past.end))
             cells[first : last + 1] = [("━", incident.severity)] * (last + 1 - first)
     for mark in sorted((one for one in happened.marks if one.severity in ranks), key=lambda one: ranks[one.severity]):
         if past.begin <= mark.at <= past.end:
-            cells[cell(mark.at)] = (_SIGNS[mark.severity], mark.severity)
+            cells[cell(mark.at)] = (SIGNS[mark.severity], mark.severity)
     if cursor is not None:
         cells[cell(cursor)] = ("●", "focus")
     return _joined(cells)

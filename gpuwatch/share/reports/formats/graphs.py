@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.units import lasted
 from gpuwatch.core.model.period import Period, PeriodDevice, PeriodProcess, PeriodSeries
-from gpuwatch.session.track import Track, of_period, round_times
+from gpuwatch.session.track import SIGNS, Track, of_period, round_times
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.period_graphs import (
@@ -40,7 +41,6 @@ _NAME = 60
 _COLOURS = 6
 _EVENTS = 60
 _MOST_TICKS = 9
-_MARKS = {"error": "✖", "warning": "▲"}
 
 X = Callable[[float], float]
 """The place of a time, in seconds since the epoch."""
@@ -178,12 +178,12 @@ def _marks(track: Track, x: X, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
     for one in track.marks[:_EVENTS]:
         at = x(one.at)
-        look = one.severity if one.severity in _MARKS else "plain"
+        look = one.severity if one.severity in SIGNS else "plain"
         yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
         yield (
             f'<text class="event-mark {look}" x="{at:.1f}" y="{y:.1f}" text-anchor="middle">'
             f"<title>{escape(f'{_clock(one.at)} {clean(one.text)}')}</title>"
-            f"{_MARKS.get(one.severity, '•')}</text>"
+            f"{SIGNS.get(one.severity, '•')}</text>"
         )
 
 
@@ -283,7 +283,7 @@ def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
         '<span class="key range"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
         '<rect class="range" x="1" y="1" width="12" height="12"/></svg>least to most</span>',
     ]
-    for severity in _MARKS:
+    for severity in SIGNS:
         if any(one.severity == severity for one in track.incidents):
             keys.append(
                 f'<span class="key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
@@ -296,11 +296,4 @@ def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
         )
     more = len(processes_on(period, device)) - _PROCESSES
     note = f" {more} more processes are in the table." if more > 0 else ""
-    return f'{"".join(keys)}<span class="axis-note">A point is {_length(period.step_seconds)}.{note}</span>'
-
-
-def _length(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:g} {unit}"
-    return f"{seconds:g} s"
+    return f'{"".join(keys)}<span class="axis-note">A point is {lasted(period.step_seconds)}.{note}</span>'
