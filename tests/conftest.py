@@ -82,6 +82,8 @@ def has_tensorflow() -> bool:
     return importlib.util.find_spec("tensorflow") is not None or "GPUWATCH_TENSORFLOW_PYTHON" in os.environ
 
 
+LONGEST_NAME = 400
+"""Characters of a parameter that is part of its test's name."""
 LONGEST = (
     "tests/agreement/test_one_cause.py",
     "tests/packaging/test_documented_lines.py",
@@ -168,6 +170,12 @@ def pytest_collection_finish() -> None:
     """Garbage is looked for among what tests make: to walk thousands of collected tests took a tenth of their CPU."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long texts are not names of tests: one of 64 MiB was sent between pytest's processes with each report."""
+    long = isinstance(val, (str, bytes)) and len(val) > LONGEST_NAME
+    return f"{argname}-of-{len(val)}" if long else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -260,21 +260,22 @@ def test_planted_secrets_are_nowhere(planted: dict[str, str], tmp_path: Path) ->
     done = gpuwatch("run", "-q", "-o", str(run), "--", sys.executable, "-c", program, environment=planted)
     assert done.code == 1
     outputs: list[str] = [run.read_text()]
+    report = tmp_path / "report.json"
     for arguments in (
         ["snapshot"],
         ["snapshot", "--json"],
         ["explain", str(log)],
         ["explain", str(log), "--json"],
-        ["report", "--no-doctor", "--json"],
         ["report", "--no-doctor", "--json", "--redact"],
-        *(["report", "--no-doctor", "--format", name] for name in ("html", "markdown", "text", "csv")),
+        ["report", "--no-doctor", "-o", str(report)],
+        *(["report", str(report), "--format", name] for name in ("html", "markdown", "text", "csv")),
         *(["report", str(run), "--format", name] for name in ("html", "markdown", "text", "csv")),
         ["compare", str(run), str(run), "--json"],
     ):
         result = gpuwatch(*arguments, environment=planted)
         assert result.code in (0, 3), result.err
         outputs += [result.out, result.err]
-    outputs += [path.read_text() for path in (tmp_path / "state").rglob("*.json")]
+    outputs += [path.read_text() for path in (report, *(tmp_path / "state").rglob("*.json"))]
     whole = "\n".join(outputs)
     assert "--password" in whole, "the process is there, with what it was started with"
     assert "failed call to cuInit" in whole

@@ -41,7 +41,8 @@ def test_nobody_is_named(file: Path, tmp_path: Path, name: str, every: str) -> N
     run = replace(RUN, host="node07", title="python /home/alice/secret_model.py", group="run")
     (tmp_path / "run.json").write_text(to_json(run))
     runs = ["--run", str(tmp_path / "run.json")] if name == "perfetto" else []
-    tables = NAMES if name in ("csv", "parquet") and every == "sample" else ("",)
+    # Parquet has the tables of CSV.
+    tables = NAMES if (name, every) == ("csv", "sample") else ("",)
     for table in tables:
         texts = []
         for redact in ([], ["--redact"]):

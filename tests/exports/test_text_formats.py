@@ -168,9 +168,16 @@ def test_names_have_units() -> None:
     assert not [one.name for one in names.values() if "percent" in one.name or "mhz" in one.name]
 
 
-def test_prometheus_reads_it(stretch: Stretch) -> None:
+@pytest.fixture(scope="module")
+def families(file: Path) -> dict[str, Any]:
+    """The families of the recording, as Prometheus's own parser reads them."""
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
-    families = {family.name: family for family in parser.text_string_to_metric_families(openmetrics(stretch))}
+    with Recording(file) as recording:
+        text = openmetrics(stretch_of(recording, None, None))
+    return {family.name: family for family in parser.text_string_to_metric_families(text)}
+
+
+def test_prometheus_reads_it(stretch: Stretch, families: dict[str, Any]) -> None:
     used = families["gpuwatch_gpu_memory_used_bytes"]
     assert (used.type, used.unit) == ("gauge", "bytes")
     expected = {
@@ -194,9 +201,7 @@ def test_prometheus_reads_it(stretch: Stretch) -> None:
     assert max(after[0] - before[0] for before, after in pairwise(states)) <= 60
 
 
-def test_prometheus_reads_processes(stretch: Stretch) -> None:
-    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
-    families = {family.name: family for family in parser.text_string_to_metric_families(openmetrics(stretch))}
+def test_prometheus_reads_processes(stretch: Stretch, families: dict[str, Any]) -> None:
     held = families["gpuwatch_process_gpu_memory_bytes"].samples
     expected = {
         (row.device_uuid, str(row.pid), row.user, round(shot.taken_at.timestamp(), 3)): row.readings["gpu_memory_bytes"]
