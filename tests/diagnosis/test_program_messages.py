@@ -82,6 +82,13 @@ ERRORS = (
     ("RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 1, 4, 4]", "Shapes of tensors"),
     ("TypeError: cannot assign 'torch.cuda.FloatTensor' as parameter 'bias'", "the program's own error"),
     ("omegaconf.errors.ConfigAttributeError: Missing key lr", "the program's own error"),
+    ("RuntimeError: view size is not compatible with input tensor's size and stride", "Shapes of tensors"),
+    ("RuntimeError: torch.cat(): expected a non-empty list of Tensors", "Shapes of tensors"),
+    ("RuntimeError: Tensor for argument #2 'mat1' is on CPU, but expected it to be on GPU", "on different devices"),
+    ("RuntimeError: Cannot copy out of meta tensor; no data!", "device meta"),
+    ("LinAlgError: linalg.cholesky: The factorization could not be completed because the input", "not positive definite"),
+    ("DatasetNotFoundError: Dataset 'x/y' doesn't exist on the Hub or cannot be accessed.", "Hugging Face refuses"),
+    ("HTTPError: HTTP Error 404: Not Found", "could not be downloaded"),
     ("KeyError: 'input_ids'", "the program's own error"),
 )  # fmt: skip
 
@@ -200,6 +207,10 @@ AROUND = (
     ("ERROR: No matching distribution found for torch==9.9", "pip found no build"),
     ("ERROR: Failed building wheel for flash-attn", "pip could not build"),
     ("CMake Error: CMAKE_CUDA_ARCHITECTURES must be non-empty if set.", "CMake found no CUDA compiler"),
+    ("RuntimeError: Distributed package doesn't have NCCL built in", "built without NCCL"),
+    ("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR", "transforms or solvers"),
+    ("RuntimeError: Socket Timeout", "until the watchdog"),
+    ("/usr/bin/ld: cannot find -lcuda", "libcuda, which belongs to the driver"),
     ("OSError: [Errno 116] Stale file handle: '/home/u/x'", "A file system failed"),
     ("DistStoreError: Timed out after 901 seconds waiting for clients. 1/2 clients joined.", "A rank of the job did not come"),
 )  # fmt: skip

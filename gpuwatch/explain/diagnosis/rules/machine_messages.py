@@ -18,6 +18,39 @@ MACHINE: Rows = (
         (r"[Ss]egmentation fault",),
     ),
     (
+        "This PyTorch was built without NCCL, as on Windows",
+        "Use the backend gloo (init_process_group('gloo'); Lightning: PL_TORCH_DISTRIBUTED_BACKEND=gloo), or Linux"
+        " (WSL2).",
+        (r"Distributed package doesn't have NCCL",),
+    ),
+    (
+        "A library of CUDA for transforms or solvers (cuFFT, cuSOLVER, cuSPARSE) failed in an operation",
+        "Run the step alone and on the CPU: NaN in its input, no free GPU memory, or another CUDA library in"
+        " LD_LIBRARY_PATH are the usual reasons; cuFFT of CUDA 11.7 also fails on newer GPUs.",
+        (r"cuFFT error|CUFFT_\w+|CUSOLVER_STATUS_\w+|CUSPARSE_STATUS_\w+|cusolver error|cusparse error",),
+    ),
+    (
+        "Processes of the job waited for each other until the watchdog ended them",
+        "Look for the rank that stopped first: its own log shows why (an exception, out of memory, fewer batches).",
+        (r"watchdog got stuck for \d+|^RuntimeError: Socket Timeout",),
+    ),
+    (
+        "The other end of a connection went away: another process of the program ended first",
+        "Look for the process that failed before, in this log or its own.",
+        (r"^RuntimeError: (?:Connection reset by peer|Broken pipe|received 0 items of ancdata)",),
+    ),
+    (
+        "The linker did not find libcuda, which belongs to the driver",
+        "Add its folder to LIBRARY_PATH (/usr/lib/x86_64-linux-gnu, /usr/lib/wsl/lib), or the stub's of the toolkit"
+        " (/usr/local/cuda/lib64/stubs) for building only.",
+        (r"cannot find -lcuda\b",),
+    ),
+    (
+        "A database file is in use by another process",
+        "Give each process its own file, or a database server (Optuna: JournalStorage or PostgreSQL).",
+        (r"database is locked",),
+    ),
+    (
         "A rank of the job did not come: the others waited for it at the start",
         "Compare the number of processes that started with the world size, and MASTER_ADDR, MASTER_PORT on every"
         " node; look"

@@ -166,7 +166,9 @@ PROGRAM: Rows = (
             r"too many indices for|elements cannot be converted to Scalar|only one element tensors can be converted",
             r"expanded size of the tensor|doesn't match the broadcast shape|(?i:could not (?:be )?broadcast)",
             r"xpected \d-dimensional (?:input|weight)|Input to reshape is a tensor with|indices\[.*\] = .* is not in",
-            r"Calculated padded input size",
+            r"Calculated (?:padded input|output) size|Tensors must have same number of dimensions",
+            r"view size is not compatible with input tensor's|should have at least \w+ dimensions",
+            r"expect(?:s|ed)? a non-empty (?:list of Tensors|TensorList)|Boolean value of Tensor with more",
         ),
     ),
     (
@@ -175,6 +177,7 @@ PROGRAM: Rows = (
         (
             r"(?i)input type \((?:torch\.)?cuda.*\) and (?:weight|bias) type \((?!(?:torch\.)?cuda)(?:torch|cpu)",
             r"(?i)input type \((?!(?:torch\.)?cuda)(?:torch|cpu).*\) and (?:weight|bias) type \((?:torch\.)?cuda",
+            r"is on CPU, but expected (?:it|them) to be on GPU|on the same device as the indexed tensor",
         ),
     ),
     (
@@ -188,6 +191,7 @@ PROGRAM: Rows = (
             r"Found dtype \w+ but expected",
             r"to have (?:one of the following )?scalar types?",
             r"can't be cast to the desired output type|source and destination dtypes match",
+            r"Could not infer dtype of|Invalid scalar type",
             r"cannot compute \w+ as input #\d.* was expected to be an? \w+ tensor",
         ),
     ),
@@ -305,9 +309,21 @@ PROGRAM: Rows = (
             r"(?:truncated|corrupted) record at",
             r"File is not a zip file",
             r"image file is truncated",
-            r"cannot identify image file",
+            r"cannot identify image file|Invalid data found when processing input|could not parse ModelProto",
+            r"\(-215:Assertion failed\) !(?:_src|ssize)\.?empty",
             r"invalid magic (?:characters|number)|gguf_init_from_file: failed",
         ),
+    ),
+    (
+        "Weights were left out of memory (device meta), and the program moves the model all the same",
+        "Load it with device_map='auto' and do not call .to() on it, or use to_empty(); low_cpu_mem_usage=False"
+        " loads all.",
+        (r"Cannot copy out of meta tensor",),
+    ),
+    (
+        "A matrix cannot be factorised: it is singular or not positive definite, or has NaN",
+        "Add a small value to its diagonal (jitter), compute in float64, and look for NaN in its input.",
+        (r"factorization could not be completed|[Ss]ingular matrix|not positive[- ]definite|U\(\d+,\d+\) is zero",),
     ),
     (
         "torch.load refuses the file: it holds more than weights",
@@ -345,6 +361,7 @@ PROGRAM: Rows = (
         "The dataset is empty",
         "Look at its path, at the file patterns and at filters: no sample was left.",
         (
+            r"No columns to parse from file",
             r"num_samples should be a positive integer value, but got num_samples=0",
             r"Found 0 (?:files|images)",
             r"(?i)couldn't find any class folder",
@@ -359,6 +376,7 @@ PROGRAM: Rows = (
             r"GatedRepoError|RepositoryNotFoundError",
             r"(?i)you are trying to access a gated repo",
             r"(?:401|403) Client Error.*huggingface\.co",
+            r"DatasetNotFoundError|429 Client Error",
             r"is not a local folder and is not a valid model identifier",
             r"Can't load (?:tokenizer|the model|config\w*|feature extractor) for '",
         ),
@@ -373,7 +391,7 @@ PROGRAM: Rows = (
             r"(?i)(?:temporary failure in name resolution|name or service not known|getaddrinfo failed)",
             r"CERTIFICATE_VERIFY_FAILED",
             r"We couldn't connect to 'https?://",
-            r"<urlopen error",
+            r"<urlopen error|HTTP Error \d+:|Read timed out\.|^(?:ReadTimeout|ConnectTimeout|SSLError)\b",
             r"LocalEntryNotFoundError|OfflineModeIsEnabled",
         ),
     ),
