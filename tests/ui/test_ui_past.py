@@ -187,3 +187,26 @@ async def test_escape_on_the_overview_returns_to_now_after_the_filter(stage: Sta
         assert stage.app.session.paused, "the filter first"
         await pilot.press("escape")
         assert not stage.app.session.paused
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_gpu_tab_has_its_last_hour_and_a_click_goes_there(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(*troubled(250))  # GPU 0 was hot from 60 to 180 s, GPU 1 is lost since 240 s
+        await pilot.press("2")
+        await pilot.pause()
+        strip = stage.app.tab.timeline
+        assert strip is not None
+        assert not stage.app.session.paused
+        assert ("▲" in strip.plain, "✖" in strip.plain) == (True, False), "of this GPU"
+        assert ("GPU 0 throttled (thermal)" in strip.plain) == (size[0] > 100)
+        hot = strip.plain.index("▲") + 2
+        await pilot.click(strip, offset=(hot, 0))
+        await pilot.pause()
+        until = stage.app.session.view().until
+        assert until is not None
+        assert 60 <= until - BEGIN <= 180
+        assert stage.app.tab.focused_pane == "timeline"
+        await pilot.press("escape", "right")
+        await pilot.pause()
+        assert "✖" in strip.plain, "of the other GPU"
