@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from gpuwatch.experiment.trials.steady import is_steady, step_time
+from gpuwatch.experiment.trials.speed import is_steady, median_step
 
 
 def test_an_interval_needs_six_values() -> None:
-    assert step_time([1.0] * 5) is None
-    assert step_time([1.0] * 6) is not None
+    assert median_step([1.0] * 5) is None
+    assert median_step([1.0] * 6) is not None
 
 
 def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
@@ -19,7 +19,7 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
     for count in (6, 20, 101):
         inside = 0
         for _ in range(2000):
-            found = step_time([draw.expovariate(1.0) for _ in range(count)])
+            found = median_step([draw.expovariate(1.0) for _ in range(count)])
             assert found is not None
             inside += found.low_seconds <= 0.6931 <= found.high_seconds
         assert inside / 2000 >= 0.94, count
@@ -28,4 +28,4 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
 @pytest.mark.parametrize(("half", "steady"), [(0.019, True), (0.021, False)])
 def test_steady_is_two_percent(half: float, steady: bool) -> None:
     times = [1 - half] * 50 + [1.0] + [1 + half] * 50
-    assert is_steady(step_time(times)) is steady
+    assert is_steady(median_step(times)) is steady

@@ -61,6 +61,10 @@ class TimedSteps(msgspec.Struct, frozen=True, array_like=True):
     steps: int = 1
 
 
+_WHOLE = {"framework": Framework, "devices": Devices, "applied": Applied, "waiting": Waiting, "pipeline": Pipeline}
+"""Events that replace the attribute of their name."""
+
+
 class EventState:
     """The latest value of everything that was sent; its size is bounded."""
 
@@ -145,8 +149,8 @@ class EventState:
             case "environment":
                 self.environment = msgspec.convert(data["variables"], dict[str, str])
                 self.environment_places = msgspec.convert(data.get("places", {}), dict[str, str])
-            case "framework":
-                self.framework = msgspec.convert(data, Framework)
+            case "framework" | "devices" | "applied" | "waiting" | "pipeline":
+                setattr(self, event.kind, msgspec.convert(data, _WHOLE[event.kind]))
             case "phase":
                 name = str(data["name"])
                 self.phases[name] = float(data["seconds"])
@@ -158,8 +162,6 @@ class EventState:
                     note=data.get("note", ""),
                     source=str(data.get("source", "")),
                 )
-            case "devices":
-                self.devices = msgspec.convert(data, Devices)
             case "mapping":
                 found = msgspec.convert(data, DeviceMapping)
                 self.mappings[found.framework_device] = found
@@ -190,18 +192,12 @@ class EventState:
             case "limit":
                 if len(self.limits) < _MOST:
                     self.limits.append(str(data["text"]))
-            case "applied":
-                self.applied = msgspec.convert(data, Applied)
             case "steps":
                 self._steps(data, event.t)
             case "step_times":
                 self._timed(str(data["counted"]), msgspec.convert(data["times"], list[TimedSteps]))
             case "retraced":
                 self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
-            case "waiting":
-                self.waiting = msgspec.convert(data, Waiting)
-            case "pipeline":
-                self.pipeline = msgspec.convert(data, Pipeline)
             case "standing":
                 self.standstill = None if data["since"] is None else _standstill(data)
             case "child_killed":

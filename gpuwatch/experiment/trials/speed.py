@@ -1,13 +1,23 @@
-"""Throughput as text, with its spread."""
+"""Throughput as text, with its spread; and when a measurement of step times has seen enough of them."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from gpuwatch.core.formatting.units import UNKNOWN, per_second
 from gpuwatch.core.model.run import Throughput
+from gpuwatch.core.model.trials import StepTime
 
 WIDE = 0.10
 """Share of the median that p10 to p90 may span; beyond, the speed is unreliable."""
 SCATTER = "▲ step times vary by more than 10 %: this speed is unreliable"
+_Z = 1.96
+"""Quantile of the normal distribution for 95 %."""
+_LEAST = 6
+"""Fewer values have no pair of ranks that holds the median with 95 %."""
+STEADY = 0.02
+"""Half the interval, as a share of the median, from which on a measurement is steady."""
 
 
 def speed(throughput: Throughput | None) -> str:
@@ -45,3 +55,28 @@ def unproven(one: Throughput, other: Throughput, *, simulated: bool) -> str:
         return "speeds not compared, as step times vary by more than 10 %"
     apart = one.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < one.p10_step_seconds
     return "" if apart else "same speed within noise"
+
+
+def median_step(times: Sequence[float]) -> StepTime | None:
+    """The median of step times in seconds with its 95 % interval; None for fewer than 6.
+
+    The interval is that of order statistics (binomial, by its normal approximation): it assumes nothing about how step
+    times are distributed.
+    """
+    count = len(times)
+    if count < _LEAST:
+        return None
+    ordered = sorted(times)
+    half = _Z * math.sqrt(count) / 2
+    low = max(math.floor(count / 2 - half), 1)
+    high = min(math.ceil(1 + count / 2 + half), count)
+    middle = count // 2
+    median = ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return StepTime(median_seconds=median, low_seconds=ordered[low - 1], high_seconds=ordered[high - 1], timed=count)
+
+
+def is_steady(time: StepTime | None) -> bool:
+    """Whether the interval is within 2 % of the median."""
+    if time is None or time.median_seconds <= 0:
+        return False
+    return time.high_seconds - time.low_seconds <= 2 * STEADY * time.median_seconds

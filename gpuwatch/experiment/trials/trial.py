@@ -21,7 +21,7 @@ from gpuwatch.experiment.probing.watch import Measured, Watch
 from gpuwatch.experiment.trials.plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
 from gpuwatch.experiment.trials.progress import Begun
 from gpuwatch.experiment.trials.settings import Setting, made_by_program
-from gpuwatch.experiment.trials.steady import is_steady, step_time
+from gpuwatch.experiment.trials.speed import is_steady, median_step
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
 from gpuwatch.explain.diagnosis.finish_run import complete
@@ -139,7 +139,7 @@ class Stop:
         if lasted < LEAST_SECONDS or seen.count < self._judge_at:
             return False
         self._judge_at = int(seen.count * _AGAIN) + 1
-        return is_steady(step_time(seen.times))
+        return is_steady(median_step(seen.times))
 
 
 def _uses_gpu(state: EventState) -> bool:
@@ -265,7 +265,7 @@ def _finished(
     draft, steps, applied = measured.draft, stop.counted(measured.steps), measured.applied
     run = draft.run
     verdict, reason = _verdict(run, stop, setup, steps.count, ended=measured.ended_by == "the program")
-    time_of_step = step_time(steps.times)
+    time_of_step = median_step(steps.times)
     run = msgspec.structs.replace(
         run,
         config=configuration.name,
@@ -384,7 +384,7 @@ def _covered(steps: StepCount, run: Run, uncounted: float | None, *, ended: bool
 
 def _throughput(seen: Throughput | None, times: list[float], count: int, counted: str) -> Throughput | None:
     """The speed of the steps that were measured, in the form of a run's."""
-    median = step_time(times)
+    median = median_step(times)
     if median is None or median.median_seconds <= 0:
         return None
     ordered = sorted(times)
