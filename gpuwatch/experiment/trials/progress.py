@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuwatch.core.model.trials import Trial
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A trial that begins."""
 

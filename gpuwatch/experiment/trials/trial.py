@@ -182,14 +182,7 @@ def run_trial(
     feed = feed or setup.feed
     output = setup.folder / f"{setup.made:02}-{run_name}.log"
 
-    begun = Begun(
-        name=configuration.name,
-        number=setup.made,
-        planned=setup.planned,
-        round=number,
-        copy=copy,
-        recorded=record,
-    )
+    begun = Begun(configuration.name, setup.made, setup.planned, round=number, copy=copy, recorded=record)
     setup.progress.begins(begun)
     asked = stop or Stop(goal, setup.progress.steps)
 

@@ -20,7 +20,6 @@ from gpuwatch.explain.logs.facts import LogFacts
 GROUP = "run"
 DESPITE_OOM = "It exited with code 0, although memory ran out."
 """Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
-CAUGHT = "the program went on after it, and exited with code 0"
 _OF_GPU = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
 _KNOWN = 0.9
 """Share of graph nodes whose requested device must be known to say that there are no problems."""
@@ -108,8 +107,9 @@ def _ended_otherwise(found: Finding) -> bool:
 
 
 def _survived(found: Finding, run: Run) -> Finding:
-    went_on = (CAUGHT,) if _of_memory(found) and _exited_well(run) else ()
-    return replace(found, severity="warning", evidence=(*went_on, *found.evidence))
+    if _of_memory(found) and _exited_well(run):
+        found = replace(found, evidence=("the program went on after it, and exited with code 0", *found.evidence))
+    return replace(found, severity="warning")
 
 
 def _of_memory(found: Finding) -> bool:
