@@ -163,3 +163,22 @@ def test_a_context_switch_that_timed_out_is_the_programs_until_others_speak() ->
     line = "NVRM: Xid (PCI:0000:01:00): 109, pid=7, name=game.exe, Ch 0000001e, errorString CTX SWITCH TIMEOUT"
     found = explain([line]).findings[0]
     assert (found.id, found.action.startswith("Restart the program")) == ("unknown", True)
+
+
+def test_the_text_of_dcgm_exporter() -> None:
+    sample = 'DCGM_FI_DEV_{}{{gpu="{}",UUID="GPU-1a2b3c4d",pci_bus_id="00000000:{}:00.0",modelName="NVIDIA A100"}} {}'
+    head = ["# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).", "# TYPE DCGM_FI_DEV_GPU_TEMP gauge"]
+    good = [sample.format("GPU_TEMP", gpu, bus, 41) for gpu, bus in ((0, "1A"), (1, "4B"))]
+    good += [sample.format("XID_ERRORS", 0, "1A", 0), sample.format("ECC_DBE_VOL_TOTAL", 0, "1A", 9223372036854775794)]
+    assert explain([*head, *good]).primary == "healthy"
+    for name, value, cause in (
+        ("XID_ERRORS", 79, "hardware.fault"),
+        ("XID_ERRORS", 31, "unknown"),
+        ("ECC_DBE_VOL_TOTAL", 2, "hardware.fault"),
+        ("CLOCK_THROTTLE_REASONS", 0x40, "throttle.thermal"),
+        ("CLOCKS_EVENT_REASONS", 0x84, "throttle.power"),
+        ("CLOCKS_EVENT_REASONS", 0x4, "healthy"),
+    ):
+        found = explain([*head, *good, sample.format(name, 1, "4B", value)])
+        assert found.primary == cause, (name, value)
+        assert name != "XID_ERRORS" or f"Xid {value}" in found.findings[0].title

@@ -14,6 +14,7 @@ from collections import deque
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.explain.logs import (
     cuda_errors,
+    dcgm_metrics,
     devices,
     last_lines,
     nvidia_smi,
@@ -334,6 +335,11 @@ class LogParser:
             return False
         if "Executing op " in line:
             self._placements.executing(line)
+            return True
+        if line.startswith(dcgm_metrics.PREFIX):
+            for topic, told in dcgm_metrics.topics_of(line):
+                self._facts.note(topic, told)
+                self._facts.note_xid(told, told)
             return True
         if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
             return True
