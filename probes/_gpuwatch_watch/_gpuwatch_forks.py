@@ -45,6 +45,7 @@ def _count_starts(name, started):
 
 
 def follow(watcher):
+    """Begins; ``watcher`` looks on in each process that multiprocessing forks."""
 
     def unfollowed():
         if os.path.basename(sys._getframe(2).f_code.co_filename) in _FOLLOWED:

@@ -50,6 +50,8 @@ class Pipelines:
         module.OwnedIterator.__new__ = noted
 
     def tell(self, emit):
+        if self.watcher.started_before_fork:
+            return  # its devices are the parent's: an op would wait for ever
         context, proto = self.watcher.context(), sys.modules.get(_PROTO)
         ask = getattr(sys.modules.get(_OPS), "iterator_get_model_proto", None)
         if None in (context, proto, ask) or self.watcher.steps() < _LEAST_STEPS or context.log_device_placement:

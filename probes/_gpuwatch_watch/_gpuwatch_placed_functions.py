@@ -305,6 +305,9 @@ class PlacedFunctions:
             graph = reference() if reference is not None else None
             if graph is not None and depth < _DEEPEST:
                 self._judge(graph, ask, device, depth + 1)
+            elif ask.line is not None and ask.type == "GPU":
+                self.nodes += 1
+                self.unclear += 1
 
     def _judge_node(self, op, wanted, device):
         if wanted != self.unknown and (wanted.line is None or wanted.type != "GPU"):

@@ -394,6 +394,7 @@ def test_the_busiest_stage_of_a_dataset_by_what_tensorflow_measured(monkeypatch:
     monkeypatch.setattr(module, "time", clock)
     stub = _Stub()
     stub.context = lambda: SimpleNamespace(log_device_placement=False)  # type: ignore[attr-defined]
+    stub.started_before_fork = False  # type: ignore[attr-defined]
     pipelines = module.Pipelines(stub)
     pipelines.actions[module._ITERATORS](SimpleNamespace(OwnedIterator=OwnedIterator))
     read, resting = EagerTensor(), EagerTensor()
@@ -407,6 +408,11 @@ def test_the_busiest_stage_of_a_dataset_by_what_tensorflow_measured(monkeypatch:
     assert stub.sent[-1] == ("pipeline", {"seconds": 4.0, "busy_seconds": 3.6, "stage": "Map"})
     kept.clear()
     pipelines.tell(None)
+    stub.started_before_fork = True  # type: ignore[attr-defined]
+    kept.append(OwnedIterator(read))
+    for _ in range(3):
+        clock.now += 1.0
+        pipelines.tell(None)
     assert len(stub.sent) == 4
 
 
