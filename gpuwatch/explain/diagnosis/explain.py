@@ -44,7 +44,7 @@ def explain(
     for line in lines:
         if not of_query(line):
             run = 0
-            if starts.key in line and (begun := starts.again(line, parser)):
+            if (key := starts.key) is not None and key in line and (begun := starts.again(line, parser)):
                 parser.close()
                 earlier, count = parser.facts, count + 1
                 first = earlier.lines - len(begun) + 1

@@ -19,16 +19,12 @@ _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
 
 
-_NEVER = "\n\0\n"
-"""No line contains it."""
-
-
 class Starts:
     """Takes the lines of a log that contain :attr:`key`."""
 
     def __init__(self) -> None:
-        self.key = ""
-        """What a line must contain for :meth:`again`."""
+        self.key: str | None = ""
+        """What a line must contain for :meth:`again`; None: no line is wanted."""
         self._head: list[str] = []
         self._longest = ""
         """What the first line has between two digits, at most."""
@@ -41,8 +37,6 @@ class Starts:
     def again(self, line: str, parser: LogParser) -> list[str]:
         """The lines before this one, with which it begins a new start; empty if it does not."""
         text = line.translate(_DIGITS).strip()
-        if self.key == _NEVER:
-            return []
         if not text:
             self._seen += [line] * bool(self._seen)
             return []
@@ -60,7 +54,7 @@ class Starts:
         if not self._matched:
             return []
         if since_error is None and not self._known:
-            self.key = _NEVER
+            self.key = None
             return []
         if self._matched < _HEAD:
             return []
@@ -73,7 +67,7 @@ class Starts:
             self._longest = max(line.translate(_CUT).split("\n"), key=len)
         self._head.append(text)
         if since_error is not None or TRACEBACK in line:
-            self.key = _NEVER
+            self.key = None
         elif len(self._head) == _HEAD:
             telling = len({*self._head}) > 1 and len("".join(self._longest.split())) >= _SHORTEST
-            self.key = self._longest if telling else _NEVER
+            self.key = self._longest if telling else None
