@@ -69,35 +69,48 @@ class Action:
         return self.label or _SHOWN.get(first, first)
 
 
-_OLD_SIGNAL_KEY = Action("up_by_k", "k", "up", "", footer=False)
+def _hidden(id: str, keys: str, title: str, help: str, **more: str) -> Action:
+    """An action that is not in the footer."""
+    return Action(id, keys, title, help, footer=False, **more)
+
+
+_OLD_SIGNAL_KEY = _hidden("up_by_k", "k", "up", "")
 """``k`` once sent a signal, as in htop: now it moves up, and the first time the footer names the new key."""
 
+_SORT = (
+    Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
+    _hidden(
+        "reverse",
+        "S,shift+f6",
+        "reverse",
+        "Reverse the order",
+        pair="Choose the column to sort by; reverse",
+        name="Reverse the sort order",
+    ),
+)
 _GO_TO = (
     Action("go_to_trouble(1)", "n", "next problem", "Next warning or error", name="Next warning or error"),
-    Action(
+    _hidden(
         "go_to_trouble(-1)",
         "N",
         "previous",
         "Previous warning or error",
-        footer=False,
         name="Previous warning or error",
         pair="Next or previous problem",
     ),
-    Action(
+    _hidden(
         "go_to_event(1)",
         "full_stop",
         "next event",
         "Next event",
-        footer=False,
         name="Next event",
         pair="Next or previous problem, next event",
     ),
-    Action(
+    _hidden(
         "go_to_event(-1)",
         "comma",
         "previous event",
         "Previous event",
-        footer=False,
         name="Previous event",
         pair="Next or previous warning or error; event",
     ),
@@ -107,39 +120,20 @@ _GO_TO = (
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
         Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter processes"),
-        Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
-        Action(
-            "reverse",
-            "S,shift+f6",
-            "reverse",
-            "Reverse the order",
-            pair="Choose the column to sort by; reverse",
-            footer=False,
-            name="Reverse the sort order",
-        ),
-        Action(
-            "users", "u", "users", "Totals by user, by job, or processes", footer=False, name="Totals by user or job"
-        ),
-        Action("layout", "L", "layout", "", footer=False, name="Layout of the GPUs"),
-        Action("findings", "f", "findings", "All findings, with evidence", footer=False, name="Findings"),
-        Action(
+        *_SORT,
+        _hidden("users", "u", "users", "Totals by user, by job, or processes", name="Totals by user or job"),
+        _hidden("layout", "L", "layout", "", name="Layout of the GPUs"),
+        _hidden("findings", "f", "findings", "All findings, with evidence", name="Findings"),
+        _hidden(
             "idle",
             "I",
             "idle",
             "To the next process that holds memory idle",
             pair="All findings; next process that holds memory idle",
-            footer=False,
             name="Idle holders",
         ),
-        Action("doctor", "d", "doctor", "", footer=False),
-        Action(
-            "clear",
-            "escape",
-            "clear",
-            "Clear filter, tags, selection; back to now",
-            footer=False,
-            name="Clear the filter",
-        ),
+        _hidden("doctor", "d", "doctor", ""),
+        _hidden("clear", "escape", "clear", "Clear filter, tags, selection; back to now", name="Clear the filter"),
     ),
     "processes": (
         Action("open_process", "enter", "details", "Show all details", name="Process details"),
@@ -178,7 +172,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             name="Processes of this user or job",
         ),
         Action("users", "u", "all processes", "Totals by user, by job, or processes"),
-        Action("leave_users", "escape", "all processes", "", footer=False),
+        _hidden("leave_users", "escape", "all processes", ""),
     ),
     "filterable": (
         Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter the list"),
@@ -214,7 +208,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("code", "e", "as code", "Show the settings as code to paste", name="Settings as code"),
         Action("report", "o", "report", "Write an HTML report into this folder", name="HTML report"),
         Action("earlier", "c", "earlier", "Show earlier runs below the latest ones", name="Compare with earlier runs"),
-        Action("cancel", "escape", "stop", "", footer=False),
+        _hidden("cancel", "escape", "stop", ""),
     ),
     "findings": (
         Action("open_finding", "enter", "evidence", "Show the evidence and what to do", name="Evidence"),
@@ -227,128 +221,80 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
     ),
     "fleet": (
         Action("filter", "slash,f4", "filter", "Show only hosts that match (see Filter)", name="Filter hosts"),
-        Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
-        Action(
-            "reverse",
-            "S,shift+f6",
-            "reverse",
-            "Reverse the order",
-            pair="Choose the column to sort by; reverse",
-            footer=False,
-            name="Reverse the sort order",
-        ),
+        *_SORT,
         Action("only_free", "o", "free", "Only hosts with free GPUs, or all", name="Only hosts with free GPUs"),
         Action(
             "only_wrong", "f", "problems", "Only hosts with errors, warnings or no answer, or all", name="Only problems"
         ),
-        Action("back", "escape", "clear", "Clear the filter", footer=False),
+        _hidden("back", "escape", "clear", "Clear the filter"),
     ),
     "hosts": (Action("open_host", "enter", "open", "Show this host; Esc comes back", name="Open this host"),),
     "timeline": (
         # The help names these keys beside the ones that work everywhere.
         Action("past(-1)", "left,h", "sample", "", label="← →"),
-        Action("past(1)", "right,l", "forward", "", footer=False),
+        _hidden("past(1)", "right,l", "forward", ""),
         Action("past_seconds(-60)", "pageup", "-1 min", ""),
         Action("past_seconds(60)", "pagedown", "+1 min", ""),
         Action("past_end(False)", "home,g", "oldest", "", name="Oldest sample"),
         Action("past_end(True)", "end,G", "newest", "", name="Newest sample"),
         *(replace(action, footer=action.id == "go_to_time") for action in _GO_TO),
-        Action("no_signal", "K,f9", "signal", "", footer=False),
-        Action("pause", "escape", "back to now", "", footer=False),
+        _hidden("no_signal", "K,f9", "signal", ""),
+        _hidden("pause", "escape", "back to now", ""),
     ),
     "everywhere": (
         Action("pause", "P", "pause", "Pause the display, or return to now (Esc)", name="Pause or resume"),
-        Action(
-            "past(-1)",
-            "left_square_bracket",
-            "back",
-            "One sample back (an hour is kept)",
-            footer=False,
-            name="One sample back",
-        ),
-        Action(
+        _hidden("past(-1)", "left_square_bracket", "back", "One sample back (an hour is kept)", name="One sample back"),
+        _hidden(
             "past(1)",
             "right_square_bracket",
             "forward",
             "One sample forward",
-            footer=False,
             name="One sample forward",
             pair="One sample back or forward (← →)",
         ),
-        Action(
-            "past_seconds(-60)",
-            "left_curly_bracket",
-            "1 min back",
-            "One minute back",
-            footer=False,
-            name="One minute back",
-        ),
-        Action(
+        _hidden("past_seconds(-60)", "left_curly_bracket", "1 min back", "One minute back", name="One minute back"),
+        _hidden(
             "past_seconds(60)",
             "right_curly_bracket",
             "1 min forward",
             "One minute forward",
-            footer=False,
             name="One minute forward",
             pair="One minute back or forward (PgUp PgDn)",
         ),
-        Action(
-            "change_interval(-1)",
-            "plus,equals_sign",
-            "faster",
-            "Sample more often",
-            footer=False,
-            name="Sample more often",
-        ),
-        Action(
+        _hidden("change_interval(-1)", "plus,equals_sign", "faster", "Sample more often", name="Sample more often"),
+        _hidden(
             "change_interval(1)",
             "minus",
             "slower",
             "Sample less often",
-            footer=False,
             name="Sample less often",
             pair="Sample more or less often",
         ),
-        Action(
-            "save_settings", "w,f12", "save", "Save all settings, with the layout", footer=False, name="Save settings"
-        ),
-        Action("back", "escape", "back", "Back to the previous tab", footer=False, name="Previous tab"),
+        _hidden("save_settings", "w,f12", "save", "Save all settings, with the layout", name="Save settings"),
+        _hidden("back", "escape", "back", "Back to the previous tab", name="Previous tab"),
         *(
-            Action(
-                f"show_tab('{tab.id}')",
-                str(number),
-                tab.title,
-                tab.help,
-                footer=False,
-                name=f"Tab {number}: {tab.title}",
-            )
+            _hidden(f"show_tab('{tab.id}')", str(number), tab.title, tab.help, name=f"Tab {number}: {tab.title}")
             for number, tab in enumerate(TABS, 1)
         ),
-        Action("next_pane", "tab", "next pane", "Next pane", footer=False, run="app.focus_next"),
-        Action(
+        _hidden("next_pane", "tab", "next pane", "Next pane", run="app.focus_next"),
+        _hidden(
             "previous_pane",
             "shift+tab",
             "back",
             "Previous pane",
-            footer=False,
             run="app.focus_previous",
             pair="Next or previous pane",
         ),
-        Action(
-            "copy_command", "y", "copy command", "Copy this as a gpuwatch command", footer=False, name="Copy as command"
-        ),
-        Action(
+        _hidden("copy_command", "y", "copy command", "Copy this as a gpuwatch command", name="Copy as command"),
+        _hidden(
             "diagnostic",
             "r",
             "report",
             "Write a report on this machine, to send to whoever helps",
-            footer=False,
             name="Report on this machine",
             pair="Copy as a gpuwatch command; write a report",
         ),
-        Action(
-            "jump", "semicolon", "jump", "Label all on screen; a label goes there", footer=False, name="Jump by label"
-        ),
+        _hidden("jump", "semicolon", "jump", "Label all on screen; a label goes there", name="Jump by label"),
         Action("help", "question_mark,f1", "help", "All keys", name="Keys and symbols"),
         Action(
             "palette",
@@ -359,38 +305,30 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             pair="All keys; any action by name; themes",
         ),
         Action("quit", "q,f10", "quit", "Leave gpuwatch", name="Quit"),
-        Action(
+        _hidden(
             "suspend",
             "ctrl+z",
             "suspend",
             "Suspend to the shell, until fg",
             pair="Leave; suspend to the shell, until fg",
-            footer=False,
             run="app.suspend_process",
         ),
-        Action("move('up')", "up,k", "up", "One row up", label="↑ k", footer=False),
-        Action("move('down')", "down,j", "down", "One row down", label="↓ j", footer=False, pair="One row up or down"),
-        Action("move('left')", "left,h", "left", "Previous GPU; in a table: scroll back", label="← h", footer=False),
-        Action(
+        _hidden("move('up')", "up,k", "up", "One row up", label="↑ k"),
+        _hidden("move('down')", "down,j", "down", "One row down", label="↓ j", pair="One row up or down"),
+        _hidden("move('left')", "left,h", "left", "Previous GPU; in a table: scroll back", label="← h"),
+        _hidden(
             "move('right')",
             "right,l",
             "right",
             "Next GPU; in a table: scroll the command",
             label="→ l",
-            footer=False,
             pair="Previous or next GPU; scroll a table",
         ),
-        Action("move('page_up')", "pageup", "page up", "", footer=False),
-        Action("move('page_down')", "pagedown", "page down", "", footer=False),
-        Action("move('home')", "home,g", "first", "To the first row", label="Home", footer=False),
-        Action(
-            "move('end')",
-            "end,G",
-            "last",
-            "To the last row",
-            label="End",
-            footer=False,
-            pair="First or last row or sample (g, G)",
+        _hidden("move('page_up')", "pageup", "page up", ""),
+        _hidden("move('page_down')", "pagedown", "page down", ""),
+        _hidden("move('home')", "home,g", "first", "To the first row", label="Home"),
+        _hidden(
+            "move('end')", "end,G", "last", "To the last row", label="End", pair="First or last row or sample (g, G)"
         ),
     ),
 }
@@ -400,22 +338,16 @@ REPLAY = (
     Action("play", "space", "pause", "Play or pause (P)", name="Play or pause"),
     *_GO_TO,
     Action("change_speed(1)", "plus,equals_sign", "faster", "Play faster", name="Play faster"),
-    Action(
+    _hidden(
         "change_speed(-1)",
         "minus",
         "slower",
         "Play slower",
-        footer=False,
         name="Play slower",
         pair="Play faster or slower, 1/4 to 64 times",
     ),
-    Action(
-        "report_stretch",
-        "r",
-        "report",
-        "Write a report on the last half hour",
-        footer=False,
-        name="Report on the last half hour",
+    _hidden(
+        "report_stretch", "r", "report", "Write a report on the last half hour", name="Report on the last half hour"
     ),
 )
 """Actions of a replay, on every tab; their keys do nothing else there."""
