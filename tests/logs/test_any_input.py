@@ -68,6 +68,7 @@ def essence(found: LogFacts) -> dict[str, object]:
         "open_traceback_line",
         "driver_messages",
         "telling_last_line",
+        "last_lines",
         "last_lines_tell",  # a collector's level is part of it
     ):
         del plain[name]

@@ -274,7 +274,7 @@ def test_an_error_with_a_long_message_is_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", ["StopIteration", "requests.exceptions.ConnectTimeout: slow", "mine.NotGood: bad", "SystemExit: 3"]
+    "error", ["StopIteration", "paramiko.ssh_exception.NoBanner: slow", "mine.NotGood: bad", "SystemExit: 3"]
 )
 @pytest.mark.parametrize("prefix", ["", "[rank1]: ", "[1,1]<stderr>:"])
 def test_an_exception_after_a_traceback_may_have_any_name(error: str, prefix: str) -> None:
