@@ -192,3 +192,20 @@ def test_a_process_full_of_secrets_leaves_through_no_snapshot(sim_machine: Calla
     for document in documents:
         assert document.count("•••") >= 50, "the command lines are there"
         assert not _leaked(document, [*arguments, *variables])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u5bc6\u7801: Tr0ub4dor-x7",
+        "contrase\u00f1a=Tr0ub4dor_x7",
+        "mot de passe : maple2iU89",
+        "senha: maple2iU89",
+        "Temporary password for root: maple+osLUn40",
+        "API key must be 40 characters long, yours was db641bdb8060898065932e4b48d448c891b25d5",
+    ],
+)
+def test_passwords_in_other_languages_and_sentences(text: str) -> None:
+    shown = mask_text(text)
+    assert not [one for one in ("Tr0ub4dor", "maple2iU89", "osLUn40", "db641bdb") if one in shown], shown
+    assert "•••" in shown

@@ -36,7 +36,14 @@ _HINTS: Final = (
         "signature",
     ),
     *("auth", "login", "dsn", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
+    *("contrasena", "senha", "wachtwoord", "adgangskode", "salasana"),
 )
+_OTHER_LANGUAGES: Final = (
+    *("contrase\u00f1a", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
+    *("\ube44\ubc00\ubc88\ud638", "\u043f\u0430\u0440\u043e\u043b\u044c", "has\u0142o", "l\u00f6senord"),
+    *("jelsz\u00f3", "\u015fifre"),
+)
+"""Spanish, Chinese, Japanese, Korean, Russian, Polish, Swedish, Hungarian, Turkish for "password"."""
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw")
 """Hints only as whole words: not ``pin`` in ``spinning``."""
 _NAME_END = re.compile(r"[\w.-]*+")
@@ -96,6 +103,8 @@ def strength(name: str) -> Strength:
     if len(name) > _LONGEST_NAME:
         name = name[-_LONGEST_NAME:]
     parts = [part.lower() for part in _PARTS.findall(name)]
+    if not name.isascii() and any(word in name.lower() for word in _OTHER_LANGUAGES):
+        return Strength.STRONG
     if not parts:
         return Strength.NONE
     last, together = parts[-1], "".join(parts)
@@ -111,10 +120,13 @@ def strength(name: str) -> Strength:
     return max(_of_part(parts, at) for at in range(len(parts)))
 
 
+_PASSWORDS = word_set("pwd pw dsn bearer passcode creds passe contrasena senha wachtwoord adgangskode salasana")
+
+
 def _of_part(parts: list[str], at: int) -> Strength:
     part, before = parts[at], parts[at - 1] if at else ""
     is_last = at + 1 == len(parts)
-    if part in ("pwd", "pw", "dsn", "bearer", "passcode", "creds") or (is_last and part in ("otp", "pin")):
+    if part in _PASSWORDS or (is_last and part in ("otp", "pin")):
         return Strength.STRONG
     if part.endswith(("pass", "pwd")) and part not in _NO_PASS:
         return Strength.STRONG if is_last else Strength.NONE
@@ -232,6 +244,8 @@ _SET_BY_BLANK = re.compile(r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|s
 """Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign."""
 _BEFORE_SET = 24
 _IS = re.compile(r"\s{1,3}is:?\s{1,3}(?!\s)")
+_OF_WHOM = re.compile(r"\s(?:for|of) (?:the )?(?:user )?[\w.@-]{1,60}\s?:[ \t]{0,3}(?=\S)")
+"""``password for root: x``."""
 _NEXT_ARGUMENT = re.compile(r"\n(?!-)")
 _FIELD = re.compile(r"\\{0,8}[\"']?,?\s{0,12}\\{0,8}[\"']?values?\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}", re.IGNORECASE)
 _QUOTE = re.compile(r"[rRbBfFuU]{0,2}(\\{0,8})(\"\"\"|'''|[\"'])")
@@ -287,11 +301,11 @@ def _hits(text: str) -> list[tuple[int, int]]:
     if len(lowered) != len(text):  # lowering some letters gives two
         lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
     found: list[tuple[int, int]] = []
-    for hint in (*_HINTS, *_HINT_WORDS):
+    for hint in (*_HINTS, *_HINT_WORDS, *(() if text.isascii() else _OTHER_LANGUAGES)):
         at = lowered.find(hint)
         while at >= 0:
             end = at + len(hint)
-            if hint in _HINTS or not (lowered[at - 1 : at].isalpha() or lowered[end : end + 1].isalpha()):
+            if hint not in _HINT_WORDS or not (lowered[at - 1 : at].isalpha() or lowered[end : end + 1].isalpha()):
                 found.append((at, end))
             at = lowered.find(hint, end)
     found.sort()
@@ -361,6 +375,8 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         return _argument(text, match.end(), name, sure)
     if is_option and (match := _NEXT_ARGUMENT.match(text, end)):
         return _one(text, match.end(), name, Strength.WEAK)
+    if sure is Strength.STRONG and (match := _OF_WHOM.match(text, end)) and not _STATE.match(text, match.end()):
+        return _one(text, match.end(), name, sure, member=True)
     if text.startswith("(", end) and sure is Strength.STRONG and not quoted:  # set_password("mia", "x")
         return _literals(text, end)
     if sure >= Strength.FIRM and (match := _IS.match(text, end)):

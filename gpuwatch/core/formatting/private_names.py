@@ -62,7 +62,13 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         re.compile(rf"\b(?:sudo (?:-\w+ )*?-u |su - |chown (?:-\w+ )*)({_NAME})(?=[ :;]|$)"),
     ),
     ("user", "\\", re.compile(rf"(?<![\w:\\/.])[A-Z][A-Z0-9-]{{2,14}}\\({_NAME})(?![\\\w])")),
-    ("user", "Author: |Signed-off-by: ", re.compile(r"(?:Author|Signed-off-by): ((?:[A-Z][\w.'-]+ ?){1,4})(?= <|$)")),
+    (
+        "user",
+        "Author: |Signed-off-by: |eserved by ",
+        re.compile(
+            r"(?:Author: |Signed-off-by: |[Rr]eserved by )([A-Z][\w.'-]+(?: [A-Z][\w.'-]+){1,3})(?= <| until| for|$)"
+        ),
+    ),
     ("host", "srun", re.compile(r"\bsrun: (?:error: |warning: )?([\w.-]+(?:\[[\d,-]+\])?): tasks? ")),
     ("host", "CANCELLED|FAILED", re.compile(r" ON ([\w.-]+) (?:CANCELLED|FAILED)")),
     (
@@ -73,13 +79,13 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("host", "]", re.compile(r"(?<![\w./-])([A-Za-z][\w-]{0,40}\[(?=[\d,-]*(?<![1-9])0\d)\d{1,5}(?:[-,]\d{1,5})+\])")),
     ("job", "ssigned", re.compile(r"[Aa]ssigned [\w.-]+/([\w.-]+) to ")),
     ("host", "ssigned", re.compile(r"[Aa]ssigned [\w.-]+/[\w.-]+ to ([\w.-]+)")),
-    ("job", "-", re.compile(r"(?<![\w/.-])([a-z][a-z0-9-]{1,50}-(?=[a-z]*\d)[a-f0-9]{8,10}-[a-z0-9]{5})(?![\w-])")),
+    ("job", "-", re.compile(r"(?<![\w.-])([a-z][a-z0-9-]{1,50}-(?=[a-z]*\d)[a-f0-9]{8,10}-[a-z0-9]{5})(?![\w-])")),
     ("job", "wandb", re.compile(r"\bwandb: .{0,8}?(?:Syncing run|View run|Resuming run|Run name:) (?!at )([\w.-]+)")),
     ("job", "run-", re.compile(r"\brun-\d{8}_\d{6}-([a-z0-9]{6,12})\b")),
     ("job", "logged in as", re.compile(r"logged in as:? \S+ \(([\w.-]+)\)")),
     ("id", "arn:", re.compile(r"\barn:aws[\w-]*:[\w-]*:[\w-]*:(\d{12}):")),
     ("id", ".dkr.ecr.", re.compile(r"\b(\d{12})\.dkr\.ecr\.")),
-    ("host", "\\\\", re.compile(r"(?<![\w\\])\\\\([A-Za-z][\w.-]{1,62})\\")),
+    ("host", "\\\\", re.compile(r"(?<![\w\\:])\\\\([A-Za-z][\w.-]{1,62})\\")),
     ("repository", "git@", re.compile(r"\bgit@[\w.-]+:([\w.-]+/[\w.-]+?)(?=\.git\b|[\s'\"]|$)")),
     ("id", ":|=|#", re.compile(r"\b(?i:ticket|jira|incident|case)(?: ?id)?\s?[:#=]\s*([A-Z]{1,10}-?\d{2,9})\b")),
     (
@@ -91,6 +97,40 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
             re.IGNORECASE,
         ),
     ),
+    # "pod/x", 'namespace "x"', "cluster <x>", "Job x exceeded": a name that is no word.
+    (
+        "job",
+        "pod|amespace|luster|roject|orkspace|ueue|eployment|ob |nstance|ucket|atabase|artition|un ",
+        re.compile(
+            r"\b(?i:pod|namespace|cluster|project|workspace|queue|deployment|job|instance|bucket|database|run)s?[ /]"
+            r"(?:['\"<]([\w.-]+)['\">]|(?=[A-Za-z_.-]*\d|[A-Za-z\d.-]+_|[a-z0-9]+-[a-z0-9]+-)([A-Za-z][\w.-]*\w)(?![\w/:(=]))"
+        ),
+    ),
+    ("job", "ob", re.compile(r"\b(?i:job)(?: ?id)? ?[#:=]? ?(\d{8,12})\b")),
+    ("id", "INC|see |bug |issue ", re.compile(r"\b(?:see|issue|bug|fixes) ([A-Z]{3,10}-\d{2,6})\b|\b(INC\d{6,10})\b")),
+    ("id", "S-1-5-21", re.compile(r"\b(S-1-5-21(?:-\d{1,12}){3,5})\b")),
+    ("id", "SHA256:", re.compile(r"\bSHA256:([A-Za-z0-9+/]{43})(?![A-Za-z0-9+/])")),
+    ("id", "i-", re.compile(r"(?<![\w-])(i-[0-9a-f]{17}|i-[0-9a-f]{8})(?![\w-])")),
+    ("phone", "+", re.compile(r"(?<![\w.+])(\+\d{1,3} \(?\d{2,5}\)? \d{5,10})\b")),
+    (
+        "host",
+        "gke-|aks-|DESKTOP-|LAPTOP-|WIN-",
+        re.compile(r"\b((?:gke|aks)-[\w-]+|(?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{7,11})\b"),
+    ),
+    (
+        "host",
+        "connect|address|bind",
+        re.compile(r"(?:connect|address|bind).{0,60}\(['\"]?([A-Za-z][\w.-]*)['\"]?, \d{2,5}\)"),
+    ),
+    ("host", "[", re.compile(r"\[((?:dgx|node|gpu|cn|compute|worker|host|hpc|server)[\w.]*-[\w-]*\d)\]")),
+    (
+        "user",
+        "user ",
+        re.compile(rf"\buser ({_NAME}) (?:has )?(?:exceeded|logged|does not exist|is not in|was (?:killed|banned))"),
+    ),
+    ("user", "owned by|quota of|by user", re.compile(rf"\b(?:owned by|quota of|by user) (?!the\b|a\b)({_NAME})")),
+    ("user", "sudoers", re.compile(rf"({_NAME}) is not in the sudoers")),
+    ("serial", "erial ", re.compile(r"\bserial (?=[A-Z]*\d[A-Z0-9]*[A-Z\d])([A-Z0-9]{8,20})\b", re.IGNORECASE)),
     # Ops of TensorFlow are nodes, too, but have no hyphens.
     (
         "host",
@@ -110,6 +150,7 @@ LINES = tuple(
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[\w.-]+) [\w.-]+(?:\[\d+\])?:",  # syslog
         r"\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-][\d:]{4,5}) (?P<host>[\w.-]+) [\w.-]+(?:\[\d+\])?:",
         r"\[(?P<host>[A-Za-z][\w.-]*):\d{2,8}\] ",  # mpirun
+        r"(?P<host>[A-Za-z][\w.-]*) kernel: ",
         rf"[-dlcbps][-rwxsStT]{{9}}[.+@]? +\d+ +(?P<user>{_NAME}) +(?P<group>{_NAME}) +\d",  # ls -l
         rf"(?P<user>{_NAME})\+? +\d{{1,8}} +\d{{1,4}}\.\d +\d{{1,3}}\.\d +\d+ +\d+ ",  # ps aux
         rf"(?P<user>{_NAME})\+? +\d{{1,8}} +\d{{1,8}} +\d{{1,3}} +\S{{2,7}} +\S+ +\d\d:",  # ps -ef

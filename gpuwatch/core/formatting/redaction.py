@@ -34,7 +34,8 @@ _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|ti
 _URL = re.compile(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
 _IPV4 = re.compile(r"(\w{1,16}[ =:v]{1,8})?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
-_PATH = re.compile(r"(?<![\w.%/~)\]-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
+_PATH = re.compile(r"(?<![\w.%/~)\]<-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
+_UNC = re.compile(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
 _DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
 _DOMAINS = (
     "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
@@ -71,15 +72,21 @@ _COMMON = word_set(
 usr lib lib64 lib32 bin sbin local opt home Users users root tmp var proc sys dev etc mnt media srv data run boot
 site-packages dist-packages envs env venv .venv virtualenvs .local .cache .config .conda .pyenv versions share include
 src stubs compat targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu sbsa-linux extras CUPTI nvvm wsl kernel
-nvidia cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl nvjitlink nvtx tensorflow torch keras
-cuda conda miniconda3 anaconda3 miniforge3 appdata programdata program files path to kaggle input working content
-mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3 sh bash zsh jupyter-lab
+libdevice nvidia cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl nvjitlink nvtx tensorflow
+torch keras cuda conda miniconda3 anaconda3 miniforge3 appdata programdata program files path to kaggle input
+working content mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3 sh bash zsh jupyter-lab
 jupyter-notebook ipython torchrun accelerate . .. ~
 """.lower()
 )
+_ROUTE = re.compile(
+    r"/(?:v\d(?:/[a-z_]+){0,3}|metrics|health[a-z_]*|generate[a-z_]*|docs(?:/oauth2-redirect)?|redoc|openapi\.json|ping"
+    r"|version|(?:de)?tokenize|invocations|score|rerank|pooling|classify|api/(?:generate|chat|tags|show|version|ps|pull))"
+)
+"""What model servers answer to."""
 _SOURCES = re.compile(
     r"(?:tensorflow|tensorflow_core|xla|tsl|torch|keras)/(?:core|python|compiler|stream_executor|framework|csrc|cuda|nn"
     r"|src|engine|backend|_inductor|_dynamo)/"
+    r"|(?:c10|caffe2)/\w+/|aten/src/|csrc/(?=\w)|sglang/srt/|vllm/(?:v1|engine|worker|entrypoints|model_executor)/"
 )
 """Where a framework's sources begin in a path of its build machine."""
 _LIKE_COMMON = re.compile(
@@ -105,7 +112,10 @@ root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local local
 data model run node server host machine driver device process memory growth
 """)
 """Names that are also words: replaced only in their own fields and in paths."""
-_PLAIN = word_set("none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self not")
+_PLAIN = word_set(
+    "none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self not"
+    " it the a an is was has no in on of for at and or to with this that code file files exit number id name"
+)
 """What stands where a name could, and is none."""
 _PUBLIC_IMAGES = word_set(
     "docker.io nvcr.io quay.io ghcr.io gcr.io registry.k8s.io nvidia tensorflow pytorch library rapidsai"
@@ -303,6 +313,8 @@ class Redactor:
             text = _IPV6.sub(self._ipv6, text)
         if "/" in text:
             text = _PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
+        if "\\\\" in text:
+            text = _UNC.sub(self._unc, text)
         if "\\" in text:
             text = _DRIVE.sub(lambda match: match[1] + self._path(match[2].replace("\\", "/")).replace("/", "\\"), text)
         return self._without_words(text) if self._lengths else text
@@ -335,6 +347,10 @@ class Redactor:
             known[whole] = str(len(known) + 1)
             alike.append(whole)
         return f"{kind}-…-{known[whole]}"
+
+    def _unc(self, match: re.Match[str]) -> str:
+        sign = "\\\\" if "\\\\" in match[3] else "\\"
+        return match[1] + self.name("host", match[2]) + self._path(match[3].replace(sign, "/")).replace("/", sign)
 
     def _url(self, match: re.Match[str]) -> str:
         scheme, site, rest = match[1], match[2], match[3]
@@ -370,6 +386,8 @@ class Redactor:
         return match[0] if address.is_loopback or address.is_unspecified else self.name("ip", match[0].lower())
 
     def _path(self, path: str, *, home: bool = False) -> str:
+        if _ROUTE.fullmatch(path):
+            return path
         temporary = _TEMPORARY.match(path)
         if temporary is None and (path.startswith(tuple(f"{place}/" for place in _SYSTEM)) or path in _SYSTEM):
             return path
@@ -394,7 +412,7 @@ class Redactor:
         return "/".join(shown)
 
     def _component(self, part: str, *, last: bool) -> str:
-        if not part or part.lower() in _COMMON or _LIKE_COMMON.fullmatch(part):
+        if not part or part.lower().rstrip(".") in _COMMON or _LIKE_COMMON.fullmatch(part):
             return part
         if part in self._names.get("user", {}):
             return self._names["user"][part]

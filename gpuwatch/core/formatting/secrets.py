@@ -63,6 +63,7 @@ _PUTTY_LINES = re.compile(r"\bPrivate-Lines: (\d{1,4})\b")
 _KEY_LINES = 200
 """Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
 _WANDB = re.compile(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
+_TOLD_KEY = re.compile(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
 _HOOK = re.compile(
     r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++"
 )
@@ -139,6 +140,8 @@ def _masked(text: str) -> str:
         text = _HEX_KEY.sub(_hex_key, text)
     if "wandb" in text:
         text = _WANDB.sub(rf"\1{MASK}", text)
+    if "ey" in text and len(text) > 40:
+        text = _TOLD_KEY.sub(rf"\1{MASK}", text)
     return _LONG.sub(_random, text) if len(text) >= 40 else text
 
 
