@@ -77,7 +77,7 @@ def redact(text: str) -> None:
 
 
 def shortest(work: Callable[[str], object], text: str) -> float:
-    """CPU seconds of the shortest of five runs: the first one also loads what is needed, a busy machine slows others."""
+    """CPU seconds of the shortest of five runs: the first loads what is needed, a busy machine slows others."""
     taken = []
     for _ in range(5):
         begin = time.process_time()
