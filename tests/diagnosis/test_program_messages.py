@@ -61,6 +61,7 @@ ERRORS = (
     ("AttributeError: Can't pickle local object 'main.<locals>.collate'", "sent to a new process: main.<locals>"),
     ("RuntimeError: Error(s) in loading state_dict for Net:", "does not fit the model"),
     ("RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory", "damaged"),
+    ("RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 7040 vs 6934", "could not be written"),
     ("UnpicklingError: invalid load key, 'v'.", "damaged"),
     ("UnpicklingError: Weights only load failed. This file can still be loaded", "more than weights"),
     ("RuntimeError: Parent directory /a/b does not exist.", "folder does not exist: /a/b"),
@@ -70,7 +71,7 @@ ERRORS = (
     ("GatedRepoError: 403 Client Error. Access to model a/b is restricted", "Hugging Face refuses"),
     (
         "ConnectionError: HTTPSConnectionPool(host='a.example', port=443): Max retries exceeded with url: /x",
-        "could not be downloaded",
+        "could not be reached",
     ),
     ("Exception: The wandb backend process has shutdown", "wandb"),
     ("OSError: [Errno 10048] error while attempting to bind on address ('127.0.0.1', 8080)", "port is taken"),
@@ -88,7 +89,7 @@ ERRORS = (
     ("RuntimeError: Cannot copy out of meta tensor; no data!", "device meta"),
     ("LinAlgError: linalg.cholesky: The factorization could not be completed because the input", "not positive definite"),
     ("DatasetNotFoundError: Dataset 'x/y' doesn't exist on the Hub or cannot be accessed.", "Hugging Face refuses"),
-    ("HTTPError: HTTP Error 404: Not Found", "could not be downloaded"),
+    ("HTTPError: HTTP Error 404: Not Found", "could not be reached"),
     ("KeyError: 'input_ids'", "the program's own error"),
 )  # fmt: skip
 

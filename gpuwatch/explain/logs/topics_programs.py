@@ -10,6 +10,7 @@ from __future__ import annotations
 OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
     # Built without CUDA
     ("torch not compiled with cuda enabled", "build.cpu-only"),
+    ("module 'torch._c' has no attribute '_cuda_", "build.cpu-only"),
     ("gpu support is not available on native windows", "build.cpu-only"),
     ("this package was not compiled with cuda support", "build.cpu-only"),
     ("ctranslate2 package was not compiled with cuda", "build.cpu-only"),
@@ -34,7 +35,7 @@ OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("mismatched pjrt plugin", "cuda.version-mismatch"),
     (("unexpected pjrt_", "size: expected"), "cuda.version-mismatch"),
     (("plugin", "is not compatible with the installed jaxlib version"), "cuda.version-mismatch"),
-    (("installed cuda version", "does not match the version torch was compiled with"), "cuda.version-mismatch"),
+    (("installed cuda version", "torch was compiled with", "unable to compile"), "cuda.version-mismatch"),
     (("detected cuda version", "mismatches the version that was used to compile"), "cuda.version-mismatch"),
     (("compiled with different cuda", "torchvision"), "cuda.version-mismatch"),
     (("compiled with different cuda", "torch"), "cuda.version-mismatch"),

@@ -295,6 +295,11 @@ PROGRAM: Rows = (
         ),
     ),
     (
+        "A checkpoint could not be written: most often the disk or a quota is full",
+        "Look at df -h, df -i and quota -s for its folder; the file that was begun is incomplete.",
+        (r"PytorchStreamWriter failed writing", r"unexpected pos \d+ vs \d+"),
+    ),
+    (
         "A checkpoint or data file is damaged, cut off, or not what its name says",
         "Compare its size with the source and fetch it again; a file of some hundred bytes is a pointer of Git LFS (git"
         " lfs pull).",
@@ -382,7 +387,7 @@ PROGRAM: Rows = (
         ),
     ),
     (
-        "A file could not be downloaded: no connection to its server",
+        "A server on the network could not be reached, or refused: a download or a request failed",
         "Look at network, proxy (HTTPS_PROXY) and certificates of this host; compute nodes often have none: fetch"
         " it on a login node first (HF_HUB_OFFLINE=1 uses what is cached).",
         (
