@@ -102,6 +102,8 @@ def _check(tier: str, python: str, without: frozenset[str], examples: int) -> No
         assert not [wrong for answer in told if (wrong := _wrong(answer, "programs.py:"))]
         nodes, unclear = sum(answer["nodes"] for answer in told), sum(answer["unclear"] for answer in told)
         assert unclear < 0.1 * nodes
+        if not examples:
+            return
 
         @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(_PROGRAMS)
@@ -122,7 +124,13 @@ def _check(tier: str, python: str, without: frozenset[str], examples: int) -> No
 
 @pytest.mark.slow
 def test_on_gpus_that_compute() -> None:
-    _check("plugin", sys.executable, frozenset(), 25)
+    _check("plugin", sys.executable, frozenset(), 0)
+
+
+@pytest.mark.long
+def test_generated_programs() -> None:
+    """On a busy machine one of them can still lose a fallback uncounted, or be told one of the program before."""
+    _check("plugin", sys.executable, frozenset(), 200)
 
 
 @pytest.mark.long
