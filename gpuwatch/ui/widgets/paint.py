@@ -213,6 +213,17 @@ class Painted(Widget):
         super().notify_style_update()
         self.forget_strips()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Some lines for Textual's compositor; of a pane without a border from its own strips, not Textual's cache,
+        which does not know what :class:`TerminalWrites` wrote.
+        """
+        if self.size != self.outer_size:
+            return super().render_lines(crop)
+        strips = [self.render_line(y) for y in crop.line_range]
+        for one in self.get_line_filters():
+            strips = [strip.apply_filter(one, self.background_colors[1]) for strip in strips]
+        return [strip.crop(crop.x, crop.right) for strip in strips]
+
     def render_line(self, y: int) -> Strip:
         """One line for Textual's compositor."""
         strip = self._strips.get(y)

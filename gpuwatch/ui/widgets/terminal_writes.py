@@ -1,15 +1,15 @@
 """Writes changed cells directly to the terminal: clock, run times, numbers.
 
 To draw a change, Textual composes all widgets of the affected screen lines again, which is most of a
-dashboard's CPU time when only a few digits change in an uncovered pane. This module writes only those
-digits, with styles from Textual's own pipeline, and invalidates Textual's line caches, so that later
-drawing gives the same result. If anything may cover the pane, if Textual has a layout pending, or if this
-version of Textual does not show either, nothing is written here and Textual draws the change.
+dashboard's CPU time when only a few digits change. This module writes only those digits, with styles from
+Textual's own pipeline. Panes keep their strips themselves, see :meth:`Painted.render_lines`, so later drawing
+gives the same result. Where another widget covers the cells, Textual draws the change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -19,12 +19,10 @@ from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.lines import Line, patches
 from gpuwatch.ui.widgets.preferences_app import AsciiFilter
-from gpuwatch.ui.widgets.textual_internals import internal
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.paint import Painted
 
 _PROBE = "x"
+_COLORED = re.compile(r"\x1b\[0;(38;[\d;]*?);(48;[\d;]*)m")
+"""A style of two colours without bold and the like."""
 
 
 class TerminalWrites:
@@ -43,14 +43,14 @@ class TerminalWrites:
         self.output: Callable[[str], None] | None = None
         """Writes to the terminal; None while Textual does not own one."""
         self._screen: Screen[object] | None = None
-        """The screen to write on; None if Textual has to draw."""
+        """The screen to write on, within a frame."""
         self._out: list[str] = []
         self._ink = ""
         self.frames = 0
         """Number of writes, for tests and benchmarks."""
 
     def __enter__(self) -> TerminalWrites:
-        self._screen = self._app.screen if self._can_write() else None
+        self._screen = self._app.screen if self.output is not None else None
         self._ink = ""
         return self
 
@@ -59,83 +59,70 @@ class TerminalWrites:
         out, self._out = self._out, []
         if not out or self.output is None:
             return
+        out.append("\x1b[m")
         x, y = self._app.cursor_position
-        out.append(f"\x1b[0m\x1b[{y + 1};{x + 1}H")
-        text = "".join(out)
-        if internal(self._app, "_sync_available", bool):
-            text = SYNC_START + text + SYNC_END
-        self.output(text)
+        if x or y:  # an input method opens its window there
+            out.append(f"\x1b[{y + 1};{x + 1}H")
+        self.output("".join(out))
         self.frames += 1
-
-    def _can_write(self) -> bool:
-        """Whether Textual has nothing to draw itself and shows no toast."""
-        app, screen = self._app, self._app.screen
-        toasts = internal(app, "_notifications", object)
-        return (
-            self.output is not None
-            and toasts is not None
-            and not toasts
-            and internal(app, "_batch_count", int) == 0
-            and internal(screen, "_layout_required", bool) is False
-            and internal(screen, "_repaint_required", bool) is False
-            and internal(screen, "_scroll_required", bool) is False
-        )
 
     def write(self, pane: Painted, changes: Sequence[tuple[int, Line, Line]]) -> bool:
         """Writes changed lines (row, before, now) of a pane; False if Textual has to draw them."""
-        region = self._uncovered_region(pane)
-        set_dirty = getattr(internal(pane, "_styles_cache", object), "set_dirty", None)
-        if region is None or set_dirty is None:
+        screen = self._screen
+        if screen is None or pane.screen is not screen:
             return False
-        out = self._escaped(pane, region, changes)
+        try:
+            placed = screen.find_widget(pane)
+            region = placed.region
+            if region.size != pane.size or not placed.clip.contains_region(region):
+                return False
+            out = self._escaped(pane, screen, region, changes)
+        except NoWidget:
+            return False
         if out is None:
             return False
-        set_dirty(*(Region(0, y, region.width, 1) for y, _, _ in changes))
         self._out += out
         return True
 
-    def _uncovered_region(self, pane: Painted) -> Region | None:
-        """The region of a pane; None if a redraw is pending there, or something may cover it."""
-        if (
-            self._screen is None
-            or pane.screen is not self._screen
-            or internal(pane, "_layout_required", bool) is not False
-            or internal(pane, "_repaint_required", bool) is not False
-        ):
-            return None
-        try:
-            placed = self._screen.find_widget(pane)
-        except NoWidget:
-            return None
-        return placed.region if placed.clip.contains_region(placed.region) else None
-
-    def _escaped(self, pane: Painted, region: Region, changes: Iterable[tuple[int, Line, Line]]) -> list[str] | None:
-        """The changes as escape sequences; None if one cannot be written alone."""
+    def _escaped(
+        self, pane: Painted, screen: Screen[object], region: Region, changes: Sequence[tuple[int, Line, Line]]
+    ) -> list[str] | None:
+        """The changes as escape sequences; None if one is covered or cannot be written alone."""
         filters = pane.get_line_filters()
         ascii_only = any(isinstance(one, AsciiFilter) for one in filters)
         pieces: list[tuple[str, int, int, str]] = []
-        for y, before, now in changes:
-            if y >= region.height:
+        for row, before, now in changes:
+            if row >= region.height:
                 continue
-            for x, text, name in patches(before, now, region.width):
+            y = region.y + row
+            for at, text, name in patches(before, now, region.width):
                 style = pane.sequence(name or "text", now.wash, filters) if text else None
-                if style is None:
+                ends = region.x + at, region.x + at + width_of(text) - 1
+                if style is None or any(screen.get_widget_at(x, y)[0] is not pane for x in ends):
                     return None
-                pieces.append((style, region.y + y + 1, region.x + x + 1, text))
+                pieces.append((style, y + 1, ends[0] + 1, text))
         out: list[str] = []
         ink, beyond = self._ink, (0, 0)
         # What has one style together, the present one first: a style is longer than most changes.
-        pieces.sort(key=lambda piece: (piece[0] != ink, piece[0]))
+        pieces.sort(key=lambda piece: (piece[0] != ink, piece[0].partition(";48;")[2], piece[0]))
         for style, y, x, text in pieces:
             if (y, x) != beyond:
                 out.append(f"\x1b[{y};{x}H")
             beyond = (y, x + width_of(text))
             if style != ink:
-                out.append(style)
+                out.append(_since(ink, style))
                 ink = style
             out.append(to_ascii(text) if ascii_only else text)
         self._ink = ink
         return out
+
+
+def _since(before: str, style: str) -> str:
+    """What changes the style ``before`` to another; empty: the terminal's own."""
+    was, now = _COLORED.fullmatch(before or "\x1b[0;38;;48;m"), _COLORED.fullmatch(style)
+    if was is None or now is None:
+        return style
+    return f"\x1b[{';'.join(one for one in now.groups() if one not in was.groups())}m"
 
 
 def sequence_of(pane: Painted, style: Style, filters: Sequence[LineFilter]) -> str | None:
