@@ -19,8 +19,10 @@ _MARGINS: Final = {196: 0, 194: -2, 193: -5}
 """Fields of the temperatures, as distance to the operating maximum: that itself, slowdown, shutdown."""
 _MEMORY_MARGIN: Final = 195
 _NOT_SUPPORTED: Final = 3
-_ARCHITECTURES: Final = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9}
+_ARCHITECTURES: Final = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 _MOST_RESERVED: Final = 256 << 20
+_POWER_LIMITS: Final = ("EnforcedPowerLimit", *(f"PowerManagement{of}" for of in ("Limit", "DefaultLimit")))
+_CLOCK_OF_MEMORY: Final = 2
 
 
 def _lacks(function: str, *arguments: int) -> tuple[SimAnswer, ...]:
@@ -63,6 +65,16 @@ _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
     "mig on": tuple(
         lack for engine in ("Encoder", "Decoder", "Jpg", "Ofa") for lack in _lacks(f"nvmlDeviceGet{engine}Utilization")
     ),
+    "no bar1": _lacks("nvmlDeviceGetBAR1MemoryInfo"),
+    "no power limit": (
+        *(lack for limit in _POWER_LIMITS for lack in _lacks(f"nvmlDeviceGet{limit}")),
+        *_lacks("nvmlDeviceGetPowerManagementLimitConstraints"),
+    ),
+    "unified memory": (
+        *_lacks("nvmlDeviceGetMemoryInfo"),
+        *_lacks("nvmlDeviceGetClockInfo", _CLOCK_OF_MEMORY),
+        *_lacks("nvmlDeviceGetMaxClockInfo", _CLOCK_OF_MEMORY),
+    ),
     "windows": (*_lacks("nvmlDeviceGetAddressingMode"), *_lacks("nvmlDeviceGetPersistenceMode")),
 }
 
@@ -81,6 +93,8 @@ class SimModel:
     memory_mib: int
     card: SimCard
     traits: tuple[str, ...]
+    known_from: str
+    """What of a real one was compared: the output, and the drivers that wrote it."""
     mig: str = "off"
 
     @property
@@ -103,34 +117,44 @@ _H200 = ("NVIDIA H200", 143771, SimCard(90, 132, 700_000, 1980, 3201))
 _RTX2080 = ("NVIDIA GeForce RTX 2080 SUPER", 8192, SimCard(75, 48, 250_000, 2145, 7751))
 
 MODELS: Final[dict[str, SimModel]] = {
-    "rtx2080super": SimModel(*_RTX2080, (*_GEFORCE, *_TURING)),
-    "rtx2080superwindows": SimModel(*_RTX2080, (*_GEFORCE, *_TURING, "windows")),
+    "rtx2080super": SimModel(*_RTX2080, (*_GEFORCE, *_TURING), "nvidia-smi -q, drivers 595.71.05 and 610.57.04"),
+    "rtx2080superwindows": SimModel(
+        *_RTX2080, (*_GEFORCE, *_TURING, "windows"), "nvidia-smi -q, drivers 591.86 and 610.62"
+    ),
     "rtx4080super": SimModel(
-        "NVIDIA GeForce RTX 4080 SUPER", 16376, SimCard(89, 80, 320_000, 3165, 11501), ("ada", *_GEFORCE)
+        "NVIDIA GeForce RTX 4080 SUPER",
+        16376,
+        SimCard(89, 80, 320_000, 3165, 11501),
+        ("ada", *_GEFORCE),
+        "nvidia-smi -q, driver 595.71.05",
     ),
     "rtx4000ada": SimModel(
         "NVIDIA RTX 4000 SFF Ada Generation",
         20475,
         SimCard(89, 48, 70_000, 3105, 7001),
         ("ada", "no mig", "thresholds as margins", "ecc off", "remapped rows"),
+        "nvidia-smi -q -x, driver 595.84",
     ),
     "t4": SimModel(
         "Tesla T4",
         15360,
         SimCard(75, 40, 70_000, 1590, 5001),
         (*_DATA_CENTER, *_TURING, "no mig", "ecc without threshold", "retired pages"),
+        "nvidia-smi -q -x, driver 515.105.01",
     ),
     "a10g": SimModel(
         "NVIDIA A10G",
         23028,
         SimCard(86, 80, 300_000, 1710, 6251),
         ("ampere", "ecc", "no mig", "ecc without threshold", "remapped rows"),
+        "nvidia-smi -q -x, driver 515.105.01",
     ),
     "a100mig": SimModel(
         "NVIDIA A100-SXM4-80GB",
         81920,
         SimCard(80, 108, 500_000, 1410, 1593),
         (*_DATA_CENTER, "no margin", "ecc without threshold", "hbm", "hbm maximum", "mig on"),
+        "nvidia-smi -q -x, driver 535.54.03",
         "1g,1g,2g,3g",
     ),
     "l40s": SimModel(
@@ -138,10 +162,32 @@ MODELS: Final[dict[str, SimModel]] = {
         46068,
         SimCard(89, 142, 350_000, 2520, 9001),
         ("ada", *_DATA_CENTER, "thresholds as margins", "no mig", "remapped rows"),
+        "nvidia-smi -q, driver 595.80",
     ),
-    "h100": SimModel(*_H100, (*_HOPPER, "remapped rows")),
-    "h100mig": SimModel(*_H100, (*_HOPPER, "mig on"), "1g,1g,2g,3g"),
-    "h200": SimModel(*_H200, (*_HOPPER, "remapped rows")),
-    "h200mig": SimModel(*_H200, (*_HOPPER, "mig on"), "1g,1g,1g,1g,3g"),
+    "rtx5090": SimModel(
+        "NVIDIA GeForce RTX 5090",
+        32607,
+        SimCard(120, 170, 575_000, 3090, 14001),
+        ("blackwell", "no mig", "thresholds as margins"),
+        "nvidia-smi -q, driver 570.124.06",
+    ),
+    "gb10": SimModel(
+        "NVIDIA GB10",
+        124610,
+        SimCard(121, 48, 140_000, 3003, 0),
+        ("blackwell", "no mig", "no fan", "no bar1", "no power limit", "unified memory"),
+        "public reports of nvidia-smi and NVML, drivers 580.95.05 to 580.173.02",
+    ),
+    "gh200": SimModel(
+        "NVIDIA GH200 480GB",
+        97871,
+        SimCard(90, 132, 900_000, 1980, 2619),
+        (*_HOPPER, "remapped rows", "no bar1"),
+        "public reports of nvidia-smi; what Hopper has, as on H100",
+    ),
+    "h100": SimModel(*_H100, (*_HOPPER, "remapped rows"), "nvidia-smi -q, driver 590.48.01"),
+    "h100mig": SimModel(*_H100, (*_HOPPER, "mig on"), "nvidia-smi -q, driver 590.48.01", "1g,1g,2g,3g"),
+    "h200": SimModel(*_H200, (*_HOPPER, "remapped rows"), "nvidia-smi -q, driver 590.48.01"),
+    "h200mig": SimModel(*_H200, (*_HOPPER, "mig on"), "nvidia-smi -q, driver 590.48.01", "1g,1g,1g,1g,3g"),
 }
 """By the word that ``--sim`` takes."""

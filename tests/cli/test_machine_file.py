@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpuwatch import sim
 from gpuwatch.cli.machine_file import _snapshot, machine_of
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.metrics import METRICS
@@ -132,6 +133,12 @@ def test_a_real_machine_comes_up_as_its_file_states(path: Path) -> None:
     assert json.loads(msgspec.json.encode(found.driver))["version"] == stated.driver.version  # type: ignore[union-attr]
 
 
+def test_the_page_of_simulated_gpus_says_what_each_model_was_compared_with() -> None:
+    page = (Path(sim.__file__).parents[1] / "docs" / "simulated.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "`--sim`" not in line]
+    assert rows == [f"| {model.name} | `{key}` | {model.known_from} |" for key, model in MODELS.items()]
+
+
 NOT_MODELLED = {
     *("bar1.total_bytes", "bar1.used_bytes", "clocks.video_mhz", "clocks.video_max_mhz"),
     *("identity.vbios", "identity.serial", "identity.part_number", "identity.gsp_version"),
@@ -139,6 +146,7 @@ NOT_MODELLED = {
 """What real GPUs of the captures report and those of ``--sim 1xMODEL`` do not: figures of one board."""
 OF_THE_CARD = ("clocks.sm_max_mhz", "clocks.memory_max_mhz", "power.default_limit_watts")
 MODEL_OF = {
+    "rtx-5090": "rtx5090",
     "rtx-2080": "rtx2080super",
     "rtx-4080": "rtx4080super",
     "rtx-4000": "rtx4000ada",
@@ -184,5 +192,8 @@ def test_models_differ_in_what_they_support_and_programs_work_on_them() -> None:
     capabilities = {model: simulated(f"1x{model}").devices[0].compute_capability for model in ("t4", "h100")}
     assert capabilities == {"t4": "7.5", "h100": "9.0"}
     assert len(simulated("1xh100mig").devices[0].mig_instances) == 4
+    (unified,) = simulated("1xgb10").devices
+    assert unified.unified_memory
+    assert not {"power.limit_watts", "clocks.memory_mhz", "bar1.total_bytes"} & unified.readings.keys()
     listed = gpuwatch("sim", "--sim", "2xh100@models", "--", "sh", "-c", "echo $GPUWATCH_SIM")
     assert listed.out.strip() == "2xh100"

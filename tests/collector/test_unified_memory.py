@@ -10,10 +10,16 @@ import psutil
 import pytest
 
 from gpuwatch.core.model.reading import Missing, Reason
+from gpuwatch.core.model.run import DeviceMemory
+from gpuwatch.core.model.snapshot import Device
+from gpuwatch.explain.diagnosis.memory_holders import make_room
+from gpuwatch.explain.diagnosis.others_memory import others_memory
 from gpuwatch.machine.collector.collector import _is_unified
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
+from gpuwatch.ui.tables.device_facts import memory_without_processes
 from tests.conftest import gpuwatch
+from tests.diagnosis.watching import GIB, gpu, ids, sample, watched
 
 
 def _without(machine: SimMachine, device: int, *functions: str) -> None:
@@ -75,3 +81,20 @@ def test_memory_of_its_own_is_missing_only_if_no_query_finds_any(
     lacks = {"memory.total_bytes": size, "clocks.memory_mhz": clock}
     missing = {name: Missing(reason) for name, reason in lacks.items() if reason is not None}
     assert _is_unified({} if bar1 is None else {"bar1.total_bytes": bar1}, missing) is unified
+
+
+def _filling(at: int, unified: bool) -> Device:
+    return gpu(used=2.0 + 0.05 * at, unified_memory=unified)
+
+
+def test_what_the_hosts_programs_use_is_no_fault_of_the_gpu() -> None:
+    """Its memory fills without a finding, its list of processes is whole, and room is made on the host."""
+    shared, own = ([sample(at, [_filling(at, unified)]) for at in range(400)] for unified in (True, False))
+    assert ids(watched(shared)) == ["healthy"]
+    assert ids(watched(own)) == ["memory.model-too-large"]
+    unified = shared[-1].devices[0]
+    entry = DeviceMemory(uuid="GPU-0", index=0, others_before_bytes=GIB, others_peak_bytes=GIB)
+    assert others_memory(unified, entry).most == GIB
+    assert others_memory(own[-1].devices[0], entry).most == unified.number("memory.used_bytes")
+    assert "ps aux" in make_room(shared[-1], unified)
+    assert not memory_without_processes(gpu(unified_memory=True, readings={"memory.unexplained_bytes": None}))

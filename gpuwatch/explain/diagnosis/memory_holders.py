@@ -62,6 +62,8 @@ def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None
 
 def _end(snapshot: Snapshot, device: Device) -> str:
     found = holders(snapshot, device)[:_NAMED]
+    if not found and device.unified_memory:
+        return "end programs of the host that need much memory (ps aux --sort=-rss): it is the GPU's, too"
     if not found:
         return (
             f"find who holds GPU {device.index}, because NVML lists nobody (nvidia-smi on the host; sudo fuser -v"

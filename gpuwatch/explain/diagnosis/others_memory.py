@@ -66,7 +66,8 @@ def others_memory(device: Device | None, entry: DeviceMemory | None, run: Run | 
     total = total if total is not None else entry.total_bytes
     listed = entry.others_before_bytes
     before = _first(before, entry.before_bytes, listed)
-    hidden = max(before - (listed or 0), 0) if before is not None else 0
+    unified = device is not None and device.unified_memory  # then it is that of the host's programs, which swap and end
+    hidden = max(before - (listed or 0), 0) if before is not None and not unified else 0
     start = None if entry.others_start_bytes is None else entry.others_start_bytes + hidden
     peak = None if entry.others_peak_bytes is None else entry.others_peak_bytes + hidden
     return OthersMemory(

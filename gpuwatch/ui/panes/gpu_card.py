@@ -138,8 +138,9 @@ def ledger(device: Device, view: View, inner: int) -> Pen:
     pen = Pen(inner)
     if not any(row.readings or row.missing for row in processes) and (processes or not _counted(device)):
         return pen.add("HELD ", "dim")  # processes were not read yet
-    # An empty list of processes is trusted only if unexplained memory could be computed.
-    none = "No processes" if nobody is not None else f"{UNKNOWN} processes cannot be listed"
+    # An empty list of processes is trusted only if unexplained memory could be computed; unified memory has none.
+    listed = nobody is not None or device.unified_memory
+    none = "No processes" if listed else f"{UNKNOWN} processes cannot be listed"
     pen.add("HELD " if parts else none, "dim")
     in_gib = False
     for number, (amount, name) in enumerate(parts + after):

@@ -56,7 +56,8 @@ def titled(spec: MetricSpec, room: int) -> str:
 
 def memory_without_processes(device: Device) -> bool:
     """Whether its memory is known but not whether processes hold it: an empty list of processes means nothing."""
-    return device.number("memory.used_bytes") is not None and device.number("memory.unexplained_bytes") is None
+    used, unexplained = device.number("memory.used_bytes"), device.number("memory.unexplained_bytes")
+    return used is not None and unexplained is None and not device.unified_memory
 
 
 def short_name(name: str) -> str:

@@ -103,6 +103,8 @@ class Filling(Condition):
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         for uuid, device in context.devices.items():
             total, samples = device.number("memory.total_bytes"), context.memory.used.get(uuid)
+            if device.unified_memory:
+                continue  # the host's memory, which any program fills
             if not total or not samples:
                 yield Sign(cause="memory.model-too-large", device=device, about="filling", holds=None)
                 continue
@@ -150,6 +152,8 @@ class NearlyFull(Condition):
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """Unknown between nearly full and free again, so that it stays as it was."""
         for device in context.devices.values():
+            if device.unified_memory:
+                continue
             used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
             share = used / total if used is not None and total else None
             if share is None or share >= _FREE_AGAIN:
