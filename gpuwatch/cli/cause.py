@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.suggest import meant
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.explain.diagnosis.cause_pages import grouped, near, page
+from gpuwatch.explain.diagnosis.reference.cause_pages import grouped, near, page
 
 _WIDEST = 100
 

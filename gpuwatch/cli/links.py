@@ -22,7 +22,7 @@ def with_links(text: str, stream: TextIO) -> str:
     if not _links(stream):
         return text
     from gpuwatch.core.model.findings import CAUSES
-    from gpuwatch.explain.diagnosis.cause_pages import page_path
+    from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
     ids = "|".join(re.escape(one) for one in sorted(CAUSES, key=len, reverse=True) if "." in one)
     pattern = re.compile(rf"(?<![\w.\-/:])(?:{ids})(?![\w\-/:]|\.\w)")

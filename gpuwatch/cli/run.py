@@ -166,7 +166,7 @@ class _Keeper:
         from gpuwatch.machine.history.runs import RunStore
         from gpuwatch.share.reports.writing import is_special
 
-        importlib.import_module("gpuwatch.explain.diagnosis.finish_run")
+        importlib.import_module("gpuwatch.explain.diagnosis.runs.finish_run")
         if output is not None:
             importlib.import_module("gpuwatch.share.reports.report_formats")
         self._store = RunStore() if keep else None
@@ -179,7 +179,7 @@ class _Keeper:
 
     def judge(self, draft: RunDraft) -> Run:
         """The finished run. Write errors are reported at the end; the program goes on."""
-        from gpuwatch.explain.diagnosis.finish_run import complete
+        from gpuwatch.explain.diagnosis.runs.finish_run import complete
 
         finished = complete(draft.run, draft.log, draft.before)
         self._problem = ""

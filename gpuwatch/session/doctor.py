@@ -21,7 +21,7 @@ from gpuwatch.sim.machine import SimMachine
 def examined(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
     """The doctor's document; ``progress`` is called with each step, and with the empty string at the end."""
     from gpuwatch.explain.diagnosis.doctor.examine import examine
-    from gpuwatch.explain.diagnosis.finish_run import complete
+    from gpuwatch.explain.diagnosis.runs.finish_run import complete
 
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     kept = relevant(os.environ)

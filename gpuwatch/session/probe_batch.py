@@ -114,7 +114,7 @@ class ProbeBatch:
 
     def run(self, script: ProbeScript, on_event: Callable[[Event], None] | None = None) -> Run:
         """Runs one probe; returns the run with its findings."""
-        from gpuwatch.explain.diagnosis.finish_run import complete  # brings every rule
+        from gpuwatch.explain.diagnosis.runs.finish_run import complete  # brings every rule
 
         assert self._runner is not None
         before = self._feed.fresh(_PATIENCE)

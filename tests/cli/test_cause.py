@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.core.model.cause_list import CauseList, CausePage
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.explain.diagnosis.cause_pages import page
+from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from tests.terminal import Terminal
 
 

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.cli.links import file_shown, with_links
 from gpuwatch.core.formatting.links import file_url, may_link
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.explain.diagnosis.cause_pages import page_path
+from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
 
 class Terminal(io.StringIO):

@@ -10,8 +10,8 @@ from gpuwatch.core.model.run import Framework, Outcome
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.finish_run import complete
-from gpuwatch.explain.diagnosis.predict import Asked, predict
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
+from gpuwatch.explain.diagnosis.runs.predict import Asked, predict
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import NO_DRIVER, draft, machine
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gpuwatch.core.model.run import Fallback
-from gpuwatch.explain.diagnosis.fallbacks import TOGETHER, _with_their_makers
 from gpuwatch.explain.diagnosis.rules.placement import _to_blame
+from gpuwatch.explain.diagnosis.runs.fallbacks import TOGETHER, _with_their_makers
 from gpuwatch.explain.logs.log_parser import parse
 from tests.probing.test_watcher import load
 

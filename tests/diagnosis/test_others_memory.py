@@ -27,10 +27,10 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.finish_run import complete
-from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
-from gpuwatch.explain.diagnosis.oom_facts import oom_facts
-from gpuwatch.explain.diagnosis.others_memory import beside, others_memory
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.oom_facts import oom_facts
+from gpuwatch.explain.diagnosis.memory.others_memory import beside, others_memory
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, ON_GPU, draft, machine, process

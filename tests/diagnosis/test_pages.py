@@ -12,10 +12,10 @@ import pytest
 from gpuwatch.cli.main import cli
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.experiment.probing.probe_scripts import find_probes
-from gpuwatch.explain.diagnosis import cause_pages as pages
+from gpuwatch.explain.diagnosis.reference import cause_pages as pages
 from tests.probing.test_recipe import undefined
 
-FOLDER = Path(pages.__file__).parents[2] / pages.FOLDER
+FOLDER = Path(pages.__file__).parents[3] / pages.FOLDER
 SECTIONS = ["What it is", "How it is recognised", "Common mistakes", "What to do", "Reproduce it", "Sources"]
 PROBES = set(find_probes())
 

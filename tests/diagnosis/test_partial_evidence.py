@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 
 MIB, GIB = 1 << 20, 1 << 30
 _TF = "ResourceExhaustedError: OOM when allocating tensor with shape[{}] and type float on /device:GPU:0 by allocator"

@@ -21,9 +21,9 @@ from gpuwatch.core.model.run import (
     Setting,
 )
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.compute_capability import built_for, support
-from gpuwatch.explain.diagnosis.finish_run import complete
-from gpuwatch.explain.diagnosis.predict import Asked, asked_of, predict
+from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, support
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
+from gpuwatch.explain.diagnosis.runs.predict import Asked, asked_of, predict
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.sim.machine import SimMachine
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus

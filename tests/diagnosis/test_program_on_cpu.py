@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.explain.diagnosis.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
+from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.sources.missing_process import ELSEWHERE, HIDDEN
 from gpuwatch.sim.sysfs import ENV_STATE
 from tests.diagnosis.watching import gpu, program, sample

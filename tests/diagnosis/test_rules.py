@@ -16,7 +16,7 @@ from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visibility import read_visible, visible_devices
 from gpuwatch.explain.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
 from gpuwatch.explain.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
 from gpuwatch.explain.logs.facts import CuInitError, LogFacts

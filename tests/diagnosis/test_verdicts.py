@@ -9,7 +9,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic
-from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
 from tests.diagnosis.cases import (
     CPU,

@@ -20,7 +20,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import ON_CPU, draft, machine
 from tests.logs.wordings import ALL, HEALTHY, Wording

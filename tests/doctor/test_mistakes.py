@@ -12,8 +12,8 @@ import pytest
 from gpuwatch.core.model.doctor import Doctor, Loaded
 from gpuwatch.core.model.run import Outcome, RunError
 from gpuwatch.explain.diagnosis.doctor.facts import relevant
-from gpuwatch.explain.diagnosis.finish_run import complete
-from gpuwatch.explain.diagnosis.memory_holders import make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.machine.sources.system_facts import look as look_at_system
 from tests.diagnosis.cases import process

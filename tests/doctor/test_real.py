@@ -19,7 +19,7 @@ from gpuwatch.experiment.probing.run_builder import RunDraft
 from gpuwatch.explain.diagnosis.doctor.examine import examine
 from gpuwatch.explain.diagnosis.doctor.facts import Facts
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.finish_run import complete
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape

@@ -13,13 +13,13 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
 from gpuwatch.experiment.probing.interpreter_checks import joined
-from gpuwatch.explain.diagnosis.cuda_libraries import install
 from gpuwatch.explain.diagnosis.diagnostic import DOCTOR, diagnostic
-from gpuwatch.explain.diagnosis.driver_releases import cuda_of_tensorflow, update
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory_holders import ANYWHERE, headline, make_room
-from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, headline, make_room
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
+from gpuwatch.explain.diagnosis.reference.driver_releases import cuda_of_tensorflow, update
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.system_facts import look as look_at_system
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content

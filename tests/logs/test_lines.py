@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.logs import clean
 from gpuwatch.explain.logs.log_parser import LogParser, parse
 from gpuwatch.explain.logs.placement import op_name

@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Problem, Process, Reading
 from gpuwatch.explain.diagnosis.diagnostic import diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory_holders import make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
 from gpuwatch.share.reports.commands import parts
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.comparison_content import comparison_table

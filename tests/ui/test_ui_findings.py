@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.explain.diagnosis.cause_pages import page
+from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.cause_sheet import CauseSheet, page_lines
 from gpuwatch.ui.screens.evidence import EvidenceModal

@@ -18,7 +18,7 @@ USER_IN_TEXT = re.compile(
     r"(?=,? (?:held|or)\b|;|$)"
     r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
 )
-"""How :mod:`gpuwatch.explain.diagnosis.memory_holders` names the owner of a process, which may have exited since."""
+"""How ``diagnosis.memory.memory_holders`` names the owner of a process, which may have exited since."""
 _NAME = r"[A-Za-z_][\w.-]{0,63}"
 _VALUE = r"['\"]?([\w][\w.:/@+-]{0,254}?)(?=['\",;)\]]|:?\s|:?$)"
 SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (

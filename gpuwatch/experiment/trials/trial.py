@@ -24,8 +24,8 @@ from gpuwatch.experiment.trials.settings import Setting, made_by_program
 from gpuwatch.experiment.trials.speed import is_steady, median_step
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.explain.diagnosis.finish_run import complete
-from gpuwatch.explain.diagnosis.user_program import DESPITE_OOM
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
+from gpuwatch.explain.diagnosis.runs.user_program import DESPITE_OOM
 
 _PATIENCE = 3.0
 _NO_GPU = "-1"

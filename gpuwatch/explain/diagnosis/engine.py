@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
-from gpuwatch.explain.diagnosis.advice import with_advice
 from gpuwatch.explain.diagnosis.conditions import snapshot_rule
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.no_finding import nothing_found
+from gpuwatch.explain.diagnosis.reference.advice import with_advice
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
 from gpuwatch.explain.diagnosis.rules import (
     build,

@@ -11,10 +11,10 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.fallbacks import moved_by_placer
+from gpuwatch.explain.diagnosis.memory.oom_facts import judged
 from gpuwatch.explain.diagnosis.no_finding import NOTHING_KNOWN, OF_A_PART
-from gpuwatch.explain.diagnosis.oom_facts import judged
 from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED
 from gpuwatch.explain.logs.log_parser import LogParser

@@ -1,9 +1,20 @@
-"""From when on a GPU counts as idle, and memory that an idle process holds as too much."""
+"""From when on a GPU counts as idle or starved, what helps, and memory that an idle process holds as too much."""
 
 from __future__ import annotations
 
 IDLE = 1.0
 """Utilization in percent up to which a device counts as idle."""
+STARVED = 60.0
+"""Mean utilization in percent up to which a device that waits for its input does so much of the time."""
 HELD_SHARE = 0.2
 HELD_LEAST = 1 << 30
 """Bytes. Less than this, or than :data:`HELD_SHARE` of the device, does not disturb others."""
+_FASTER_INPUT = {
+    "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
+    "torch": "Feed it faster: DataLoader(num_workers=8, pin_memory=True, persistent_workers=True).",
+}
+
+
+def faster_input(framework: str) -> str:
+    """What to do about a GPU that waits for its input, by the framework's name, which may be empty."""
+    return _FASTER_INPUT.get(framework, "Prepare the input in more parallel workers, ahead of the step.")

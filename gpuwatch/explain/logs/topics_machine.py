@@ -205,4 +205,4 @@ ENVIRONMENTS: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("_vram", _SETTING),
     ("+cu1", _SETTING),
 )
-"""What tells where the program ran, and what was set already, for :mod:`gpuwatch.explain.diagnosis.advice_table`."""
+"""What tells where the program ran, and what was set already, for the advice table of the diagnosis."""

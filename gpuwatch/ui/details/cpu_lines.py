@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.explain.diagnosis.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
+from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import page_link

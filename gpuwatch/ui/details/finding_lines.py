@@ -77,7 +77,7 @@ def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
 
 def page_link(cause: str) -> str:
     """The ink of a cause id: a link to its page."""
-    from gpuwatch.explain.diagnosis.cause_pages import page_path
+    from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
     page = page_path(cause)
     return link_ink(file_url(page), "dim") if page is not None else "dim"

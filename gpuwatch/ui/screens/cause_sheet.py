@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.explain.diagnosis.cause_pages import page
+from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
 

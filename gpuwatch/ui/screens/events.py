@@ -193,7 +193,7 @@ class EventsScreen(FilterableScreen):
         then = self.gpuwatch.session.timeline.at(one.at)
         lines = [fitted(line, room) if line else line for line in then_lines(one, then)]
         if one.cause in CAUSES:
-            from gpuwatch.explain.diagnosis.cause_pages import page
+            from gpuwatch.explain.diagnosis.reference.cause_pages import page
             from gpuwatch.ui.screens.cause_sheet import page_lines
 
             lines += [[], [("Cause page", "title"), (f"  gpuwatch cause {one.cause}", "dim")]]

@@ -240,7 +240,7 @@ class FindingsScreen(FilterableScreen):
         if cause not in CAUSES or cause == "healthy":
             return []
         if (cause, room) != self._page_of:
-            from gpuwatch.explain.diagnosis.cause_pages import page
+            from gpuwatch.explain.diagnosis.reference.cause_pages import page
             from gpuwatch.ui.screens.cause_sheet import page_lines
 
             self._page_of = (cause, room)
@@ -264,7 +264,7 @@ class FindingsScreen(FilterableScreen):
             return  # it is long, and only depends on the cause
         self._page_of = (f"{cause} {healthy}", room)
         if cause in CAUSES:
-            from gpuwatch.explain.diagnosis.cause_pages import page
+            from gpuwatch.explain.diagnosis.reference.cause_pages import page
             from gpuwatch.ui.screens.cause_sheet import page_lines
 
             self.page.title = [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")]

@@ -11,8 +11,8 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
+from gpuwatch.explain.diagnosis.idle_limits import STARVED, faster_input
 from gpuwatch.explain.diagnosis.rules.phrasing import command, who
-from gpuwatch.explain.diagnosis.starved_gpu import LOW, advice
 
 _WINDOW = 9
 """Buckets judged together: 90 seconds."""
@@ -45,7 +45,7 @@ def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
         return None
     samples = sum(bucket.count for bucket in buckets)
     mean_ = sum(bucket.utilization for bucket in buckets) / samples
-    if mean_ > LOW:
+    if mean_ > STARVED:
         return None
     cpu_count = sum(bucket.cpu_count for bucket in buckets)
     cpu = sum(bucket.cpu for bucket in buckets) / cpu_count if cpu_count else None
@@ -113,6 +113,6 @@ class InputBound(Condition):
                 f"framework: {printable(process.framework or '')}",
                 command(process),
             ),
-            action=advice(framework),
+            action=faster_input(framework),
             device_uuid=process.device_uuid,
         )

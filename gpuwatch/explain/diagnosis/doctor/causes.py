@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_vers
 from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.explain.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory_holders import described, holders, make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import described, holders, make_room
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE
 from gpuwatch.explain.logs.log_parser import parse

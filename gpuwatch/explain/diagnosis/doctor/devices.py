@@ -16,7 +16,7 @@ from gpuwatch.core.model.visibility import MIG_PREFIX, divided
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.driver import late, remedy
 from gpuwatch.explain.diagnosis.doctor.facts import Facts, several
-from gpuwatch.explain.diagnosis.memory_holders import holders, make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import holders, make_room
 
 _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
 _CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.explain.diagnosis.advice import framework_of, gpu_build
-from gpuwatch.explain.diagnosis.advice_table import JAX, TENSORFLOW
-from gpuwatch.explain.diagnosis.compute_capability import capability
-from gpuwatch.explain.diagnosis.cuda_libraries import install
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
+from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW
+from gpuwatch.explain.diagnosis.reference.compute_capability import capability
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.explain.logs import reported_ends

@@ -13,15 +13,15 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Framework
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.visibility import visible_devices
-from gpuwatch.explain.diagnosis.compute_capability import built_for, capability, support
-from gpuwatch.explain.diagnosis.driver_releases import (
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
+from gpuwatch.explain.diagnosis.reference.driver_releases import (
     branch,
     cuda_of_tensorflow,
     first_release,
     update,
     update_from_log,
 )
-from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.simulated_driver import says_limit
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines

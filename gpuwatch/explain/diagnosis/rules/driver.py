@@ -12,8 +12,8 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visibility import read_visible
-from gpuwatch.explain.diagnosis.advice import advice
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.advice import advice
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.build import complains, ended_the_work
 from gpuwatch.explain.diagnosis.rules.simulated_driver import says_limit

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, Run
-from gpuwatch.explain.diagnosis.advice import framework_of
-from gpuwatch.explain.diagnosis.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.advice import framework_of
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.placement import REPLICAS
 from gpuwatch.explain.logs.clean import device as device_name

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
-from gpuwatch.explain.diagnosis.advice import framework_of, libraries_action
-from gpuwatch.explain.diagnosis.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.advice import framework_of, libraries_action
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import STATE_ADVICE
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines

@@ -10,13 +10,13 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Device, Process
-from gpuwatch.explain.diagnosis.advice import framework_of, memory_action
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory_growth import growth, kept
-from gpuwatch.explain.diagnosis.memory_holders import ANYWHERE, described, headline, holders, make_room
-from gpuwatch.explain.diagnosis.oom_arithmetic import WHO_HELD_IT, Judgement, judge
-from gpuwatch.explain.diagnosis.oom_facts import full_device, on_host, oom_facts, ooms_of
-from gpuwatch.explain.diagnosis.others_memory import beside, entry_of, trifling
+from gpuwatch.explain.diagnosis.memory.memory_growth import growth, kept
+from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described, headline, holders, make_room
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import WHO_HELD_IT, Judgement, judge
+from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, on_host, oom_facts, ooms_of
+from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
+from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.phrasing import at
 from gpuwatch.explain.logs.clean import device as device_name

@@ -9,10 +9,10 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.explain.diagnosis.memory_holders import ANYWHERE, described, headline, holders, make_room
-from gpuwatch.explain.diagnosis.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
-from gpuwatch.explain.diagnosis.oom_facts import is_limited, ooms_of
-from gpuwatch.explain.diagnosis.others_memory import entry_of, others_memory
+from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described, headline, holders, make_room
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
+from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
+from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, others_memory
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 
 _ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.explain.diagnosis.advice import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.program_errors import names_cause
 from gpuwatch.explain.logs.last_lines import finished

@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMemory, Holding, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.oom_arithmetic import is_round
-from gpuwatch.explain.diagnosis.others_memory import at_once
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import is_round
+from gpuwatch.explain.diagnosis.memory.others_memory import at_once
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 
 _MUCH = 0.5

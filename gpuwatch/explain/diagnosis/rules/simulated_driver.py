@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.advice import framework_of
-from gpuwatch.explain.diagnosis.advice_table import TORCH
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.advice import framework_of
+from gpuwatch.explain.diagnosis.reference.advice_table import TORCH
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.sim.libraries import runtime_obstacle

@@ -9,8 +9,8 @@ from gpuwatch.core.formatting.units import percent
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.idle_limits import STARVED, faster_input
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
-from gpuwatch.explain.diagnosis.starved_gpu import LOW, advice
 
 _LEAST_SECONDS = 5.0
 _LEAST_STEPS = 20
@@ -37,7 +37,7 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
     if seen.looked_seconds < _LEAST_SECONDS or steps < _LEAST_STEPS:
         return
     busy = busy_while_stepping(run)
-    if busy is not None and busy > LOW:
+    if busy is not None and busy > STARVED:
         return
     waited, fed, between = (
         part / seen.looked_seconds for part in (seen.input_seconds, seen.feeding_seconds, seen.between_seconds)
@@ -67,7 +67,7 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
             f"utilization {percent(busy)} on average meanwhile" if busy is not None else "",
             f"median step {run.throughput.median_step_seconds * 1000:.0f} ms, input included" if run.throughput else "",
         ),
-        action=advice(framework),
+        action=faster_input(framework),
     )
 
 

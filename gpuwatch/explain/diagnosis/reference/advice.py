@@ -1,4 +1,4 @@
-"""Looks up :mod:`.advice_table`: what to do, in the terms of the framework that failed and the environment it ran in.
+"""Looks up the advice table: what to do, in the terms of the framework that failed and the environment it ran in.
 
 A TensorFlow setting does not help a JAX program, and nobody needs to be told what the log shows that they did.
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.explain.diagnosis.advice_table import JAX, TABLE, TENSORFLOW, TORCH, compiled
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TABLE, TENSORFLOW, TORCH, compiled
 
 _IN_LINES = (
     ("bitsandbytes", "bitsandbytes"), ("cuda_setup", "bitsandbytes"), ("cuda setup", "bitsandbytes"),

@@ -12,10 +12,10 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visibility import visible_devices
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.explain.diagnosis.fallbacks import LIMIT, fallbacks, hidden_on_purpose, moved_by_placer
-from gpuwatch.explain.diagnosis.oom_facts import judged
-from gpuwatch.explain.diagnosis.predict import asked_of, predict
-from gpuwatch.explain.diagnosis.user_program import is_watched, reason_of, relevant, verdict_of
+from gpuwatch.explain.diagnosis.memory.oom_facts import judged
+from gpuwatch.explain.diagnosis.runs.fallbacks import LIMIT, fallbacks, hidden_on_purpose, moved_by_placer
+from gpuwatch.explain.diagnosis.runs.predict import asked_of, predict
+from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, relevant, verdict_of
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse

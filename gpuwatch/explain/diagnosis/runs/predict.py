@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visibility import MIG_PREFIX, divided, visible_devices
-from gpuwatch.explain.diagnosis.compute_capability import built_for, capability, least
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, least
 
 MIB = 1 << 20
 _SMALL = 2 << 30

@@ -9,15 +9,15 @@ import msgspec
 
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
-from gpuwatch.explain.diagnosis.oom_arithmetic_torch import judge_torch
-from gpuwatch.explain.diagnosis.others_memory import trifling
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic_torch import judge_torch
+from gpuwatch.explain.diagnosis.memory.others_memory import trifling
 
 
 @dataclass(frozen=True, slots=True)
 class OomFacts:
     """What is known in addition to the allocator's numbers: of the device, the settings and the log.
 
-    Memory of others is what :class:`gpuwatch.explain.diagnosis.others_memory.OthersMemory` measured; other
+    Memory of others is what :class:`gpuwatch.explain.diagnosis.memory.others_memory.OthersMemory` measured; other
     processes of the same run count as others too.
     """
 

@@ -1,6 +1,6 @@
 """What the run, the log and the machine add to the numbers of an out-of-memory failure.
 
-:func:`oom_facts` gathers them for :func:`gpuwatch.explain.diagnosis.oom_arithmetic.judge`, which names the cause.
+:func:`oom_facts` gathers them for :mod:`gpuwatch.explain.diagnosis.memory.oom_arithmetic`, which names the cause.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import msgspec
 
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.diagnosis.card_memory import memory_in_log
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.oom_arithmetic import OomFacts, judge
-from gpuwatch.explain.diagnosis.others_memory import beside, entry_of, others_memory, trifling, with_mates
+from gpuwatch.explain.diagnosis.memory.card_memory import memory_in_log
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, others_memory, trifling, with_mates
 from gpuwatch.explain.logs.clean import device as device_name
 
 _ROUNDED = 0.01

@@ -10,7 +10,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.engine import NO_GPU
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.user_program import is_watched
+from gpuwatch.explain.diagnosis.runs.user_program import is_watched
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.placement import MAKES_RESOURCE

@@ -11,7 +11,7 @@ from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import Run, Verdict
 from gpuwatch.explain.diagnosis.engine import NO_GPU, in_order
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.oom_arithmetic import UNEXPLAINED
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR, WENT_ON
