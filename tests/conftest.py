@@ -28,6 +28,8 @@ for _name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_G
 # Nor the width of the terminal from which the tests were started: output that nobody sees has its own.
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
+# On a busy machine anything takes over a second, and would say so.
+os.environ["GPUWATCH_PROGRESS"] = "terminal"
 # Bytecode is cached, whatever that shell says: to compile TensorFlow again takes each process that imports it seven
 # seconds of CPU, and gpuwatch half a second.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuwatch.cli.option_sections import Sectioned
-from gpuwatch.cli.options import SIM_GIVEN, asked_gpm, progress_wanted
+from gpuwatch.cli.options import SIM_GIVEN, asked_gpm
+from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.quantities import Duration
 from gpuwatch.core.errors import UsageError
 
@@ -114,6 +115,8 @@ def on_nodes(
     start = launcher(asked["on"], remote_command=asked.get("remote_command"), options=asked.get("launcher_options"))
     timeout = asked.get("node_timeout")
     shown = _Progress()
+    if not progress_wanted():
+        progress(f"asking the nodes of {asked['on']}")
     try:
         replies, interrupted = fan_out(
             start,
@@ -124,6 +127,7 @@ def on_nodes(
         )
     finally:
         shown.clear()
+        progress("")
     if interrupted:
         done = sum(reply.state == "ok" for reply in replies)
         say(f"gpuwatch: interrupted; {done} of {len(replies)} nodes had answered")

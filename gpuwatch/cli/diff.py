@@ -12,6 +12,7 @@ import click
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.memory_file import recording_at
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.cli.report import read_document
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
@@ -101,7 +102,9 @@ def diff(
     with ExitStack() as opened:
         one = opened.enter_context(_opened(_Source(first, a_since or since, a_until or until), redact))
         two = opened.enter_context(_opened(_Source(second, b_since or since, b_until or until), redact))
+        progress("comparing")
         document = compared(*_sides(one, two))
+        progress("")
         publish(document, output, as_json=as_json, redact=redact)
         if document.differs:
             ctx.exit(EXIT_DIFFERENT)

@@ -10,8 +10,8 @@ import click
 
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.options import progress, progress_wanted
 from gpuwatch.cli.output import check_output, redact_option, say, say_redacted, say_written, to_stdout
+from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
@@ -138,19 +138,22 @@ def _chosen(name: str | None, output: Path | None) -> export_formats.Format:
 def _write(chosen: export_formats.Format, stretch: Stretch, what: tuple[object, ...], output: Path | None) -> None:
     pieces = chosen.write(stretch, *what)
     if output is None or to_stdout(output):
+        progress("" if sys.stdout.isatty() else f"exporting as {chosen.name}")
         for piece in pieces:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
+        progress("")
         return
     from gpuwatch.share.reports.writing import written
 
     total = shown = 0
+    progress(f"writing {file_name(output)}")
     try:
         with written(output) as out:
             for piece in pieces:
                 out.write(piece)
                 total += len(piece)
-                if progress_wanted() and total - shown >= _SHOWN_EVERY:
+                if total - shown >= _SHOWN_EVERY:
                     shown = total
                     progress(f"{file_name(output)}: {size(total)}")
     finally:

@@ -10,8 +10,8 @@ import time
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
-from gpuwatch.cli.options import progress
 from gpuwatch.cli.output import say
+from gpuwatch.cli.progress import progress
 
 if TYPE_CHECKING:
     from gpuwatch.explain.logs.log_parser import LogParser

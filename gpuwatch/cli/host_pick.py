@@ -10,8 +10,8 @@ import time
 import click
 
 from gpuwatch.cli.fleet import Asked
-from gpuwatch.cli.options import progress
 from gpuwatch.cli.output import data, say
+from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import size

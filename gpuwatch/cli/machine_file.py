@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from gpuwatch.sim.machine import SimMachine
 
 _ENDS = re.compile(r"/|\.(?:xml|txt|log|json|gpuwatch|gz|xz|bz2|zst)$", re.IGNORECASE)
-_PIECE = 1 << 18
 _HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, or a recording"
 
 
@@ -96,28 +94,14 @@ def _document(path: Path) -> Snapshot:
 
 
 def _printed(path: Path) -> Snapshot:
+    from gpuwatch.cli.log_lines import lines_of
     from gpuwatch.explain.traces.smi_query import SmiQueryReader
 
     reader = SmiQueryReader()
-    for line in _lines(path):
-        reader.take(line)
+    with path.open("rb") as file:
+        for line in lines_of(file.fileno(), path):
+            reader.take(line)
     snapshot = reader.snapshot()
     if snapshot is None:
         raise UsageError("there is no output of nvidia-smi -q in it")
     return snapshot
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Of a log too, which may be compressed."""
-    import codecs
-
-    from gpuwatch.cli.decompress import decompressed
-
-    with path.open("rb") as file:
-        decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        rest = ""
-        for chunk in decompressed(iter(lambda: file.read(_PIECE), b""), path.name):
-            *lines, rest = (rest + decoder.decode(chunk)).split("\n")
-            yield from (line.rstrip("\r") for line in lines)
-            rest = rest[-_PIECE:]
-        yield rest

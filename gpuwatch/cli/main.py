@@ -227,8 +227,10 @@ def _give_up_output(code: int) -> int:
 
 def _say(message: str, hint: str = "") -> None:
     from gpuwatch.cli.ascii_output import prepare
+    from gpuwatch.cli.progress import progress
 
     prestart.abandon()  # the message must be visible
     prepare()
     with suppress(OSError):  # stderr may be closed
+        progress("")
         click.echo(printable(f"gpuwatch: {message}" + (f" ({hint})" if hint else "")), err=True)

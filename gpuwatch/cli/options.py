@@ -6,9 +6,7 @@ import math
 import os
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,6 +15,7 @@ from click.core import ParameterSource
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files, names
 from gpuwatch.cli.output import say
+from gpuwatch.cli.progress import compile_notice, say_line
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -271,53 +270,4 @@ def offer_simulation(ctx: click.Context) -> None:
         return
     at = sys.argv.index(name) + 1
     words = ["gpuwatch", *sys.argv[1:at], "--sim", "2x24GiB", *sys.argv[at:]]
-    _say_line(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")
-
-
-@contextmanager
-def compile_notice() -> Iterator[None]:
-    """Says when the simulated libraries are compiled, and how long that took; in a pipe too, as it takes a while."""
-    from gpuwatch.sim import build
-
-    began: list[float] = []
-
-    def say_compiling() -> None:
-        if not began:
-            _say_line("compiling the simulated GPUs; this is done once and can take a minute")
-        began.append(time.monotonic())
-
-    with build.announced(say_compiling):
-        yield
-    if began:
-        _say_line(f"compiled in {time.monotonic() - began[0]:.0f} s")
-
-
-def _say_line(text: str) -> None:
-    begin = "\r\x1b[K" if sys.stderr.isatty() and not _PROGRESS_LINES else ""  # overwrites a progress line
-    sys.stderr.write(f"{begin}gpuwatch: {text}\n")
-    sys.stderr.flush()
-
-
-_PROGRESS_LINES = os.environ.pop("GPUWATCH_PROGRESS_LINES", None) is not None
-"""Whether ``gpuwatch node`` (gpuwatch/fleet/cluster/node_agent.py) started this, and sends progress to another machine.
-What this starts itself knows nothing of it."""
-
-
-def progress_wanted() -> bool:
-    """Whether stderr is a terminal, where long work shows its progress, or it is sent to one."""
-    return sys.stderr.isatty() or _PROGRESS_LINES
-
-
-def progress_lines() -> bool:
-    """Whether progress is sent to another machine."""
-    return _PROGRESS_LINES
-
-
-def progress(doing: str) -> None:
-    """Replaces the progress line on a terminal; empty removes it."""
-    if _PROGRESS_LINES:
-        sys.stderr.write(f"\x1f{doing}\n" if doing else "")
-        sys.stderr.flush()
-    elif progress_wanted():
-        sys.stderr.write("\r\x1b[K" + (f"{doing} …" if doing else ""))
-        sys.stderr.flush()
+    say_line(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")

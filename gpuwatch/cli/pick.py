@@ -15,8 +15,9 @@ import click
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.fleet import asked_fleet, fleet_options
 from gpuwatch.cli.option_sections import Sectioned
-from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, progress, sim_option, simulated_environment
+from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, sim_option, simulated_environment
 from gpuwatch.cli.output import data, say
+from gpuwatch.cli.progress import progress
 from gpuwatch.cli.quantities import Duration, Size
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.core.formatting.units import size
@@ -144,6 +145,7 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
     """The choice, reserved if ``keep``; looks again until ``wait`` seconds are over."""
     until = time.monotonic() + wait
     lost = 0
+    progress("reading the GPUs")
     while True:
         machine, answered = take(deadline)
         left = until - time.monotonic()

@@ -17,16 +17,14 @@ from gpuwatch.cli.completion import names
 from gpuwatch.cli.gpu_choice import check_gpus, visible_gpus
 from gpuwatch.cli.options import (
     FiniteRange,
-    compile_notice,
     enter_simulation,
     offer_simulation,
-    progress,
-    progress_wanted,
     python_option,
     sim_option,
     sim_tier_option,
 )
 from gpuwatch.cli.output import check_output, data, no_save_option, output_option, publish, redact_option, say
+from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.events import Event
@@ -307,22 +305,19 @@ def _idle(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[str, ..
 
 @contextmanager
 def _progress(script: ProbeScript, number: int, total: int) -> Iterator[Callable[[Event], None] | None]:
-    """Shows the probe's latest event on a terminal, in one line; nothing in a pipe."""
-    if not progress_wanted():
-        yield None
-        return
-    from gpuwatch.ui.details.probe_events import event_line
-
+    """Shows the probe's latest event on a terminal, in one line; in a pipe that it runs."""
     head = f"[{number}/{total}] {script.name}: "
 
     def show(event: Event) -> None:
+        from gpuwatch.ui.details.probe_events import event_line
+
         line = event_line(0.0, event)
         if line is not None:
             progress((head + line.text)[:98])
 
     progress(f"{head}starting the interpreter")
     try:
-        yield show
+        yield show if progress_wanted() else None
     finally:
         progress("")
 

@@ -20,11 +20,10 @@ from gpuwatch.cli.options import (
     asked_gpm,
     enter_simulation,
     gpm_option,
-    progress,
-    progress_wanted,
     sim_option,
 )
 from gpuwatch.cli.output import say
+from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.quantities import Duration, Size
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name

@@ -10,8 +10,9 @@ import click
 
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
-from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, progress, python_option, sim_option
+from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, python_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
+from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal import file_name

@@ -12,6 +12,7 @@ import msgspec
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
+from gpuwatch.cli.progress import progress
 from gpuwatch.cli.quantities import Duration
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.core.formatting.text import harmless
@@ -80,7 +81,9 @@ def snapshot(
     enter_simulation(ctx)
     if every is not None:
         _follow(every, gpm=bool(asked_gpm(ctx)), redact=redact)
+    progress("reading the GPUs")
     taken, _ = take(deadline, gpm=bool(asked_gpm(ctx)))
+    progress("")
     taken = msgspec.structs.replace(taken, findings=findings(taken))
     if topology and not as_json:
         _show_topology(ctx, taken)

@@ -6,8 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from gpuwatch.cli.options import progress, progress_lines, progress_wanted
 from gpuwatch.cli.output import say
+from gpuwatch.cli.progress import progress, progress_lines, progress_wanted
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import lasted, per_second, size
 from gpuwatch.core.model.trials import Trial

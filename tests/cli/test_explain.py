@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import os
 import pty
@@ -13,13 +12,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click.testing
 import pytest
 
 from gpuwatch.cli import explain as command
+from gpuwatch.cli import log_lines, progress
 from gpuwatch.core.errors import EXIT_FINDING, UsageError
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.explanation import Explanation
@@ -83,7 +82,7 @@ def test_a_file_that_is_not_a_log_is_named_as_what_it_is(tmp_path: Path, content
 def test_every_encoding_is_read_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, chunk: int
 ) -> None:
-    monkeypatch.setattr(command, "_CHUNK", chunk)
+    monkeypatch.setattr(log_lines, "_CHUNK", chunk)
     path = tmp_path / "log"
     path.write_bytes(("Zugriff verweigert: Gerät\n" + OOM).encode(encoding))
     if chunk == 7 and encoding in ("utf-16-le", "utf-16-be"):
@@ -252,15 +251,29 @@ def test_memory_stays_constant_however_long_the_log() -> None:
     assert peaks[1] < peaks[0] + 8 * 1024, f"{peaks} KiB"
 
 
-def test_a_large_log_is_announced_once_without_a_terminal(
+def test_work_is_announced_once_without_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Timers run where the test lets them: what is over by then says nothing."""
+    monkeypatch.delenv("GPUWATCH_PROGRESS")
+    begun: list[progress._Late] = []
+    monkeypatch.setattr(progress._Late, "start", lambda late: begun.append(late))
     log = tmp_path / "train.log"
-    log.write_text("step 3: loss 0.2\n" * 900_000)
-    seconds = itertools.count(0, 2)
-    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    log.write_text("step 3: loss 0.2\n" * 9)
     assert command.explanation_of(log).primary == "healthy"
-    assert re.fullmatch(r"reading \S*train\.log, which is large: \d+ MB so far\n", capsys.readouterr().err)
-    log.write_text("step 3: loss 0.2\n" * 90_000)
-    command.explanation_of(log)
+    (late,) = begun
+    assert late.finished.is_set()
+    late.run()
     assert capsys.readouterr().err == ""
+    for name in ("importing", "measuring\x1b[2J"):
+        progress.progress(name)
+    _, late = begun
+    late.interval = 0
+    late.run()
+    progress.progress("saving")
+    assert len(begun) == 2
+    assert capsys.readouterr().err == "gpuwatch: measuring\\x1b[2J …\n"
+    progress.progress("")
+    monkeypatch.setenv("GPUWATCH_PROGRESS", "terminal")
+    progress.progress("nothing of it")
+    assert len(begun) == 2

@@ -133,6 +133,14 @@ def test_a_real_machine_comes_up_as_its_file_states(path: Path) -> None:
     assert json.loads(msgspec.json.encode(found.driver))["version"] == stated.driver.version  # type: ignore[union-attr]
 
 
+def test_a_file_of_another_encoding_is_read_as_a_log_is(tmp_path: Path) -> None:
+    """PowerShell writes UTF-16."""
+    plain, wide = tmp_path / "q.txt", tmp_path / "wide.txt"
+    plain.write_text(TEXT, encoding="utf-8")
+    wide.write_text(TEXT, encoding="utf-16")
+    assert _snapshot(wide, None).devices == _snapshot(plain, None).devices
+
+
 def test_the_page_of_simulated_gpus_says_what_each_model_was_compared_with() -> None:
     page = (Path(sim.__file__).parents[1] / "docs" / "simulated.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and "`--sim`" not in line]

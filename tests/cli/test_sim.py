@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli.options import compile_notice
+from gpuwatch.cli.progress import compile_notice
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
 from gpuwatch.sim import build
 from tests.conftest import gpuwatch

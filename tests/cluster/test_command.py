@@ -303,7 +303,7 @@ def test_progress_of_nodes_is_shown_on_a_terminal() -> None:
 
 
 def test_progress_is_passed_on_as_lines() -> None:
-    code = "from gpuwatch.cli.options import progress; import os; progress('half'); progress('')"
+    code = "from gpuwatch.cli.progress import progress; import os; progress('half'); progress('')"
     code += "; print(os.environ.get('GPUWATCH_PROGRESS_LINES'))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, PROGRESS_VARIABLE: "1"}

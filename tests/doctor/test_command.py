@@ -67,8 +67,10 @@ def test_a_driver_that_hangs_is_given_up(bare_python: str, sim_machine: Callable
     machine = sim_machine("1x24GiB")
     machine.inject("nvmlInit", delay_ms=30_000)
     began = time.monotonic()
-    result = gpuwatch("doctor", "--python", bare_python, "--json", environment=machine.environment(os.environ))
+    environment = {**machine.environment(os.environ), "GPUWATCH_PROGRESS": ""}
+    result = gpuwatch("doctor", "--python", bare_python, "--json", environment=environment)
     assert time.monotonic() - began < 25
+    assert result.err == "gpuwatch: reading GPUs and driver …\n", "a second is over, and nobody is at a terminal"
     document = from_json(result.out.encode())
     assert isinstance(document, Doctor)
     assert (result.code, document.primary) == (3, "driver.bad-state")

@@ -1,0 +1,120 @@
+"""The lines of a text file or pipe: compressed or not, in any encoding, with constant memory."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuwatch.cli.decompress import decompressed
+from gpuwatch.cli.progress import progress
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
+
+if TYPE_CHECKING:
+    from gpuwatch.cli.follow_input import InputFollower
+
+_CHUNK = 1 << 18
+_LONGEST_LINE = 1 << 16
+"""Longer lines are cut: no framework writes them, and memory must stay constant."""
+_MARK = 4
+"""Bytes of the longest byte order mark."""
+_BOMS = (
+    ((codecs.BOM_UTF8,), "utf-8-sig"),
+    ((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),  # begins like UTF-16's
+    ((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
+)
+"""Python's codecs of these names skip the mark themselves."""
+
+
+def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None) -> Iterator[str]:
+    """The lines of a file or pipe as they arrive, in any encoding, with constant memory."""
+    decoder: codecs.IncrementalDecoder | None = None
+    rest = ""
+    dropping = False
+    shown, size = time.monotonic(), 0
+    for chunk in decompressed(_chunks(descriptor, name, follower), "stdin" if str(name) == "-" else file_name(name)):
+        size += len(chunk)
+        if follower is None and time.monotonic() - shown > 1:
+            shown = time.monotonic()
+            progress(f"reading {file_name(name)}: {size / 1e6:.1f} MB")
+        if decoder is None:
+            _refuse_what_is_no_log(chunk, name)
+            decoder = codecs.getincrementaldecoder(_encoding(chunk))("replace")
+        text = decoder.decode(chunk)
+        if "\0" in text:
+            text = text.replace("\0", "")
+        parts = text.split("\n")
+        if dropping:
+            if len(parts) == 1:
+                continue
+            parts[0] = rest  # its end is dropped
+            dropping = False
+        else:
+            parts[0] = rest + parts[0]
+        rest = parts.pop()
+        if len(rest) > _LONGEST_LINE:
+            rest, dropping = rest[:_LONGEST_LINE], True
+        yield from parts
+    if decoder is not None:
+        rest += decoder.decode(b"", final=True)
+    if rest:
+        yield rest
+
+
+def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
+    """Raises :class:`UsageError` for an archive, and for a gpuwatch document."""
+    from gpuwatch.explain.diagnosis import explain_recording
+
+    shown = "stdin" if str(name) == "-" else file_name(name)
+    if start.startswith(b"PK\3\4"):
+        raise UsageError(f"{shown} is an archive", hint=f"use unzip -p {shlex.quote(shown)} | gpuwatch explain -")
+    recording = explain_recording.kind_of(start)
+    if recording in ("TensorFlow profile", "PyTorch snapshot"):
+        raise UsageError(f"{shown} is a {recording}, no log", hint="name the file: gpuwatch explain FILE")
+    if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _OURS.search(start[:4096])):
+        raise UsageError(
+            f"{shown} is not a log but a gpuwatch document ({document[1].decode()})",
+            hint=f"use gpuwatch report {shlex.quote(shown)}",
+        )
+
+
+_OURS = re.compile(rb'"schema"\s*:\s*"(gpuwatch\.[a-z]{1,20}/\d{1,3})"')
+
+
+def _encoding(start: bytes) -> str:
+    """The encoding by the byte order mark; without one, UTF-16 if every other byte is 0."""
+    for marks, encoding in _BOMS:
+        if start.startswith(marks):
+            return encoding
+    sample = start[:400]
+    half = len(sample) // 2
+    if half > 8:
+        if sample[1::2].count(0) > 0.8 * half and sample[::2].count(0) == 0:
+            return "utf-16-le"
+        if sample[::2].count(0) > 0.8 * half and sample[1::2].count(0) == 0:
+            return "utf-16-be"
+    # Latin-1 and other 8-bit encodings differ only in letters that no recognised message has.
+    return "utf-8"
+
+
+def _chunks(descriptor: int, name: Path, follower: InputFollower | None) -> Iterator[bytes]:
+    try:
+        start = b""
+        while (follower is None or follower.ready(descriptor)) and (chunk := os.read(descriptor, _CHUNK)):
+            if len(start) < _MARK:
+                # A pipe may deliver the byte order mark in pieces.
+                start += chunk
+                if len(start) < _MARK:
+                    continue
+                chunk = start
+            yield chunk
+        if 0 < len(start) < _MARK:
+            yield start
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error

@@ -1,0 +1,93 @@
+"""What a command is doing, on stderr: a line that goes again on a terminal, one line for long work elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from gpuwatch.cli.output import say
+
+_PROGRESS_LINES = os.environ.pop("GPUWATCH_PROGRESS_LINES", None) is not None
+"""Whether ``gpuwatch node`` (gpuwatch/fleet/cluster/node_agent.py) started this, and sends progress to another machine.
+What this starts itself knows nothing of it."""
+
+
+def progress_wanted() -> bool:
+    """Whether stderr is a terminal, where long work shows its progress, or it is sent to one."""
+    return sys.stderr.isatty() or _PROGRESS_LINES
+
+
+def progress_lines() -> bool:
+    """Whether progress is sent to another machine."""
+    return _PROGRESS_LINES
+
+
+def progress(doing: str) -> None:
+    """Says what is being done: on a terminal in one line that the next one replaces and an empty one removes; elsewhere
+    in one line, once, if it takes over a second."""
+    global _late, _shown
+    if _PROGRESS_LINES:
+        sys.stderr.write(f"\x1f{doing}\n" if doing else "")
+        sys.stderr.flush()
+    elif progress_wanted():
+        if doing or _shown:
+            sys.stderr.write("\r\x1b[K" + (f"{doing} …" if doing else ""))
+            sys.stderr.flush()
+        _shown = bool(doing)
+    elif os.environ.get("GPUWATCH_PROGRESS") == "terminal":
+        return
+    elif not doing:
+        if _late is not None:
+            _late.cancel()
+        _late = None
+    elif _late is None:
+        _late = _Late(doing)
+        _late.start()
+    else:
+        _late.doing = doing
+
+
+class _Late(threading.Timer):
+    """One line for work that is not over after a second."""
+
+    def __init__(self, doing: str) -> None:
+        super().__init__(_SILENT_FOR, self._say)
+        self.doing, self.daemon = doing, True
+
+    def _say(self) -> None:
+        with suppress(OSError, ValueError):  # nobody reads stderr
+            say(f"gpuwatch: {self.doing} …")
+
+
+_SILENT_FOR = 1.0
+_late: _Late | None = None
+_shown = False
+"""Whether a line of progress is on the terminal."""
+
+
+@contextmanager
+def compile_notice() -> Iterator[None]:
+    """Says when the simulated libraries are compiled, and how long that took; in a pipe too, as it takes a while."""
+    from gpuwatch.sim import build
+
+    began: list[float] = []
+
+    def say_compiling() -> None:
+        if not began:
+            say_line("compiling the simulated GPUs; this is done once and can take a minute")
+        began.append(time.monotonic())
+
+    with build.announced(say_compiling):
+        yield
+    if began:
+        say_line(f"compiled in {time.monotonic() - began[0]:.0f} s")
+
+
+def say_line(text: str) -> None:
+    """Prints a line to stderr, in place of the progress."""
+    progress("")
+    say(f"gpuwatch: {text}")
