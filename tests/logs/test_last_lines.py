@@ -141,6 +141,89 @@ def test_of_a_kernels_log_only_what_has_to_do_with_gpus_counts() -> None:
     assert _tells("starting", other) == last_lines.FAILED, "a program's own line"
 
 
+_DMESG = [f"[   {at}.637310] usb 1-{at}: new device" for at in range(20, 60)]
+_XORG = [f"[   {at}.630] (II) event{at}: device added" for at in range(20, 60)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (_DMESG, "No failure in it"),
+        ([*_DMESG, "[   61.123456] nouveau 0000:01:00.0: enabling device (0004 -> 0007)", *_DMESG], "No failure in it"),
+        (
+            [*_DMESG, "[   61.123456] [drm:nv [nvidia_drm]] *ERROR* Failed to grab modeset ownership"],
+            "No failure in it",
+        ),
+        ([*_DMESG, "[   61.123456] NVRM: RmInitAdapter failed! (0x24:0x65:1436)"], "could not start the GPU"),
+        ([*_DMESG, "[   61.123456] [drm:i915_reset] *ERROR* Failed to reset chip."], "Intel GPU (driver i915) hung"),
+        ([*_XORG, '[    61.543] (EE) Failed to open authorization file "/run/a"'], "No failure in it"),
+        ([*_XORG, "[    61.543] (EE) no screens found"], "X server (Xorg) did not start"),
+        (
+            ["[ 9.1] (EE) Failed to initialize GLX extension (Compatible NVIDIA X driver not found)", *_XORG],
+            "its screen runs on another driver",
+        ),
+    ],
+)
+def test_logs_of_kernels_and_x_servers(lines: list[str], said: str) -> None:
+    assert said in explain(lines).findings[0].title
+
+
+_IGNORED = "UserWarning: Failed to load image Python extension: 'a/image.so: undefined symbol: _ZNK3c107SymBool1'"
+_CUDNN = "[05/04/2026-00:34:53] [TRT] [W] TensorRT was linked against cuDNN 8.4.1 but loaded cuDNN 8.4.0"
+_NVML = "n1:71:74 [0] misc/nvmlwrap.cc:100 NCCL WARN nvmlInit_v2() failed: Driver/library version mismatch"
+_OS_CALL = "a/torch/cuda/__init__.py:174: UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount()."
+_OS_CALL += " Error 304: OS call failed or operation not supported on this OS"
+_BNB = "a.py:34: UserWarning: The installed version of bitsandbytes was compiled without GPU support."
+
+
+@pytest.mark.parametrize(
+    ("warning", "end", "told"),
+    [
+        (_IGNORED, "epoch 3: loss 0.2", "healthy"),
+        (_IGNORED, "Aborted", "unknown"),
+        (_IGNORED.replace("UserWarning: Failed to load image Python extension", "ImportError"), "bye", "unknown"),
+        (_CUDNN, "epoch 3: loss 0.2", "healthy"),
+        (_CUDNN, "E0504 10:11:12.131415    4711 engine.cc:12] no engine", "cuda.version-mismatch"),
+        (_CUDNN.replace("[W]", "[E]"), "epoch 3: loss 0.2", "cuda.version-mismatch"),
+        (f"n1:71:71 [0] NCCL INFO Using network Socket\n{_NVML}", "epoch 3: loss 0.2", "healthy"),
+        (_NVML, "epoch 3: loss 0.2", "driver.mismatch"),
+        (_OS_CALL, "Successfully built fastnet", "healthy"),
+        (_OS_CALL, "epoch 3: loss 0.2", "driver.bad-state"),
+        (_BNB, "Total time: 45.97s", "healthy"),
+        (_BNB, "RuntimeError: no 8-bit optimizer", "build.cpu-only"),
+    ],
+)
+def test_a_warning_is_no_failure_of_a_program_that_its_consequence_did_not_reach(
+    warning: str, end: str, told: str
+) -> None:
+    assert explain([*warning.split("\n"), end]).primary == told
+
+
+def test_errors_of_a_server_that_was_told_to_end_and_of_pythons_own_callbacks() -> None:
+    dead = ["Traceback (most recent call last):", '  File "/a/x.py", line 7, in <module>', "    main()"]
+    dead += ["vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."]
+    stopped = (
+        "(EngineCore pid=9) INFO 05-04 10:11:12 [core.py:13] [shutdown] EngineCore: trigger received signal=SIGTERM"
+    )
+    end = "INFO:     Application shutdown complete."
+    assert explain([stopped, *dead, end]).primary == "healthy"
+    assert explain([*dead, end]).primary == "unknown"
+    reset = [*dead[:3], "ConnectionResetError: [WinError 10054] closed"]
+    server = "To see the GUI go to: http://127.0.0.1:8188"
+    callback = "Exception in callback {}._call_connection_lost(None)"
+    own, other = callback.format("_ProactorBasePipeTransport"), callback.format("Client")
+    assert explain([server, own, *reset]).primary == "healthy"
+    assert "task of the program" in explain([server, other, *reset]).findings[0].title
+
+
+@pytest.mark.parametrize(
+    ("row", "told"), [("|      |     |   ERR! |", "healthy"), ("| ERR!  75C |  | Default |", "hardware.fault")]
+)
+def test_an_unread_mig_mode_is_no_fault(row: str, told: str) -> None:
+    head = "| NVIDIA-SMI 460.32.03    Driver Version: 460.32.03    CUDA Version: 11.2     |"
+    assert explain([head, "|   0  Fake T4            Off  | 00000000:00:04.0 Off |     0 |", row]).primary == told
+
+
 def test_noise_of_a_desktop_and_of_a_disk() -> None:
     stream = "2024-01-12 10:38:50.486622: E external/local_xla/xla/x.h:177] SetPriority unimplemented for this stream."
     assert _tells(stream) == ""
@@ -167,7 +250,15 @@ def test_programs_that_did_their_work() -> None:
         "Successfully installed torch-2.7.1",
         "Result for PPO_game_1a2b3_00000:",
         "Number of trials: 3/8 (1 PENDING, 2 RUNNING)",
-        "[ 1811.502] (II) Server terminated successfully (0). Closing log file.",
+        "The Jupyter Notebook is running at: http://localhost:8888/",
+        "Status: Downloaded newer image for registry.example/tensorflow:24.02",
+        "Self CUDA time total: 2.143ms",
+        "|task_a|      3|flexible|    10|exact_match|↑  |0.4822|±  |0.0138|",
+        "Mean Recall @10: 0.71",
+        "torch.Size([4, 18, 18])",
+        "[STATUS]  SUCCESS, scores.parquet is ready",
+        "deviceQuery, CUDA Driver = CUDART, CUDA Driver Version = 12.4, NumDevs = 1, Device = Fake RTX 0",
+        "│ NVITOP 1.6.1       Driver Version: 575.57      CUDA Driver Version: 12.9 │",
         "# Avg bus bandwidth    : 183.4",
         "===== 12 passed, 1 skipped in 3.20s =====",
         "Saving model checkpoint to out/checkpoint-500",

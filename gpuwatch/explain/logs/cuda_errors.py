@@ -109,6 +109,7 @@ _NUMBER = re.compile(
     r"|\[(\d{1,3})\] call to cu[a-z]"
     r"|(?:cudart|cuda driver library|cuda) init(?:ialization)? failure: ?(\d{1,3})\b"
     r"|cudagetdevicecount\b[^\n]{0,160}\berror (\d{1,3}):"
+    r"|cuda driver library failed to get device context (\d{1,3})"  # Ollama
     r"|\bcuda[a-z]{3,40} returned (\d{1,3})\b"
 )
 _REPORT = re.compile(r"error|fail|exception|unable|cannot|could not|check|returned|assert|terminat")

@@ -27,8 +27,8 @@ _CONTINUES = re.compile(
 )
 # Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
 _NOT_THE_END = re.compile(
-    r"(?P<ignored>Exception ignored (?:in|on|while|when))"
-    r"|(?P<thread>Exception in thread )|(?P<task>Task exception was never)"
+    r"(?P<ignored>Exception ignored (?:in|on|while|when)|Exception in callback _\w*Transport\.)"
+    r"|(?P<thread>Exception in thread )|(?P<task>Task exception was never|Exception in callback )"
 )
 _MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
 """What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
@@ -114,6 +114,11 @@ class ExceptionFinder:
             return False
         self._keep(match[1] or match[3], match[2] or "", colon=match[1] is not None)
         return True
+
+    def ignores(self, line: str) -> bool:
+        """Whether a line without prefixes is an exception that Python itself ignored, as it has just said."""
+        where, said_at = self._elsewhere
+        return where == "ignored" and self._facts.lines - said_at <= _TRACEBACK_LINES and is_error(line)
 
     def other(self, line: str) -> bool:
         """Takes a line without prefixes that is no exception; False if it says nothing of one."""

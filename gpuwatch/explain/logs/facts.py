@@ -185,6 +185,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Count by topic of :mod:`gpuwatch.explain.logs.topics`."""
     evidence: dict[str, list[str]] = {}
     """First lines by topic, without prefixes."""
+    asked_to_end: bool = False
+    """Whether its last lines show that it was sent SIGTERM, and ended in order."""
     unrecognised: list[str] = []
     """Lines of TensorFlow's GPU sources that no rule knows: they show when formats change."""
 
@@ -201,6 +203,10 @@ class LogFacts(msgspec.Struct, kw_only=True):
             line = in_words(line[:_LINE_CHARS])
             if line not in kept:
                 kept.append(line)
+
+    def forget(self, topic: str) -> None:
+        """Drops a topic, whose lines turned out to be of no consequence."""
+        del self.topics[topic], self.evidence[topic]
 
     def note_xid(self, raw: str, line: str) -> None:
         """Keeps the first line of each Xid, without its prefix, and counts them."""

@@ -38,7 +38,8 @@ SERVES = (
 _STARTED = (
     r"Application startup complete|Uvicorn running on|fired up and ready|\blistening (?:on|at):? \S"
     r"|To see the GUI go to: |llama runner started|model loaded$|Running on (?:local URL|public URL|https?:)"
-    r"|Listening and serving HTTP"
+    r"|Listening and serving HTTP|\bJupyter (?:Notebook|Server|Lab)\b.{0,30} is running|Serving notebooks from "
+    r"|\bStart(?:ing|ed) (?:training|evaluation|inference)\b"
     r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
 )
 SERVER_STOPPED = "Stopped server"
@@ -55,7 +56,7 @@ _ENDED_WELL = (
     r"|^Complete!$|^Executing transaction: (?:\.\.\.working\.\.\. )?done|^Successfully (?:installed|built|tagged) \S"
     r"|^\[INFO\]: (?:Installed: |Finished with code: 0|\S{0,20}installation complete)|\[100%\] Built target "
     r"|^-- Build files have been written to|\bLeaving directory\b|service terminated successfully$"
-    r"|Server terminated successfully|^Nothing to do\.?$|Registered device plugin for|persistence mode enabled"
+    r"|^Nothing to do\.?$|Registered device plugin for|persistence mode enabled"
     r"|\bResult = PASS$|\bAvg bus bandwidth +:|^=+ .{0,60}\b\d{1,7} passed\b(?!.* failed)"
     r"|\b(?:model|checkpoint|weight|result|output|figure|plot|file|image)s? (?:(?:is|are|was|were|has been|have been)"
     r" )?(?:successfully )?(?:saved|written|exported)\b|\bsav(?:ed|ing) (?:\w{1,12} ){0,2}(?:model|checkpoint"
@@ -65,6 +66,8 @@ _ENDED_WELL = (
     r"|Files already downloaded and verified|\b(?:evaluation|test|final) results?\b.{0,5}[:=]"
     r"|Average (?:Precision|Recall) +\(A[PR]\)|test result: ok|\[ +PASSED +\] \d|100% tests passed|^OK(?: \(|$)"
     r"|^Ran \d{1,7} tests? in|^Result for \S{1,100}:$"
+    r"|^Status: (?:Downloaded newer image|Image is up to date) for |^\w{12}: Pull complete$"
+    r"|^Self (?:CPU|CUDA|XPU) time total: |\|± *\||(?-i:\bSUCCESS\b)(?! ?[:=])|^Finished \w{1,40} on \d"
     r"|^Number of trials: \d{1,7}/\d{1,7} \((?:\d{1,7} (?:RUNNING|PENDING|TERMINATED),? ?)+\)$"
 )
 _WORKS = re.compile(
@@ -75,18 +78,21 @@ _WORKS = re.compile(
     rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d|\[ *\d{{1,9}}/\d{{1,9}}\]"
     r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
     r" ?-?\d"
+    r"|(?<!:)\b(?:precision|recall|f1|auc|ndcg|mrr|bleu|rouge|iou|psnr|ssim|rmse|mae|rank|ttft|tpot|throughput)\b"
+    r"(?: ?[@(][\w/ ]{1,10}\)?)?(?: ?[:=] ?| {2,})\d"
     r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
     r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
     r"|\bPERF: +\d|^frame= *\d{1,9} fps=|^WallClock: |^Status\.+: (?:Exhausted|Running|Cracked)|\d [kMGT]?H/s\b"
     r"|Rendering \d{1,9}/\d|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
     r"|\bmAP\S{0,16}[:=] ?\d"
     r"|^\W{0,3}(?:mean_reward|ep_rew_mean|total_timesteps|fps|loss) +\| +-?\d|^\d{1,9}(?:, ?-?\d[\d.e+-]{0,20}){2,}$"
-    r"|^\d{1,2}, .{0,200}\d (?:%|MiB|W)$|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost=",
+    r"|^\d{1,2}, .{0,200}\d (?:%|MiB|W)$|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost=|\btorch\.Size\(\[\d",
     re.IGNORECASE,
 )
 _ENDS = re.compile(
     r"(?:^|[\s:\]-])(?:all )?(?:done|finished|completed|success)[.! ]*$|^(?:real|user|sys)\s+\d{1,6}m[\d.]{1,9}s$"
     r"|\b(?:elapsed|total|training|wall|inference|running) ?(?:wall )?time\b.{0,20}[:=] ?\d"
+    r"|^(?:cost|took|takes)\b.{0,20}\d ?(?:ms|s|sec(?:ond)?s?)$"
     r"|^End of (?:program|job|script)|\bJupyter Server \S{1,20} is running|\bjob done\b|^wandb: Synced \d",
     re.IGNORECASE,
 )
@@ -94,13 +100,14 @@ _ENDS = re.compile(
 _LEVEL = re.compile(
     r"^(?:\S{0,40} ){0,4}?\[?(?P<glog>[IWEF])(?:\d{4} [\d:.]{1,30}|(?= (?:tensorflow|external|[\w/]{1,80}\.cc)))"
     r"|\d: (?P<absl>[IWEF]) \S{1,200}\.cc:\d|\blevel=(?P<logfmt>\w{1,8})|\"level\" ?: ?\"(?P<json>\w{1,8})\""
-    r"|(?:^|[\s\[|:(-])(?P<word>DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC|ERRO|FTL)\b"
+    r"|(?:^|[\s\[|:(<-])(?P<word>DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC|ERRO|FTL)\b"
     r"|(?P<python>\w{0,40}Warning): "
 )
 _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
 _OUTRIGHT = re.compile(
     r"OP_REQUIRES failed|NCCL WARN|\bInsufficient (?:nvidia|amd)\.com/|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT"
-    r"|\bSIGABRT\b|\bSIGSEGV\b|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
+    r"|\(EE\) no screens found|Server terminated with error|\bSIGABRT\b|\bSIGSEGV\b"
+    r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
 )
 """Reported by a line of whatever level."""
 _REPORTS = re.compile(
@@ -116,7 +123,8 @@ _REPORTS = re.compile(
 _NO_FAILURE = re.compile(
     r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
     r"|unimplemented for this stream|\b(?:Gdk|Gtk|GLib)(?:-\w{1,20})?-(?:CRITICAL|WARNING)\b|pip's dependency resolver"
-    r"|NVML library|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
+    r"|NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
+    r"|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
     r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
     r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
     r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}"
@@ -137,8 +145,47 @@ _OF_A_GPU = re.compile(
 )
 _OF_KERNEL = re.compile(r"^(?:kern +:\w+ +: )?\[ {0,8}\d{1,9}\.\d{6}\] ")
 """A line of dmesg."""
+_OF_XORG = re.compile(r"^\[ {0,8}\d{1,9}\.\d{3}\] \((?:II|WW|EE|NI|--|\*\*|==|\+\+|!!|\?\?)\) ")
+_XORG_FAILED = re.compile(
+    r"\(EE\) (?:NVIDIA|no screens found|Caught signal|Server terminated with error)|Fatal server error"
+)
+"""What ends an X server; its other lines marked (EE) are about parts that it does without."""
+_SERVICE = 20
+"""Lines of a kernel or an X server that show it at work, if none is about a failure of a GPU."""
 _WHOLE_MACHINE = 3
 """Programs beside the kernel and systemd whose lines make a journal that of a whole machine."""
+
+
+_WARNING = re.compile(
+    r"(?:^|[\s:])\w{0,40}Warning: |\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\(|^W\d{4} |: W [\w/]+\.cc:"
+)
+_INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
+_ASKED_TO_END = re.compile(r"(?:signal=|[Rr]eceived (?:signal )?)SIGTERM\b|Handling signal: term")
+_OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension"})
+"""Topics of warnings that a program which worked to its end has shown to be harmless."""
+
+
+def warns(line: str) -> bool:
+    """Whether a line, as it is, is part of a warning: of Python's module, of a logger, of NCCL or TensorRT."""
+    return _WARNING.search(line) is not None
+
+
+def asked_to_end(lines: Sequence[str]) -> bool:
+    """Whether the last lines tell of SIGTERM, after which a program ends in order."""
+    return any(map(_ASKED_TO_END.search, lines))
+
+
+def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> bool:
+    """Whether the warnings of a topic had no consequence, since ``told_by`` ends a program that worked.
+
+    A program goes on without a GPU, too, so warnings that there is none stay, unless it only built or installed
+    something. ``used``: whether the log shows a GPU in use.
+    """
+    if topic in _OF_NO_CONSEQUENCE or _INSTALLED.search(told_by) is not None:
+        return True
+    if topic == "driver.mismatch":
+        return used
+    return topic == "build.cpu-only" and all("bitsandbytes" in line for line in lines)
 
 
 def finished(line: str) -> bool:
@@ -146,10 +193,17 @@ def finished(line: str) -> bool:
     return _FINISHED.search(line) is not None
 
 
-def _relevant(lines: Sequence[str]) -> list[str]:
-    """The lines; of the kernel's log or a whole machine's journal only those of GPU drivers and what uses one."""
+def _of_a_service(lines: Sequence[str]) -> list[str] | None:
+    """Of the log of a kernel or an X server the lines that may be about a GPU's failure; None for other logs."""
     if lines and all(map(_OF_KERNEL.match, lines)):
         return [line for line in lines if _OF_A_GPU.search(line)]
+    if sum(map(bool, map(_OF_XORG.match, lines))) * 2 > len(lines):
+        return [line for line in lines if _XORG_FAILED.search(line)]
+    return None
+
+
+def _relevant(lines: Sequence[str]) -> list[str]:
+    """The lines; of a whole machine's journal only those of GPU drivers and what uses one."""
     programs = {found["program"] for line in lines if (found := _OF_JOURNAL.match(line)) is not None}
     if len(programs - {"kernel", "systemd"}) < _WHOLE_MACHINE:
         return list(lines)
@@ -158,9 +212,16 @@ def _relevant(lines: Sequence[str]) -> list[str]:
 
 def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
     """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it."""
+    if (of_service := _of_a_service(lines)) is None:
+        return _told_by(_relevant(lines))
+    told = _told_by(of_service)
+    return (WORKED, undecorated(lines[-1][:_CHARS])) if not told[0] and len(lines) >= _SERVICE else told
+
+
+def _told_by(lines: Sequence[str]) -> tuple[str, str]:
     followed, failed, worked = 0, "", ("", "", "")
     interrupted = ended = ""
-    for raw in reversed(_relevant(lines)):
+    for raw in reversed(lines):
         rank = rank_of(raw)
         if worked[0] and (rank == worked[2] or followed >= NEAR):
             followed += 1

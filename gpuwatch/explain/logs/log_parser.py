@@ -48,6 +48,8 @@ _KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?:
 # A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
 _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
+_MIG_COLUMN = re.compile(r"\|\s+\|\s+\|\s+ERR!\s+\|")
+"""Where nvidia-smi could not read whether MIG is enabled: no fault of the GPU."""
 _RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
 _GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 # TensorFlow 2.21 prints file names without paths.
@@ -73,6 +75,8 @@ class LogParser:
         self._ends = ReportedEnds()
         self._exceptions = ExceptionFinder(self._facts, self._frames)
         self._placement_failed = False
+        self._warned: dict[str, int] = {}
+        """How many lines with a topic were warnings."""
         self._work = WorkAfterError()
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
         self._keep_last = self._last.append
@@ -247,10 +251,21 @@ class LogParser:
             retried = "memory.retried" in self._facts.topics or self._worked_after_dumps(line)
             if retried:
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
+            self._forget_warnings(line)
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
+        self._facts.asked_to_end = last_lines.asked_to_end(self._last)
         if told == last_lines.FAILED:
             near = itertools.islice(reversed(self._last), last_lines.NEAR)
             self._facts.last_lines = tuple(in_words(unwrapped(undecorated(one))[:400]) for one in near)
+
+    def _forget_warnings(self, told_by: str) -> None:
+        """Drops the topics of which only warnings told, to no consequence."""
+        facts = self._facts
+        used = "device.used" in facts.topics
+        for topic, count in self._warned.items():
+            lines = facts.evidence.get(topic, ())
+            if count == facts.topics.get(topic) and last_lines.harmless(topic, lines, told_by, used=used):
+                facts.forget(topic)
 
     def _worked_after_dumps(self, line: str) -> bool:
         """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""
@@ -352,7 +367,8 @@ class LogParser:
         if raw.startswith("[rank"):
             self._facts.note("environment.launcher", raw.rstrip())
         known = self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
-        known |= self._meaning("", line, line)
+        if not self._exceptions.ignores(line):
+            known |= self._meaning("", line, line)
         if "Xid (" in raw:
             self._facts.note_xid(raw, line)
         self._frames.rank = rank_of(raw)
@@ -387,7 +403,7 @@ class LogParser:
         facts = self._facts
         known = False
         message = topics.plain(message)
-        for topic in topics.topics_of(message):
+        for topic in (noted := topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
             facts.note(topic, line)
@@ -404,6 +420,9 @@ class LogParser:
                 self._keep(facts.missing_libraries, devices.LIBDEVICE)
         if known:
             self._named(line)
+            if self._last and last_lines.warns(self._last[-1]):
+                for topic in noted:
+                    self._warned[topic] = self._warned.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
             self._units.begin_range()
         if "CUDA_VISIBLE_DEVICES" in message and (assigned := devices.assigned(message)) is not None:
@@ -598,7 +617,8 @@ class LogParser:
         """Takes a line of nvidia-smi's tables, which may also contain the compute mode."""
         if not self._units.row(raw[:_MAX_LINE].rstrip()):
             return False
-        if "E. Process" in raw or "Prohibited" in raw or "ERR!" in raw:
+        faulty = "ERR!" in raw and _MIG_COLUMN.match(raw) is None
+        if "E. Process" in raw or "Prohibited" in raw or faulty:
             self._meaning("", raw.strip(), raw)
         return True
 

@@ -90,6 +90,8 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("initialized nvidia-drm", "driver.answered"),
     (("nvidia 0", ": enabling device"), "driver.answered"),
     ("nvbandwidth version:", "driver.answered"),
+    (("devicequery", "numdevs = "), "driver.answered"),
+    (("nvitop", "driver version:"), "driver.answered"),
     ("gpu burn", "driver.answered"),
     ("multicast team", "driver.answered"),  # nvidia-fabricmanager
     ("connected to 1 node", "driver.answered"),
@@ -153,6 +155,13 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("hsa_status_error_out_of_resources", "driver.bad-state"),
     ("unable to open /dev/kfd", "container.lost-devices"),
     ("rock module is not loaded", "driver.not-running"),
+    (("nvidia-peermem", "detected invalid context"), "ended.peermem"),
+    (("ucx", "error", "invalid device context"), "ended.ucx"),
+    # Other drivers' GPUs, Xorg
+    ("detected a hung gpu", "ended.intel-gpu"),
+    ("gpu hanging too fast, declaring wedged", "ended.intel-gpu"),
+    ("*error* failed to reset chip", "ended.intel-gpu"),
+    ("compatible nvidia x driver not found", "ended.x-driver"),
     # Containers
     (("initialization error", "driver rpc error"), "driver.bad-state"),
     (("initialization error", "driver error: failed to process request"), "driver.bad-state"),

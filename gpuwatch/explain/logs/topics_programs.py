@@ -45,6 +45,8 @@ OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("mismatched nccl version", "cuda.version-mismatch"),
     ("xla requires ptxas version", "cuda.version-mismatch"),
     ("not compatible with this version of tensorrt", "cuda.version-mismatch"),
+    ("engine created with incompatible serialization version", "cuda.version-mismatch"),
+    ("header.magictag == rt::kplan_magic_tag failed", "cuda.version-mismatch"),
     (("verifyheader", "version tag does not match"), "cuda.version-mismatch"),
     (("linked against cudnn", "but loaded cudnn"), "cuda.version-mismatch"),
     (("linked against cublas", "but loaded cublas"), "cuda.version-mismatch"),
@@ -70,6 +72,7 @@ OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("cannot load nvcuda.dll", "driver.not-running"),
     ("found no nvidia driver on your system", "driver.not-running"),
     ("nvidia driver on your system is too old", "driver.too-old"),
+    (("libcuda.so", "undefined symbol: cu"), "driver.too-old"),
     # Numbers of devices
     (("world size", "is larger than the number of available gpus"), "distribution.devices-missing"),
     (("tensor parallel size", "larger than the number of available gpus"), "distribution.devices-missing"),

@@ -27,7 +27,22 @@ _STEP = re.compile(
 _PRINTED = re.compile(
     r"\b(?:epoch|step|iter(?:ation)?|batch|loss|acc(?:uracy)?)\b.*\d|(?<![/\d])\d+/\d+(?![/\d])|\dit/s", re.IGNORECASE
 )
-_HINTS = ("step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete", "slot", "prompt")
+_HINTS = (
+    "step",
+    "trial",
+    "epoch",
+    "iter",
+    "batch",
+    "loss",
+    "acc",
+    "/",
+    "finish",
+    "done",
+    "complete",
+    "slot",
+    "prompt",
+    "gui",
+)
 """One of these is in each line that the patterns find."""
 _SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
 """What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""
@@ -36,7 +51,7 @@ _ADVANCES = 3
 """States of a progress bar that show work: the bars of other ranks may advance once or twice."""
 _ASKED, _ANSWERED = "got prompt", re.compile(r"Prompt executed in (?!0\.0)\d")
 """ComfyUI's begin and end of a prompt; a prompt that failed has the latter, too."""
-_SERVER_STARTED = "Application startup complete"
+_SERVER_STARTED = re.compile(r"Application startup complete|To see the GUI go to: ")
 _FINISHED = re.compile(r"\b(?:training|evaluation|run|job) (?:is |has )?(?:finished|completed?|done)\b", re.IGNORECASE)
 _SERVES = re.compile(SERVES)
 _REJECTED = re.compile(r"HTTP/\d(?:\.\d)?\" 4\d\d\b")
@@ -95,7 +110,7 @@ class WorkAfterError:
         lower = line.lower()
         if not any(word in lower for word in _HINTS):
             return
-        if _SERVER_STARTED in line or (self._asked and _ANSWERED.search(line)):
+        if _SERVER_STARTED.search(line) or (self._asked and _ANSWERED.search(line)):
             self.steps += 2
             return
         if rank_of(line) != self._rank:

@@ -244,7 +244,7 @@ def _claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
     if log is None or evidence.driver_answers or evidence.gpu_usable or log.kernel_driver is not None:
         return None
     lines = log.lines_of("driver.other-module")
-    if not lines:
+    if not lines or (all(line.startswith("nouveau 0000:") for line in lines) and not _wants_nvidia(log)):
         return None
     module = "vfio-pci" if all("vfio" in line.lower() for line in lines) else "nouveau"
     remedy = (
@@ -255,6 +255,12 @@ def _claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
         " renew the initramfs, reboot)."
     )
     return f"The kernel module {module} has claimed the GPU, so NVIDIA's driver cannot use it", remedy, lines
+
+
+def _wants_nvidia(log: LogFacts) -> bool:
+    """Whether a log with nouveau at work is of more than a kernel: of a program, or of a part of NVIDIA's driver."""
+    other = log.topics.keys() - {"driver.other-module"}
+    return bool(log.frameworks or log.errors) or any(topic.startswith(("driver.", "gpu.")) for topic in other)
 
 
 @rule("driver.mismatch")

@@ -125,6 +125,26 @@ ENDINGS: dict[str, Words] = {
         "Read the reason in that line; TF_CPP_MIN_LOG_LEVEL=0 shows more. jax, jaxlib and its plugin must have the same"
         ' version: pip install -U "jax[cuda12]".',
     ),
+    "ended.peermem": (
+        "GPUDirect RDMA (nvidia-peermem): memory of a GPU was freed while a network card still had it registered",
+        "Most often a program that was killed leaves such lines. If they come again in jobs that run, look for Xids in"
+        " dmesg, and update the driver and nvidia-peermem together (or use DMA-BUF, which needs no nvidia-peermem).",
+    ),
+    "ended.ucx": (
+        "UCX found no CUDA context in the thread that sends a GPU's tensor",
+        "Let that thread choose its GPU (torch.cuda.set_device) before MPI uses it, or leave CUDA IPC out"
+        " (UCX_TLS=^cuda_ipc), a newer UCX, or the backend nccl.",
+    ),
+    "ended.intel-gpu": (
+        "The Intel GPU (driver i915) hung and was given up",
+        "Update kernel, firmware and Mesa, and report it there with /sys/class/drm/card0/error; only a restart brings"
+        " it back. An NVIDIA GPU in the same machine is not concerned.",
+    ),
+    "ended.x-driver": (
+        "The X server has NVIDIA's GLX, but its screen runs on another driver",
+        "nvidia-smi must work first (is its kernel module loaded? dmesg | grep NVRM); then name the driver nvidia in"
+        " Xorg's configuration, or remove NVIDIA's packages if another card drives the screen.",
+    ),
     "ended.container": (
         "nvidia-container-cli could not set the container up",
         "Read its line, which names the file or cgroup that is the problem; update the NVIDIA Container Toolkit.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.ending_words import NCCL_INTERNAL, PEER, WAITED
-from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, line_of
+from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
@@ -18,14 +18,22 @@ _WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 def reported(log: LogFacts) -> tuple[str, str]:
     """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
-    if log.reported_end and log.lines - log.reported_end_at <= _EPILOGUE:
+    if log.reported_end and not _before_the_error(log) and log.lines - log.reported_end_at <= _EPILOGUE:
         return log.reported_end, log.reported_end_line
-    last = log.errors[-1] if log.errors else None
+    last = log.errors[-1] if log.errors and not log.asked_to_end else None
     went_on = log.last_error_went_on or bool(log.printed_after_error)
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _EPILOGUE and not went_on
     if last is not None and near and reported_ends.of_a_child(last.type, last.message):
         return reported_ends.child_end(last.message), line_of(last)
     return "", ""
+
+
+def _before_the_error(log: LogFacts) -> bool:
+    """Whether a crash was reported before the traceback that ends the log: a worker's, or an earlier command's."""
+    if log.reported_end != reported_ends.CRASH or not ends_log(log) or not log.last_error_has_traceback:
+        return False
+    last = log.errors[-1]
+    return log.reported_end_at < (log.last_error_line or 0) and not reported_ends.of_a_child(last.type, last.message)
 
 
 def own_error(log: LogFacts) -> RunError | None:

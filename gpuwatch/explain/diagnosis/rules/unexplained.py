@@ -284,7 +284,12 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     last = log.last_error_line
     if ends_log(log):
         error = log.errors[-1]
-        handled = log.last_error_went_on or (log.oom_survived and "memory" in f"{error.type} {error.message}".lower())
+        asked = log.asked_to_end and reported_ends.of_a_child(error.type, error.message)
+        handled = (
+            asked
+            or log.last_error_went_on
+            or (log.oom_survived and "memory" in f"{error.type} {error.message}".lower())
+        )
         return [] if error.type in ON_PURPOSE or handled else [line_of(error)]
     if last is not None and _nothing_after(log):
         return [] if log.errors[-1].type in ON_PURPOSE else [line_of(log.errors[-1])]
