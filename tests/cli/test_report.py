@@ -157,17 +157,19 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+UNWRITABLE = (
+    ("nowhere/x.html", "its folder does not exist"),
+    ("x.pdf", "no report format has the suffix .pdf"),
+    ("file.txt/x.html", "its folder does not exist"),
+    (".", "it is a folder"),
+    ("folder.html", "it is a folder"),
+    ("x", "it has no suffix, which chooses the format"),
+)
+
+
 @pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("nowhere/x.html", "its folder does not exist"),
-        ("file.txt/x.html", "its folder does not exist"),
-        (".", "it is a folder"),
-        ("folder.html", "it is a folder"),
-        ("x.pdf", "no report format has the suffix .pdf"),
-        ("x", "it has no suffix, which chooses the format"),
-    ],
+    ("command", "name", "said"),
+    [(command, *case) for command in COMMANDS for case in (UNWRITABLE if command == COMMANDS[0] else UNWRITABLE[:2])],
 )
 def test_an_unwritable_file_is_rejected_before_the_work(
     tmp_path: Path, command: list[str], name: str, said: str

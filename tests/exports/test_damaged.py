@@ -47,7 +47,7 @@ def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
     whole, path, rng = tmp_path / "whole", tmp_path / "x", random.Random(5)
     record(whole, 130)
     ended = Counter[str]()
-    for _ in range(30):
+    for _ in range(15):
         shutil.copy(whole, path)
         damage(path, rng)
         try:
@@ -62,4 +62,4 @@ def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
             ended["exported"] += 1
         except GpuwatchError:
             ended["refused"] += 1
-    assert ended["exported"] > 15
+    assert ended["exported"] > 7

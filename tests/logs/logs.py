@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from gpuwatch.explain.logs.facts import LogFacts
@@ -13,6 +14,7 @@ NAMES = tuple(sorted(path.stem for path in FIXTURES.glob("*.txt")))
 MIB = 1 << 20
 
 
+@cache
 def text(name: str) -> str:
     return (FIXTURES / f"{name}.txt").read_text(encoding="utf-8", errors="replace")
 

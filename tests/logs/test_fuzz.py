@@ -10,7 +10,7 @@ from gpuwatch.explain.logs.log_parser import LogParser
 from tests.logs.fuzz import check, made, run
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_damaged_log_breaks_anything(seed: int) -> None:
     assert run(seed, 1000) == []
 

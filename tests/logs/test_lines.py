@@ -316,7 +316,7 @@ def test_every_text_of_the_table_is_found_in_native_lines_and_in_exceptions(line
 def test_a_failure_that_is_cut_off_anywhere_is_still_one_failure() -> None:
     lines = text("lab_tf215_bfc_fragmentation_cpu").splitlines()
     at = next(i for i, line in enumerate(lines) if "OOM when allocating" in line)
-    for column in range(len(lines[at])):
+    for column in range(0, len(lines[at]), 5):
         assert len(parse("\n".join([*lines[:at], lines[at][:column]])).ooms) == 1, lines[at][:column]
 
 

@@ -68,20 +68,6 @@ def test_that_it_is_caught_does_not_help() -> None:
     assert subprocess.run([sys.executable, "-c", ""]).returncode == 0
 
 
-def collected(*where: str, seed: str) -> list[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *where]
-    environment = {**os.environ, "PYTHONHASHSEED": seed, "COLUMNS": "200"}
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
-    return [line for line in done.stdout.splitlines() if "::" in line]
-
-
-def test_every_collection_gives_the_same_names(request: pytest.FixtureRequest) -> None:
-    """Workers that collect different names stop the run. What this one collected is one half of the comparison."""
-    ours = {item.nodeid for item in request.session.items if not item.get_closest_marker("long")}
-    theirs = collected(*sorted({name.partition("::")[0] for name in ours}), seed="4711")
-    assert ours - set(theirs) == set()
-
-
 def test_the_longest_files_are_there() -> None:
     for name in LONGEST:
         assert (REPOSITORY / name).is_file(), "renamed? the order of files goes by it"

@@ -106,7 +106,7 @@ async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("gpus", [17, 30, 40, 64, 120])
+@pytest.mark.parametrize("gpus", [17, 40, 120])
 async def test_more_gpus_than_fit_are_counted_and_can_be_reached(size: tuple[int, int], gpus: int) -> None:
     app, feed = stage_of(gpus, 5, seconds=3)
     async with app.run_test(size=size) as pilot:
