@@ -187,18 +187,18 @@ async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:
         stage.past(machines.pair, 10)
         await settle(pilot)
         gpus = stage.app.overview.gpus
-        assert "SM 1980/1980 MHz" in gpus.plain
+        assert "ECC no errors" in gpus.plain
         gpus.focus()
         await settle(pilot)
         await pilot.press("c")
         await settle(pilot)
         assert isinstance(stage.app.screen, Chooser)
-        at = DEFAULT_FIELDS.index("clock")
+        at = DEFAULT_FIELDS.index("ecc")
         await pilot.press(*["down"] * at, "space")
-        assert "SM 1980/1980 MHz" not in gpus.plain
+        assert "ECC no errors" not in gpus.plain
         assert "TEMP" in gpus.plain
         await pilot.press("d")
-        assert "SM 1980/1980 MHz" in gpus.plain
+        assert "ECC no errors" in gpus.plain
 
 
 def test_a_field_that_no_gpu_has_is_not_drawn() -> None:

@@ -1,9 +1,9 @@
 """How many lines each part of the overview gets at a terminal size. Pure arithmetic, so it can be tested.
 
-As space shrinks, these are given up in order: extra bands of graphs, the first band, extra fields, cards
-(each becomes one line), the host strip, the heading of the lines. Then lines stand side by side (at a reduced
-width only if all of them become visible), and at last they scroll, with a count of the hidden ones. The finding
-always stays.
+As space shrinks, these are given up in order: further bands of graphs, the height of the first band, further
+fields, cards (each becomes one line), the host strip, the heading of the lines. Then lines stand side by side (at a
+reduced width only if all of them become visible), and at last they scroll, with a count of the hidden ones. The
+finding always stays.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ MIN_HEIGHT = 12
 
 CARD_MIN_WIDTH = 48
 CARD_HEIGHT = 5
+"""Lines of the lowest card: its frame, a caption and a row of dots of its graphs, a line of fields."""
+GRAPH_MIN = 2
+"""Lines of the lowest graph."""
 _LINE_WIDTH = 39
 """Cells that fit utilisation, used and total memory, power and temperature of a GPU."""
 _LINE_MIN_WIDTH = 28
@@ -27,23 +30,23 @@ _TALL = 30
 """A terminal with at least this many lines is large."""
 _TABLE_ROWS = 6
 """Header and five processes: the table keeps them as long as GPUs can fold."""
+_TABLE_FRAMED = 15
+"""Lines of a framed table, for twelve processes, before a graph becomes higher."""
 _TABLE_LEAST = 3
 """Lines the table keeps before GPUs scroll; below ``_SMALL`` lines only its header."""
 _SMALL = 16
-BESIDE_WIDTH = 150
-"""A card at least this wide inside has its readings beside the graphs."""
+_GRAPH_WIDTH = 60
+"""Cells of a graph for which a third one stands beside the others."""
 _STOPS = 29
 """Cells of two tab stops in the further lines of a card: the widest field, and the gap to the next."""
-NUMBERS_WIDTH = 64
-"""Cells of the readings beside graphs."""
 MANY = 16
 """From this number of GPUs on, each is a line, unless another layout was chosen."""
 _MOST_BANDS = 3
 Layout = Literal["automatic", "lines", "cards", "graphs"]
 LAYOUTS: tuple[Layout, ...] = ("automatic", "lines", "cards", "graphs")
 """The layouts to choose from: lines leave most rows to processes, graphs the fewest."""
-_BAND_MIN, _BAND_GOOD, _BAND_TALL = 3, 5, 8
-"""Lines of a band of graphs with its caption: the minimum, and what each needs before a second or third is added."""
+_BAND_GOOD = 5
+"""Lines of each band of graphs before another one is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +60,17 @@ class Plan:
     heading: bool = False
     """Line style: whether a line names the columns."""
     graph: int = 0
-    """Card style: lines of graphs in each card, captions included."""
-    bands: int = 0
-    """Card style: how many graphs are stacked in those lines."""
+    """Card style: lines of graphs in each card beyond the lowest."""
+    bands: int = 1
+    """Card style: how many rows of graphs are stacked in those lines."""
+    across: int = 2
+    """Card style: how many graphs stand side by side."""
     gpu_height: int = 0
     framed: bool = False
     """Whether the table has a border."""
 
     facts: int = 0
-    """Card style: lines of extra fields below the graphs."""
+    """Card style: lines below the first line of fields: holders of memory, further fields."""
     parts: int = 0
     """Maximum lines for the MIG instances of each GPU."""
     scrolls: bool = False
@@ -76,6 +81,11 @@ class Plan:
         """Lines of one card with its border."""
         return CARD_HEIGHT + self.graph + self.facts + self.parts
 
+    @property
+    def graphs(self) -> int:
+        """How many graphs a card shows."""
+        return self.bands * self.across
+
 
 def plan(
     width: int,
@@ -85,17 +95,18 @@ def plan(
     findings: bool = False,
     notice: int = 0,
     processes: int = 0,
-    fields: Sequence[int] = (),
+    fields: Sequence[tuple[str, int]] = (),
     instances: Sequence[int] = (),
     layout: Layout = "automatic",
-    graphs: int = 2 * _MOST_BANDS,
+    graphs: Sequence[str] = ("",) * 2 * _MOST_BANDS,
 ) -> Plan:
     """The layout of the overview.
 
     ``notice``: lines that explain why there is no GPU. ``processes``: rows the table should have room for; the
-    fewer, the more graphs. ``fields``: cells of each field of a card. ``instances``: MIG instances of each GPU.
+    fewer, the more graphs. ``fields``: id and cells of each field of a card; those with a graph of the same id are
+    not repeated below it. ``instances``: MIG instances of each GPU.
     ``layout``: what the user chose; a choice for which there is no room falls back to the next smaller one.
-    ``graphs``: how many graphs a card may have.
+    ``graphs``: ids of the graphs that a card may have, in order.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return Plan(too_small=True)
@@ -160,48 +171,47 @@ def _cards(
     height: int,
     gpus: int,
     processes: int,
-    fields: Sequence[int],
+    fields: Sequence[tuple[str, int]],
     instances: int,
     layout: Layout,
-    graphs: int,
+    graphs: Sequence[str],
     *,
     framed: bool,
 ) -> Plan | None:
     """Cards with as many graphs and fields as the processes leave room for; None if cards do not fit."""
     least = max(_TABLE_ROWS + 1, int(height * 0.2))
-    across = max(width // CARD_MIN_WIDTH, 1)
-    rows = math.ceil(gpus / across)
+    cards = max(width // CARD_MIN_WIDTH, 1)
+    rows = math.ceil(gpus / cards)
     columns = math.ceil(gpus / rows)
     spare = height - 4 - rows * CARD_HEIGHT
     wanted = processes + 2 + 2 * int(framed)
     chosen = layout != "automatic"
     if spare < (_TABLE_LEAST + 2 * int(framed) if chosen else max(least, min(wanted, max(9, int(height * 0.3))))):
         return None
+    table = max(least, min(max(wanted, _TABLE_FRAMED * framed), int(height * 0.45)))
     if layout == "graphs":
-        table = min(least, max(spare - rows * _BAND_MIN, _TABLE_LEAST + 2 * int(framed)))
-    else:
-        table = min(max(wanted, least), max(int(height * 0.45), least))
+        table = min(least, max(spare - rows * GRAPH_MIN, _TABLE_LEAST + 2 * int(framed)))
     budget = max((spare - table) // rows, 0)
     parts = min(instances, budget)
     budget -= parts
-    tall = max(9, height // 5)  # a taller graph shows no more
-    graph = bands = facts = 0
     inner = width // columns - 4
-    wanted_facts = len(field_rows(tuple(fields), inner))  # the first one in place of the line of memory by process
-    if budget >= _BAND_MIN and layout != "cards":
-        # Reserve some lines for fields: a graph shows little of an idle GPU.
-        room = budget - (min(wanted_facts, budget // 4) if inner < BESIDE_WIDTH else 0)
-        bands = 1 if room < 2 * _BAND_GOOD else 2 if room < 3 * _BAND_TALL else _MOST_BANDS
-        bands = min(bands, math.ceil(graphs / 2))
-        graph = bands * min(room // bands, tall)
-        facts = min(wanted_facts, budget - graph) if inner < BESIDE_WIDTH else 0
-    else:
-        facts = min(wanted_facts, budget)
+    across = max(min(max(inner // _GRAPH_WIDTH, 2), len(graphs)), 1)
+    for bands in range(1 if layout == "cards" else max(math.ceil(len(graphs) / across), 1), 0, -1):
+        shown = graphs[: bands * across]
+        # The first line of fields is part of every card; that of the holders of memory takes its place here.
+        further = len(field_rows(tuple(cells for name, cells in fields if name not in shown), inner))
+        room = GRAPH_MIN + budget - min(further, max(budget // 2, 1))
+        if room >= bands * _BAND_GOOD:
+            break
+    tall = GRAPH_MIN if layout == "cards" else max(9, height // 5)  # a taller graph shows no more
+    graph = max(min(room // bands, tall) * bands - GRAPH_MIN, 0)  # all of one height
+    facts = min(further, budget - graph)
     return Plan(
         style="card",
         columns=columns,
         graph=graph,
         bands=bands,
+        across=across,
         facts=facts,
         parts=parts,
         gpu_height=rows * (CARD_HEIGHT + graph + facts + parts),

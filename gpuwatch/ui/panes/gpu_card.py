@@ -1,9 +1,10 @@
-"""A GPU as a card: a frame with its identity, bars, numbers, and graphs if there is room."""
+"""A GPU as a card: a frame with its identity, graphs with their numbers, further numbers, holders of memory."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.text import printable
@@ -14,29 +15,26 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.layout import BESIDE_WIDTH, NUMBERS_WIDTH, Plan, field_rows
+from gpuwatch.ui.drawing.layout import GRAPH_MIN, Plan, field_rows
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent, span_for
+from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.wrapping import shortened
-from gpuwatch.ui.panes.gpu_line import sparkline
 from gpuwatch.ui.panes.mig_line import part_pens
 from gpuwatch.ui.tables.device_facts import (
     clock_note,
     finding_mark,
-    fraction,
     holder_note,
     link,
     state_note,
     whole_number,
 )
 from gpuwatch.ui.tables.gpu_choice import GpuChoice
-from gpuwatch.ui.tables.gpu_fields import FIELDS, SORTED, GpuField, in_card
-from gpuwatch.ui.tables.gpu_graphs import GRAPHS
-from gpuwatch.ui.tables.load_levels import INKS, Load, Thresholds, bar_ink, mark, rank
+from gpuwatch.ui.tables.gpu_fields import FIELDS, LOADS, GpuField, in_card
+from gpuwatch.ui.tables.gpu_graphs import GRAPHS, GpuGraph
+from gpuwatch.ui.tables.load_levels import bar_ink, rank
 
 _GIB = 1024**3
-_LABEL = 4
 _WHO = 12
 """Cells of a user's name in the list of memory holders."""
 _LEAST_SHOWN = 0.05 * _GIB
@@ -46,8 +44,6 @@ _LOST_GRAPH = 3
 _RULED = 5
 """A graph with at least this many rows has a line in the middle of its axis."""
 _RUNS = re.compile(r" +|[^ ]+")
-_MEMORY_TEXT = 18
-"""`` 131.2 / 139.8 GiB``"""
 
 
 def card(
@@ -65,63 +61,23 @@ def card(
     The place of a field follows from the size and from ``choice.fields``, which is the same for all GPUs.
     """
     edge = "focus" if selected else "border"
-    inner, graph, facts, parts = width - 4, plan.graph, plan.facts, plan.parts
+    inner = width - 4
     lines = [_top(device, width, edge, selected=selected)]
     bad, bad_ink = state_note(device)
-    rows: list[Pen] = []
     if bad and device.number("memory.used_bytes") is None:
-        rows = _lost(device, view, inner, 3 + graph + facts + parts, bad, bad_ink, choice)
+        rows = _lost(device, view, inner, plan, bad, bad_ink, choice)
     else:
-        draw = _beside if graph and inner >= BESIDE_WIDTH else _below
-        processes = view.snapshot.processes if view.snapshot is not None and parts else ()
-        divided = part_pens(device, processes, parts, inner)
-        rows = draw(device, view, inner, graph, plan.bands, choice)
-        # Below the numbers of the whole device, but not between graphs beside them.
-        place = 3 if draw is _below else len(rows)
-        rows[place:place] = [*divided, *(Pen(inner) for _ in range(parts - len(divided)))]
-        if facts:
-            rows += [ledger(device, view, inner), *_further_fields(device, facts - 1, inner, choice)]
+        processes = view.snapshot.processes if view.snapshot is not None and plan.parts else ()
+        divided = part_pens(device, processes, plan.parts, inner)
+        rows = _graphs(device, view, inner, plan, choice)
+        fields = _fields(device, plan, inner, choice)
+        rows += [fields[0], *divided, *(Pen(inner) for _ in range(plan.parts - len(divided)))]
+        rows += [ledger(device, view, inner), *fields[1:]] if plan.facts else []
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
     lines.append(_bottom(device, view, width, edge, finding))
     return lines
-
-
-def _below(device: Device, view: View, inner: int, graph: int, bands: int, choice: GpuChoice) -> list[Pen]:
-    """Bars and numbers with graphs below."""
-    return [*_bars(device, view, inner, graph, choice), *_graphs(device, view, inner, graph, bands, choice.graphs)]
-
-
-def _bars(device: Device, view: View, inner: int, graph: int, choice: GpuChoice) -> list[Pen]:
-    """Utilization, memory, and the first fields."""
-    at = choice.thresholds
-    return [
-        _utilisation(device, view, inner, graph, at, sorted_by=choice.order),
-        _memory(device, inner, graph, at, sorted_by=choice.order),
-        _numbers(device, inner, choice),
-    ]
-
-
-def _beside(device: Device, view: View, inner: int, graph: int, bands: int, choice: GpuChoice) -> list[Pen]:
-    """In a very wide card: numbers at the left, graphs at the right."""
-    lines = 3 + graph
-    numbers = [
-        *_bars(device, view, NUMBERS_WIDTH, graph, choice),
-        ledger(device, view, NUMBERS_WIDTH),
-        Pen(NUMBERS_WIDTH),
-    ]
-    numbers += _further_fields(device, lines - 5, NUMBERS_WIDTH, choice)
-    graphs = _graphs(device, view, inner - NUMBERS_WIDTH - 3, lines, bands, choice.graphs)
-    pens = []
-    for row in range(lines):
-        pen = Pen(inner)
-        for x, part in ((0, numbers[row] if row < len(numbers) else None), (NUMBERS_WIDTH + 3, graphs[row])):
-            if part is not None:
-                pen.to(x)
-                pen.write(part.spans)
-        pens.append(pen)
-    return pens
 
 
 def ledger(device: Device, view: View, inner: int) -> Pen:
@@ -161,12 +117,6 @@ def ledger(device: Device, view: View, inner: int) -> Pen:
 def _counted(device: Device) -> bool:
     """Whether its memory was compared with that of its processes, even if that failed."""
     return "memory.unexplained_bytes" in device.readings or "memory.unexplained_bytes" in device.missing
-
-
-def _further_fields(device: Device, lines: int, inner: int, choice: GpuChoice) -> list[Pen]:
-    """Fields that do not fit beside the first ones, in ``lines`` lines."""
-    pens = _field_pens(device, inner, choice, 1, 1 + max(lines, 0))
-    return [*pens, *(Pen(inner) for _ in range(lines - len(pens)))]
 
 
 def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]:
@@ -212,140 +162,92 @@ def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding 
     return pen.to(width - 1, "─", edge).add("╯", edge).spans
 
 
-def _bar_width(inner: int, graph: int) -> int:
-    if graph:
-        return max(inner - _LABEL - 2 - _MEMORY_TEXT - 16, 10)
-    return min(max(int(inner * 0.36), 10), 44)
+def card_fields(chosen: Sequence[str], drawn: Collection[str] = ()) -> list[GpuField]:
+    """The fields that cards show between their frames, without those of graphs that are ``drawn``."""
+    fields = [*LOADS, *(FIELDS[one] for one in chosen if FIELDS[one].cells)]
+    return [field for field in fields if field.id not in drawn]
 
 
-def _label(pen: Pen, text: str, load: Load, level: int, sorted_by: str) -> None:
-    """A bar's label with the mark of its load, or of the order."""
-    sign, ink = mark(load, level), INKS[level]
-    if load == sorted_by:
-        pen.add(text, "sorted").add(sign.strip() or SORTED, ink if sign.strip() else "sorted")
-    else:
-        pen.add(text, "dim").add(sign, ink)
-
-
-def _utilisation(device: Device, view: View, inner: int, graph: int, thresholds: Thresholds, *, sorted_by: str) -> Pen:
-    pen = Pen(inner)
-    gpu = device.number("utilization.gpu_percent")
-    level = rank("utilization", device, thresholds)
-    _label(pen, "GPU", "utilization", level, sorted_by)
-    pen.bar(fraction(gpu, 100), _bar_width(inner, graph), bar_ink("gpu", level))
-    pen.add(whole_number(gpu, 4 if not graph else 6), "dim" if gpu is None else "strong").add(" %", "dim")
-    if graph:
-        bandwidth = device.number("utilization.memory_percent")
-        text = f"memory busy {whole_number(bandwidth, 3)} %"
-        if pen.left >= len(text) + 2:
-            pen.to(inner - len(text)).add(text, "dim")
-        return pen
-    span = f"{span_for((pen.left - 7), view.interval)}s"
-    room = pen.left - 2 - len(span) - 1
-    if room >= 6:
-        pen.add("  ").add(sparkline(device, view, room), "graph").add(" " + span, "dim")
-    return pen
-
-
-def _memory(device: Device, inner: int, graph: int, thresholds: Thresholds, *, sorted_by: str) -> Pen:
-    pen = Pen(inner)
-    used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
-    level = rank("memory", device, thresholds)
-    _label(pen, "MEM", "memory", level, sorted_by)
-    pen.bar(fraction(used, total), _bar_width(inner, graph), bar_ink("memory", level))
-    pen.add(f"{units.gib(used):>6}", "dim" if used is None else "strong").add(f" / {units.gib(total)} GiB", "dim")
-    reserved = device.number("memory.reserved_bytes")
-    if reserved is not None:
-        for text in (f"reserved {units.gib(reserved)}G", f"resv {units.gib(reserved)}G"):
-            if pen.left >= len(text) + 2:
-                pen.to(inner - len(text)).add(text, "dim")
-                break
-    return pen
-
-
-def card_fields(chosen: Sequence[str]) -> list[GpuField]:
-    """The chosen fields that cards show between their frames."""
-    return [FIELDS[one] for one in chosen if FIELDS[one].cells]
-
-
-def fields_that_fit(inner: int, plan: Plan, chosen: Sequence[str]) -> list[str]:
-    """The chosen fields that a card of this size shows, including those in its frame."""
-    beside = bool(plan.graph) and inner >= BESIDE_WIDTH
-    inner, lines = (NUMBERS_WIDTH, plan.graph - 2) if beside else (inner, plan.facts - 1)
-    drawn = card_fields(chosen)
+def fields_that_fit(inner: int, plan: Plan, choice: GpuChoice) -> list[str]:
+    """The chosen fields that a card of this size shows, including those of graphs and in its frame."""
+    drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
     rows = field_rows(tuple(field.cells for field in drawn), inner)
-    fits = sum(map(len, rows[: 1 + max(lines, 0)]))
+    fits = sum(map(len, rows[: max(plan.facts, 1)]))
     hidden = {field.id for field in drawn[fits:]}
-    return [one for one in chosen if one not in hidden]
+    return [one for one in choice.fields if one not in hidden]
 
 
-def _numbers(device: Device, inner: int, choice: GpuChoice) -> Pen:
-    """The first fields, as many as fit."""
-    return _field_pens(device, inner, choice, 0, 1)[0]
-
-
-def _field_pens(device: Device, inner: int, choice: GpuChoice, first: int, end: int) -> list[Pen]:
-    """The fields, line by line, from line ``first`` to the one before ``end``."""
-    drawn = card_fields(choice.fields)
-    rows = field_rows(tuple(field.cells for field in drawn), inner)
-    fields = iter(drawn[sum(map(len, rows[:first])) :])
-    pens = []
-    for starts in rows[first:end]:
-        pens.append(pen := Pen(inner))
+def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[Pen]:
+    """The line of the first fields, and the further ones that fit below the holders of memory."""
+    drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
+    fields = iter(drawn)
+    pens = [Pen(inner) for _ in range(max(plan.facts, 1))]
+    for pen, starts in zip(pens, field_rows(tuple(field.cells for field in drawn), inner), strict=False):
         for start, field in zip(starts, fields, strict=False):
             pen.to(start).write(in_card(field, device, choice.thresholds, sorted_by=choice.order))
     return pens
 
 
-def _graphs(device: Device, view: View, inner: int, lines: int, bands: int, chosen: Sequence[str]) -> list[Pen]:
-    """``lines`` lines of graphs in ``bands`` bands of two, each graph captioned with its axis."""
-    if not lines or not bands:
-        return []
-    drawn = [GRAPHS[one] for one in chosen]
+def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoice) -> list[Pen]:
+    """The graphs in bands, each with its number in its caption."""
+    lines = GRAPH_MIN + plan.graph
+    shown = choice.graphs[: plan.graphs]
     pens: list[Pen] = []
-    for band in range(bands):
-        here = drawn[2 * band : 2 * band + 2]
-        one = (inner - 3) // 2 if len(here) > 1 else inner
-        height = (band + 1) * lines // bands - band * lines // bands
-        parts = [_graph(device, view, graph.metric, graph.caption, graph.ink, one, height) for graph in here]
+    for band in range(plan.bands):
+        here = shown[plan.across * band :][: plan.across]
+        one = (inner + 3) // max(len(here), 1) - 3
+        height = (band + 1) * lines // plan.bands - band * lines // plan.bands
+        parts = [_graph(device, view, GRAPHS[name], one, height, choice, shown) for name in here]
         for row in range(height):
-            pen = Pen(inner)
+            pens.append(pen := Pen(inner))
             for number, part in enumerate(parts):
-                pen.to(number * (one + 3))
-                pen.write(part[row])
-            pens.append(pen)
+                pen.to(number * (one + 3)).write(part[row])
     return pens
 
 
 def _graph(
-    device: Device, view: View, metric: str, caption: str, ink: str, width: int, height: int
+    device: Device, view: View, graph: GpuGraph, width: int, height: int, choice: GpuChoice, shown: Sequence[str]
 ) -> list[list[Span]]:
-    """A caption with the axis, then rows of dots; empty rows if the end of the axis is unknown."""
-    spec = BY_ID[metric]
+    """A caption with the number, then rows of dots; empty rows if the end of the axis is unknown."""
+    spec, why = BY_ID[graph.metric], device.get(graph.metric)
     ends = axis_of(spec, device, view.history)
-    pen = Pen(width).add(caption, "dim")
+    pen = Pen(width)
+    field = next((one for one in LOADS if one.id == graph.id), None) or FIELDS[graph.id]
+    spans = in_card(field, device, choice.thresholds, sorted_by=choice.order)
+    span, columns = recent(view, view.history.times, view.history.series(device.uuid, graph.metric), width)
+    end = f"{span}s"
+    if isinstance(why, Missing):
+        reason = f" {UNKNOWN} {why.reason.replace('_', ' ')}"
+        pen.add(field.label, "dim").add(reason if len(reason) < width - len(field.label) - 6 else reason[:2], "dim")
+    else:
+        pen.write((text, "strong" if ink == "text" else ink) for text, ink in spans)
     if ends is None:
-        pen.add(" –", "dim")
         return [pen.spans, *([] for _ in range(height - 1))]
-    low, high = ends
-    pen.add(f" {axis_text(spec, ends)}", "dim")
-    span, columns = recent(view, view.history.times, view.history.series(device.uuid, metric), width)
-    ends_at = f"{span}s"
+    if field.card is None:  # whose text names the end of the axis
+        end = f"{axis_text(spec, ends)} {end}"
     seen = [value for value in columns if value is not None]
-    why = device.get(metric)
-    if not seen and isinstance(why, Missing):
-        reason = f"   {UNKNOWN} {why.reason.replace('_', ' ')}"
-        pen.add(reason if len(reason) < pen.left - len(ends_at) else f"   {UNKNOWN}", "faint")
-    if seen:
-        scale = _GIB if spec.unit is Unit.BYTES else 1
-        form = ".1f" if scale > 1 else ".0f"
-        summary = f"avg {sum(seen) / len(seen) / scale:{form}}  max {max(seen) / scale:{form}}"
-        if pen.left >= len(summary) + len(ends_at) + 5:
-            pen.add(f"   {summary}", "faint")
-    pen.to(width - len(ends_at)).add(ends_at, "dim")
-    rows = braille(columns, low=low, high=high, rows=height - 1)
+    for note in _notes(device, graph, seen, shown):
+        if pen.left >= len(note) + len(end) + 4:
+            pen.add(f"  {note}", "faint")
+    end = end if pen.left > len(end) else f"{span}s"
+    if pen.left > len(end):
+        pen.to(width - len(end)).add(end, "dim")
+    rows = braille(columns, low=ends[0], high=ends[1], rows=height - 1)
     half = _half(height - 1)
+    ink = bar_ink(graph.ink, rank(field.load, device, choice.thresholds))
     return [pen.spans, *([(row, ink)] if n != half[0] else ruled(row, ink, half[1]) for n, row in enumerate(rows))]
+
+
+def _notes(device: Device, graph: GpuGraph, seen: Sequence[float], shown: Sequence[str]) -> Iterator[str]:
+    """What a caption says beside the number if there is room."""
+    reserved = device.number("memory.reserved_bytes")
+    if graph.id == "utilization" and "bandwidth" not in shown:
+        yield f"memory busy {whole_number(device.number('utilization.memory_percent'), 3)} %"
+    elif graph.id == "memory" and reserved is not None:
+        yield f"reserved {units.gib(reserved)}"
+    if seen:
+        scale, form = (_GIB, ".1f") if BY_ID[graph.metric].unit is Unit.BYTES else (1, ".0f")
+        yield f"avg {sum(seen) / len(seen) / scale:{form}}  max {max(seen) / scale:{form}}"
 
 
 def _half(rows: int) -> tuple[int, str]:
@@ -363,8 +265,9 @@ def ruled(row: str, ink: str, sign: str) -> list[Span]:
     ]
 
 
-def _lost(device: Device, view: View, inner: int, height: int, text: str, ink: str, choice: GpuChoice) -> list[Pen]:
+def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: str, choice: GpuChoice) -> list[Pen]:
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""
+    height = plan.card_height - 2
     pens = [Pen(inner).add(cut(printable(text), inner), ink)]
     held = sorted(view.history.holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
     if held and height > 1:
@@ -375,6 +278,6 @@ def _lost(device: Device, view: View, inner: int, height: int, text: str, ink: s
         pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut(" · ".join(names), inner - 10), "dim"))
     room = height - len(pens)
     if room >= _LOST_GRAPH and view.history.known(device.uuid, "utilization.gpu_percent") is not None:
-        for pen in _graphs(device, view, inner, room, 1, choice.graphs):
+        for pen in _graphs(device, view, inner, replace(plan, graph=room - GRAPH_MIN, bands=1), choice):
             pens.append(Pen(inner).write((part, "dim") for part, _ in pen.spans))
     return pens + [Pen(inner) for _ in range(height - len(pens))]

@@ -54,9 +54,9 @@ def fields_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[
     return found
 
 
-def graphs_of(bands: int, chosen: Sequence[str]) -> list[Choice]:
-    """Every graph; ``bands``: how many bands of two are visible at this size."""
-    shown = chosen[: 2 * bands]
+def graphs_of(count: int, chosen: Sequence[str]) -> list[Choice]:
+    """Every graph; ``count``: how many are visible at this size."""
+    shown = chosen[:count]
     return [Choice(graph.id, graph.id, graph.help, hidden=_hidden(graph.id, shown, chosen)) for graph in gpu_graphs.ALL]
 
 

@@ -126,10 +126,10 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
             findings=view.has_problem,
             notice=notice,
             processes=rounded(self._most),
-            fields=[field.cells for field in card_fields(self.gpus.fields_of(view.devices))],
+            fields=[(field.id, field.cells) for field in card_fields(self.gpus.fields_of(view.devices))],
             instances=[len(device.mig_instances) for device in view.devices],
             layout=chosen.layout,
-            graphs=len(chosen.graphs),
+            graphs=chosen.graphs,
         )
         self.answer.display = bool(view.devices or view.has_problem) and not wanted.too_small
         if wanted == self._plan:
@@ -262,7 +262,7 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
                 "Graphs of GPUs",
                 app.preferences.graphs,
                 DEFAULT_GRAPHS,
-                lambda chosen: graphs_of(self._plan.bands if self._plan is not None else 0, chosen),
+                lambda chosen: graphs_of(self._plan.graphs if self._plan is not None else 0, chosen),
                 lambda chosen: app.prefer(graphs=chosen),
             )
         )

@@ -57,10 +57,10 @@ def picture(
         gpus,
         findings=view.has_problem,
         processes=rounded(rows),
-        fields=[field.cells for field in card_fields(fields)],
+        fields=[(field.id, field.cells) for field in card_fields(fields)],
         instances=instances,
         layout=chosen.layout,
-        graphs=len(chosen.graphs),
+        graphs=chosen.graphs,
     )
     if wanted.too_small or not view.devices or view.has_problem:
         return []

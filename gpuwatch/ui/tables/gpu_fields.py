@@ -50,6 +50,11 @@ def _power(device: Device) -> str:
     return f"{whole_number(draw, 1)}/{whole_number(limit, 1)}"
 
 
+def _memory_card(device: Device) -> str:
+    total = gib(device.number("memory.total_bytes"))
+    return f"{gib(device.number('memory.used_bytes')):>{max(len(total), 5)}}/{total} GiB"
+
+
 def _free(device: Device) -> str:
     free = device.number("memory.free_bytes")
     return UNKNOWN if free is None else f"{gib(free)}G"
@@ -245,8 +250,8 @@ ALL: tuple[GpuField, ...] = (
         "share of time memory was read or written",
         "%",
         "utilization.memory_percent",
-        "BW",
-        cells=8,
+        "MEM BUSY",
+        cells=14,
         width=6,
         chosen=False,
     ),
@@ -283,6 +288,11 @@ ALL: tuple[GpuField, ...] = (
     ),
     GpuField("trend", "UTIL", "utilization history, in lines"),
 )
+LOADS = (
+    GpuField("utilization", "UTIL", "", "%", "utilization.gpu_percent", "GPU", cells=9, load="utilization"),
+    GpuField("memory", "MEMORY", "", "", "memory.used_bytes", "MEM", cells=19, load="memory", card=_memory_card),
+)
+"""What every card shows, whatever was chosen."""
 FIELDS = {field.id: field for field in ALL}
 DEFAULT_FIELDS = tuple(field.id for field in ALL if field.chosen)
 

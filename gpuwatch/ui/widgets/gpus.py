@@ -234,7 +234,7 @@ class GpuPane(Painted, can_focus=True):
             return []
         if plan.style == "card":
             width = self.size.width // plan.columns - 4
-            return gpu_card.fields_that_fit(width, plan, self.fields)
+            return gpu_card.fields_that_fit(width, plan, self.choice)
         at = gpu_line.columns_for(self.size.width // plan.columns, tuple(view.devices), self.fields)
         shown = [field.id for field in at.fields]
         return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)
