@@ -11,6 +11,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
+from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.text import word_set
 
 MASK: Final = "•••"
@@ -46,7 +47,7 @@ _OTHER_LANGUAGES: Final = (
 """Spanish, Chinese, Japanese, Korean, Russian, Polish, Swedish, Hungarian, Turkish for "password"."""
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw")
 """Hints only as whole words: not ``pin`` in ``spinning``."""
-_NAME_END = re.compile(r"[\w.-]*+")
+_NAME_END = lazy(r"[\w.-]*+")
 _NAME_CHARS = frozenset("_.-")
 
 
@@ -62,7 +63,7 @@ class Strength(IntEnum):
     """``password``: a secret whatever the value is, unless there is none."""
 
 
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PARTS = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _KEY_OF = word_set("""
 api access secret private account auth encryption signing license licence service storage subscription master ssh
 client consumer app application aes hmac shared deploy webhook wandb tls ssl pre presigned gpg deployment user
@@ -88,10 +89,10 @@ endpoint host port command cmd program script helper store manager provider
 """)
 _NAMES_FILE = word_set("file path dir folder location")
 _NO_PASS = word_set("bypass compass trespass encompass surpass getpass")
-_SECRET_KEY = re.compile(
+_SECRET_KEY = lazy(
     r"(?:api|access|secret|private|account|auth|encrypt|encryption|signing|license|ssh|master|client)keys?"
 )
-_STRONG_WORD = re.compile(
+_STRONG_WORD = lazy(
     r"passw|passphrase|secret|credential|apikey|accesskey|privatekey|authtoken|accesstoken|webhook|connectionstring"
     r"|authorization|clientsecret"
 )
@@ -145,25 +146,23 @@ def _of_part(parts: list[str], at: int) -> Strength:
     return Strength.STRONG if _SECRET_KEY.fullmatch(part) else Strength.NONE
 
 
-_NOTHING = re.compile(
-    r"(?i:none|null|true|false|nil|undefined|empty|unset|missing|invalid|required|yes|no|on|off|auto)"
-)
-_NUMBER = re.compile(r"[-+]?\d{1,9}|\d*\.\d+|\d+\.")
-_STATE = re.compile(
+_NOTHING = lazy(r"(?i:none|null|true|false|nil|undefined|empty|unset|missing|invalid|required|yes|no|on|off|auto)")
+_NUMBER = lazy(r"[-+]?\d{1,9}|\d*\.\d+|\d+\.")
+_STATE = lazy(
     r"(?i:incorrect|wrong|expired|denied|rejected|failed|mismatch(?:ed)?|unknown|must|cannot|not|too|please|does)"
     r"(?=[\s.,;!)]|$)"
 )
 """What programs print after "password:" that is no password."""
-_HOLDER = re.compile(
+_HOLDER = lazy(
     r"\$?\{[^{}]{0,60}\}|\$[A-Za-z_]\w{0,60}|\$\([^()]{0,60}\)|%\(\w{1,40}\)s|%s|<[\w /|-]{0,40}>"
     r"|\[\w{1,20}\]|\*+|[xX]{3,}|•+|\.{3}|…"
 )
 _WORD = r"(?:[a-z]{2,24}\d{0,5}(?:[a-z]\d?)?|[a-z]?\d{1,4}|[a-z])"
-_WORDS = re.compile(
+_WORDS = lazy(
     rf"(?!\d){_WORD}(?:[_./:-]{_WORD}){{0,12}}|[A-Z]{{1,24}}\d{{0,3}}(?:_[A-Z]{{1,24}}\d{{0,3}}){{0,12}}"
     r"|[A-Z]?[a-z]{1,24}(?:[A-Z][a-z]{1,24}){0,5}\d{0,3}"
 )
-_PATH = re.compile(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
+_PATH = lazy(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
 
 
 def public_key(before: str) -> bool:
@@ -217,7 +216,7 @@ def _is_secret(sure: Strength, name: str, value: str) -> bool:
 
 
 _ANSI = r"(?:\x1b\[[\d;]{0,8}m)*+"
-_CLOSING = re.compile(rf"{_ANSI}(\\{{0,8}}[\"'])?\s{{0,3}}\]?")
+_CLOSING = lazy(rf"{_ANSI}(\\{{0,8}}[\"'])?\s{{0,3}}\]?")
 _LITERAL_OPENS = r"[rRbBfFuU]{0,2}[\"'](?!\s|$|[,;)\]}])"
 _TYPE_NAME = r"[A-Za-z_][\w.]{0,40}+(?:\[[\w.\[\]| ,]{0,60}\])?"
 # "key: str = x"; base64 ends in "=" too, without a blank before it and with nothing behind it.
@@ -227,50 +226,50 @@ _CLOSE = rf"(?==(?!=)(?:{_LITERAL_OPENS}|[\w(\[{{$•]))"
 
 
 def _assign(before_sign: str) -> re.Pattern[str]:
-    return re.compile(rf"{_ANSI}\s{{0,3}}(?:{_TYPE}{before_sign})?(?:=>|:?=)(?!=)\s{{0,3}}{_ANSI}")
+    return lazy(rf"{_ANSI}\s{{0,3}}(?:{_TYPE}{before_sign})?(?:=>|:?=)(?!=)\s{{0,3}}{_ANSI}")
 
 
 _ASSIGN = _assign(f"(?:{_SPACED}|{_CLOSE})")
 _ASSIGN_HEADER = _assign(_SPACED)
 """Not ``Cookie: name=x``, whose other values are secret too."""
-_COLON = re.compile(rf"{_ANSI}\s{{0,3}}:{_ANSI}(\s{{0,3}}){_ANSI}(?:[|>][+-]?[ \t]*\n[ \t]*)?")
-_COMMA = re.compile(r",\s{0,3}")
-_TUPLE = re.compile(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
-_BLANK = re.compile(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
-_BLANKS = re.compile(r"[ \t]{1,8}(?=\S)")
-_REST = re.compile(r"[^\r\n]*+")
-_OPTION = re.compile(r"--[\w-]{0,60}(?:[\s=]|$)|-[A-Za-z][A-Za-z-]{0,40}(?:[\s=]|$)")
-_SET_BY_BLANK = re.compile(r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|set[ \t]-[a-zA-Z]{1,4})[ \t]{1,4}$")
+_COLON = lazy(rf"{_ANSI}\s{{0,3}}:{_ANSI}(\s{{0,3}}){_ANSI}(?:[|>][+-]?[ \t]*\n[ \t]*)?")
+_COMMA = lazy(r",\s{0,3}")
+_TUPLE = lazy(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
+_BLANK = lazy(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
+_BLANKS = lazy(r"[ \t]{1,8}(?=\S)")
+_REST = lazy(r"[^\r\n]*+")
+_OPTION = lazy(r"--[\w-]{0,60}(?:[\s=]|$)|-[A-Za-z][A-Za-z-]{0,40}(?:[\s=]|$)")
+_SET_BY_BLANK = lazy(r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|set[ \t]-[a-zA-Z]{1,4})[ \t]{1,4}$")
 """Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign."""
 _BEFORE_SET = 24
-_IS = re.compile(r"\s{1,3}is:?\s{1,3}(?!\s)")
-_OF_WHOM = re.compile(r"\s(?:for|of) (?:the )?(?:user )?[\w.@-]{1,60}\s?:[ \t]{0,3}(?=\S)")
+_IS = lazy(r"\s{1,3}is:?\s{1,3}(?!\s)")
+_OF_WHOM = lazy(r"\s(?:for|of) (?:the )?(?:user )?[\w.@-]{1,60}\s?:[ \t]{0,3}(?=\S)")
 """``password for root: x``."""
-_NEXT_ARGUMENT = re.compile(r"\n(?!-)")
-_FIELD = re.compile(r"\\{0,8}[\"']?,?\s{0,12}\\{0,8}[\"']?values?\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}", re.IGNORECASE)
-_QUOTE = re.compile(r"[rRbBfFuU]{0,2}(\\{0,8})(\"\"\"|'''|[\"'])")
+_NEXT_ARGUMENT = lazy(r"\n(?!-)")
+_FIELD = lazy(r"\\{0,8}[\"']?,?\s{0,12}\\{0,8}[\"']?values?\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}", re.IGNORECASE)
+_QUOTE = lazy(r"[rRbBfFuU]{0,2}(\\{0,8})(\"\"\"|'''|[\"'])")
 _QUOTED_REST = {
-    '"': re.compile(r"(?:[^\"\\\n]|\\.)*+"),
-    "'": re.compile(r"(?:[^'\\\n]|\\.)*+"),
-    '"""': re.compile(r"(?:[^\"\\]|\\.|\"(?!\"\"))*+", re.DOTALL),
-    "'''": re.compile(r"(?:[^'\\]|\\.|'(?!''))*+", re.DOTALL),
+    '"': lazy(r"(?:[^\"\\\n]|\\.)*+"),
+    "'": lazy(r"(?:[^'\\\n]|\\.)*+"),
+    '"""': lazy(r"(?:[^\"\\]|\\.|\"(?!\"\"))*+", re.DOTALL),
+    "'''": lazy(r"(?:[^'\\]|\\.|'(?!''))*+", re.DOTALL),
 }
-_ESCAPED_REST = {'"': re.compile(r"[^\"\\\n]*+"), "'": re.compile(r"[^'\\\n]*+")}
+_ESCAPED_REST = {'"': lazy(r"[^\"\\\n]*+"), "'": lazy(r"[^'\\\n]*+")}
 # Inside a word; a quote followed by a blank ends what began before the name.
 _PIECE = r"\"(?:[^\"\\\s]|\\.)*+\"|'(?:[^'\\\s]|\\.)*+'|\\."
-_BARE = re.compile(
+_BARE = lazy(
     rf"(?:{_PIECE}|[^\s\"'\\,;&)\]}}<>{{]|\{{[^{{}}\n]{{0,200}}\}}|\{{|[,;)\]}}](?![\s,;)\]}}'\"]|$|\w{{1,40}}\s?[=:]))++"
 )
-_ARGUMENT = re.compile(rf"(?:{_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
-_LITERAL = re.compile(r"[rRbBfFuU]{0,2}(\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
-_CALL = re.compile(r"[\w.]{0,80}[(\[{]")
-_CHAIN = re.compile(
+_ARGUMENT = lazy(rf"(?:{_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
+_LITERAL = lazy(r"[rRbBfFuU]{0,2}(\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
+_CALL = lazy(r"[\w.]{0,80}[(\[{]")
+_CHAIN = lazy(
     r"(?:self|cls|args|cfg|config|opts|options|params|settings|request|ctx|os|hparams|flags|FLAGS)\.[\w.]{1,80}"
 )
-_SCHEME = re.compile(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.IGNORECASE)
-_LINE = re.compile(r"[^\r\n\"'\\]*+")
-_MORE_WORDS = re.compile(r"(?:[ ]{1,4}(?![-\"'])[^\s=\"']++(?![=\"']))*+")
-_AGAIN = re.compile(r"([\w-]{1,60}+)\s?[:=]\s")
+_SCHEME = lazy(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.IGNORECASE)
+_LINE = lazy(r"[^\r\n\"'\\]*+")
+_MORE_WORDS = lazy(r"(?:[ ]{1,4}(?![-\"'])[^\s=\"']++(?![=\"']))*+")
+_AGAIN = lazy(r"([\w-]{1,60}+)\s?[:=]\s")
 _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "cookies"})
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.core.formatting.lazy_pattern import lazy
+
 # How TensorFlow names its machine.
-HOST_IN_TEXT = re.compile(
+HOST_IN_TEXT = lazy(
     r"\bthis host \(([\w.-]{1,255}+)\)|\bhost(?:name)?: ([\w.-]{1,255}+)|(?<=[\w.-])@([\w.-]{1,255}+):[~/]"
 )
-PROMPT = re.compile(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
-USER_IN_TEXT = re.compile(
+PROMPT = lazy(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
+USER_IN_TEXT = lazy(
     r"\bprocess \d{1,9}(?:, \d{1,9}){0,99} of ([A-Za-z_][\w.-]{0,63}(?:, [A-Za-z_][\w.-]{0,63}){0,99}?)"
     r"(?=,? (?:held|or)\b|;|$)"
     r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
@@ -22,76 +24,72 @@ USER_IN_TEXT = re.compile(
 _NAME = r"[A-Za-z_][\w.-]{0,63}"
 _VALUE = r"['\"]?([\w][\w.:/@+-]{0,254}?)(?=['\",;)\]]|:?\s|:?$)"
 SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
-    ("user", "--", re.compile(rf"--(?:user|username|owner|login|uid|as-user|account)[= ]+{_VALUE}")),
+    ("user", "--", lazy(rf"--(?:user|username|owner|login|uid|as-user|account)[= ]+{_VALUE}")),
     (
         "user",
         ":|=",
-        re.compile(rf"\b(?:user ?name|user|owner|login|account|logged in as)\s?[:=]\s*{_VALUE}", re.IGNORECASE),
+        lazy(rf"\b(?:user ?name|user|owner|login|account|logged in as)\s?[:=]\s*{_VALUE}", re.IGNORECASE),
     ),
-    ("user", "=", re.compile(r"\b(?:SLURM_JOB_)?(?:USER|USERNAME|LOGNAME|SLURM_JOB_ACCOUNT)=([\w.-]+)")),
+    ("user", "=", lazy(r"\b(?:SLURM_JOB_)?(?:USER|USERNAME|LOGNAME|SLURM_JOB_ACCOUNT)=([\w.-]+)")),
     (
         "job",
         "--",
-        re.compile(
+        lazy(
             r"--(?:job[-_]?name|run[-_]?name|exp(?:eriment)?(?:[-_]name)?|project|rdzv[-_]id|comment|wandb[-_]\w+)"
             rf"[= ]+{_VALUE}"
         ),
     ),
-    ("job", "=", re.compile(rf"\b(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)[A-Z_]+=(?!\d+\b){_VALUE}")),
-    ("job", ":|=", re.compile(rf"\b(?:job ?name|pod|namespace|experiment|run name)\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
-    ("host", "=", re.compile(r"\b(?:MASTER_ADDR|HOSTNAME|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
+    ("job", "=", lazy(rf"\b(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)[A-Z_]+=(?!\d+\b){_VALUE}")),
+    ("job", ":|=", lazy(rf"\b(?:job ?name|pod|namespace|experiment|run name)\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
+    ("host", "=", lazy(r"\b(?:MASTER_ADDR|HOSTNAME|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
     (
         "host",
         "-|_|tcp",
-        re.compile(
-            r"(?i:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)[= ]+(?:tcp://)?([\w.-]+(?:\[[\d,-]+\])?)"
-        ),
+        lazy(r"(?i:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)[= ]+(?:tcp://)?([\w.-]+(?:\[[\d,-]+\])?)"),
     ),
-    ("user", "id=", re.compile(rf"\be?uid=\d+\(({_NAME})\)")),
-    ("group", "gid=|groups=", re.compile(rf"(?:\be?gid=|\bgroups=|(?<=\)),)\d+\(({_NAME})\)")),
-    ("user", "M)", re.compile(rf"(?:^|[| ])({_NAME})(?::[\w.-]+/\d+)?\(\d+M\)")),
-    ("user", " user ", re.compile(rf"\bfor (?:invalid )?user ({_NAME})")),
+    ("user", "id=", lazy(rf"\be?uid=\d+\(({_NAME})\)")),
+    ("group", "gid=|groups=", lazy(rf"(?:\be?gid=|\bgroups=|(?<=\)),)\d+\(({_NAME})\)")),
+    ("user", "M)", lazy(rf"(?:^|[| ])({_NAME})(?::[\w.-]+/\d+)?\(\d+M\)")),
+    ("user", " user ", lazy(rf"\bfor (?:invalid )?user ({_NAME})")),
     (
         "user",
         " from ",
-        re.compile(rf"\b(?:publickey|password|keyboard-interactive/pam) for (?:invalid user )?({_NAME}) from "),
+        lazy(rf"\b(?:publickey|password|keyboard-interactive/pam) for (?:invalid user )?({_NAME}) from "),
     ),
     (
         "user",
         "sudo|su |chown",
-        re.compile(rf"\b(?:sudo (?:-\w+ )*?-u |su - |chown (?:-\w+ )*)({_NAME})(?=[ :;]|$)"),
+        lazy(rf"\b(?:sudo (?:-\w+ )*?-u |su - |chown (?:-\w+ )*)({_NAME})(?=[ :;]|$)"),
     ),
-    ("user", "\\", re.compile(rf"(?<![\w:\\/.])[A-Z][A-Z0-9-]{{2,14}}\\({_NAME})(?![\\\w])")),
+    ("user", "\\", lazy(rf"(?<![\w:\\/.])[A-Z][A-Z0-9-]{{2,14}}\\({_NAME})(?![\\\w])")),
     (
         "user",
         "Author: |Signed-off-by: |eserved by ",
-        re.compile(
-            r"(?:Author: |Signed-off-by: |[Rr]eserved by )([A-Z][\w.'-]+(?: [A-Z][\w.'-]+){1,3})(?= <| until| for|$)"
-        ),
+        lazy(r"(?:Author: |Signed-off-by: |[Rr]eserved by )([A-Z][\w.'-]+(?: [A-Z][\w.'-]+){1,3})(?= <| until| for|$)"),
     ),
-    ("host", "srun", re.compile(r"\bsrun: (?:error: |warning: )?([\w.-]+(?:\[[\d,-]+\])?): tasks? ")),
-    ("host", "CANCELLED|FAILED", re.compile(r" ON ([\w.-]+) (?:CANCELLED|FAILED)")),
+    ("host", "srun", lazy(r"\bsrun: (?:error: |warning: )?([\w.-]+(?:\[[\d,-]+\])?): tasks? ")),
+    ("host", "CANCELLED|FAILED", lazy(r" ON ([\w.-]+) (?:CANCELLED|FAILED)")),
     (
         "host",
         ":6379|:294|:295|:8265|:10001|:12345|:2222",
-        re.compile(r"(?<![\w./@:-])([A-Za-z][\w-]{1,62}(?:\.[\w-]+)*):(?:6379|29[45]\d\d|8265|10001|12345|2222)(?!\d)"),
+        lazy(r"(?<![\w./@:-])([A-Za-z][\w-]{1,62}(?:\.[\w-]+)*):(?:6379|29[45]\d\d|8265|10001|12345|2222)(?!\d)"),
     ),
-    ("host", "]", re.compile(r"(?<![\w./-])([A-Za-z][\w-]{0,40}\[(?=[\d,-]*(?<![1-9])0\d)\d{1,5}(?:[-,]\d{1,5})+\])")),
-    ("job", "ssigned", re.compile(r"[Aa]ssigned [\w.-]+/([\w.-]+) to ")),
-    ("host", "ssigned", re.compile(r"[Aa]ssigned [\w.-]+/[\w.-]+ to ([\w.-]+)")),
-    ("job", "-", re.compile(r"(?<![\w.-])([a-z][a-z0-9-]{1,50}-(?=[a-z]*\d)[a-f0-9]{8,10}-[a-z0-9]{5})(?![\w-])")),
-    ("job", "wandb", re.compile(r"\bwandb: .{0,8}?(?:Syncing run|View run|Resuming run|Run name:) (?!at )([\w.-]+)")),
-    ("job", "run-", re.compile(r"\brun-\d{8}_\d{6}-([a-z0-9]{6,12})\b")),
-    ("job", "logged in as", re.compile(r"logged in as:? \S+ \(([\w.-]+)\)")),
-    ("id", "arn:", re.compile(r"\barn:aws[\w-]*:[\w-]*:[\w-]*:(\d{12}):")),
-    ("id", ".dkr.ecr.", re.compile(r"\b(\d{12})\.dkr\.ecr\.")),
-    ("host", "\\\\", re.compile(r"(?<![\w\\:])\\\\([A-Za-z][\w.-]{1,62})\\")),
-    ("repository", "git@", re.compile(r"\bgit@[\w.-]+:([\w.-]+/[\w.-]+?)(?=\.git\b|[\s'\"]|$)")),
-    ("id", ":|=|#", re.compile(r"\b(?i:ticket|jira|incident|case)(?: ?id)?\s?[:#=]\s*([A-Z]{1,10}-?\d{2,9})\b")),
+    ("host", "]", lazy(r"(?<![\w./-])([A-Za-z][\w-]{0,40}\[(?=[\d,-]*(?<![1-9])0\d)\d{1,5}(?:[-,]\d{1,5})+\])")),
+    ("job", "ssigned", lazy(r"[Aa]ssigned [\w.-]+/([\w.-]+) to ")),
+    ("host", "ssigned", lazy(r"[Aa]ssigned [\w.-]+/[\w.-]+ to ([\w.-]+)")),
+    ("job", "-", lazy(r"(?<![\w.-])([a-z][a-z0-9-]{1,50}-(?=[a-z]*\d)[a-f0-9]{8,10}-[a-z0-9]{5})(?![\w-])")),
+    ("job", "wandb", lazy(r"\bwandb: .{0,8}?(?:Syncing run|View run|Resuming run|Run name:) (?!at )([\w.-]+)")),
+    ("job", "run-", lazy(r"\brun-\d{8}_\d{6}-([a-z0-9]{6,12})\b")),
+    ("job", "logged in as", lazy(r"logged in as:? \S+ \(([\w.-]+)\)")),
+    ("id", "arn:", lazy(r"\barn:aws[\w-]*:[\w-]*:[\w-]*:(\d{12}):")),
+    ("id", ".dkr.ecr.", lazy(r"\b(\d{12})\.dkr\.ecr\.")),
+    ("host", "\\\\", lazy(r"(?<![\w\\:])\\\\([A-Za-z][\w.-]{1,62})\\")),
+    ("repository", "git@", lazy(r"\bgit@[\w.-]+:([\w.-]+/[\w.-]+?)(?=\.git\b|[\s'\"]|$)")),
+    ("id", ":|=|#", lazy(r"\b(?i:ticket|jira|incident|case)(?: ?id)?\s?[:#=]\s*([A-Z]{1,10}-?\d{2,9})\b")),
     (
         "id",
         ":|=",
-        re.compile(
+        lazy(
             r"\b(?:bucket|database|tenant|org|organi[sz]ation|team|workspace|entity|cluster|project)"
             rf"(?:[ _-]?(?:name|id))?\s?[:=]\s*{_VALUE}",
             re.IGNORECASE,
@@ -101,50 +99,50 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     (
         "job",
         "pod|amespace|luster|roject|orkspace|ueue|eployment|ob |nstance|ucket|atabase|artition|un ",
-        re.compile(
+        lazy(
             r"\b(?i:pod|namespace|cluster|project|workspace|queue|deployment|job|instance|bucket|database|run)s?[ /]"
             r"(?:['\"<]([\w.-]+)['\">]|(?=[A-Za-z_.-]*\d|[A-Za-z\d.-]+_|[a-z0-9]+-[a-z0-9]+-)([A-Za-z][\w.-]*\w)(?![\w/:(=]))"
         ),
     ),
-    ("job", "ob", re.compile(r"\b(?i:job)(?: ?id)? ?[#:=]? ?(\d{8,12})\b")),
-    ("id", "INC|see |bug |issue ", re.compile(r"\b(?:see|issue|bug|fixes) ([A-Z]{3,10}-\d{2,6})\b|\b(INC\d{6,10})\b")),
-    ("id", "S-1-5-21", re.compile(r"\b(S-1-5-21(?:-\d{1,12}){3,5})\b")),
-    ("id", "SHA256:", re.compile(r"\bSHA256:([A-Za-z0-9+/]{43})(?![A-Za-z0-9+/])")),
-    ("id", "i-", re.compile(r"(?<![\w-])(i-[0-9a-f]{17}|i-[0-9a-f]{8})(?![\w-])")),
-    ("phone", "+", re.compile(r"(?<![\w.+])(\+\d{1,3} \(?\d{2,5}\)? \d{5,10})\b")),
+    ("job", "ob", lazy(r"\b(?i:job)(?: ?id)? ?[#:=]? ?(\d{8,12})\b")),
+    ("id", "INC|see |bug |issue ", lazy(r"\b(?:see|issue|bug|fixes) ([A-Z]{3,10}-\d{2,6})\b|\b(INC\d{6,10})\b")),
+    ("id", "S-1-5-21", lazy(r"\b(S-1-5-21(?:-\d{1,12}){3,5})\b")),
+    ("id", "SHA256:", lazy(r"\bSHA256:([A-Za-z0-9+/]{43})(?![A-Za-z0-9+/])")),
+    ("id", "i-", lazy(r"(?<![\w-])(i-[0-9a-f]{17}|i-[0-9a-f]{8})(?![\w-])")),
+    ("phone", "+", lazy(r"(?<![\w.+])(\+\d{1,3} \(?\d{2,5}\)? \d{5,10})\b")),
     (
         "host",
         "gke-|aks-|DESKTOP-|LAPTOP-|WIN-",
-        re.compile(r"\b((?:gke|aks)-[\w-]+|(?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{7,11})\b"),
+        lazy(r"\b((?:gke|aks)-[\w-]+|(?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{7,11})\b"),
     ),
     (
         "host",
         "connect|address|bind",
-        re.compile(r"(?:connect|address|bind).{0,60}\(['\"]?([A-Za-z][\w.-]*)['\"]?, \d{2,5}\)"),
+        lazy(r"(?:connect|address|bind).{0,60}\(['\"]?([A-Za-z][\w.-]*)['\"]?, \d{2,5}\)"),
     ),
-    ("host", "[", re.compile(r"\[((?:dgx|node|gpu|cn|compute|worker|host|hpc|server)[\w.]*-[\w-]*\d)\]")),
+    ("host", "[", lazy(r"\[((?:dgx|node|gpu|cn|compute|worker|host|hpc|server)[\w.]*-[\w-]*\d)\]")),
     (
         "user",
         "user ",
-        re.compile(rf"\buser ({_NAME}) (?:has )?(?:exceeded|logged|does not exist|is not in|was (?:killed|banned))"),
+        lazy(rf"\buser ({_NAME}) (?:has )?(?:exceeded|logged|does not exist|is not in|was (?:killed|banned))"),
     ),
-    ("user", "owned by|quota of|by user", re.compile(rf"\b(?:owned by|quota of|by user) (?!the\b|a\b)({_NAME})")),
-    ("user", "sudoers", re.compile(rf"({_NAME}) is not in the sudoers")),
-    ("serial", "erial ", re.compile(r"\bserial (?=[A-Z]*\d[A-Z0-9]*[A-Z\d])([A-Z0-9]{8,20})\b", re.IGNORECASE)),
+    ("user", "owned by|quota of|by user", lazy(rf"\b(?:owned by|quota of|by user) (?!the\b|a\b)({_NAME})")),
+    ("user", "sudoers", lazy(rf"({_NAME}) is not in the sudoers")),
+    ("serial", "erial ", lazy(r"\bserial (?=[A-Z]*\d[A-Z0-9]*[A-Z\d])([A-Z0-9]{8,20})\b", re.IGNORECASE)),
     # Ops of TensorFlow are nodes, too, but have no hyphens.
     (
         "host",
         ":|=",
-        re.compile(r"(?i:\b(?:node ?name|node|on host)\s?[:=] *)(?=[\w.-]*\d)(?=\w*-)([A-Za-z][\w.-]{2,})"),
+        lazy(r"(?i:\b(?:node ?name|node|on host)\s?[:=] *)(?=[\w.-]*\d)(?=\w*-)([A-Za-z][\w.-]{2,})"),
     ),
-    ("serial", ":|=", re.compile(rf"\b(?:serial(?: ?number)?|board ?id|asset ?tag)\s*[:=]\s*{_VALUE}", re.IGNORECASE)),
-    ("id", "ontainer", re.compile(r"\bcontainer(?: id)?[:= ]+([0-9a-f]{12,64})\b", re.IGNORECASE)),
-    ("image", "mage|MAGE", re.compile(rf"\bimage\s?[:=]\s*{_VALUE}|--image[= ]+([\w./:@-]+)", re.IGNORECASE)),
+    ("serial", ":|=", lazy(rf"\b(?:serial(?: ?number)?|board ?id|asset ?tag)\s*[:=]\s*{_VALUE}", re.IGNORECASE)),
+    ("id", "ontainer", lazy(r"\bcontainer(?: id)?[:= ]+([0-9a-f]{12,64})\b", re.IGNORECASE)),
+    ("image", "mage|MAGE", lazy(rf"\bimage\s?[:=]\s*{_VALUE}|--image[= ]+([\w./:@-]+)", re.IGNORECASE)),
 )
 """Where a text says what follows: an option, a variable, the form of a line. What it has then, so that most texts are
 not searched."""
 LINES = tuple(
-    re.compile(text)
+    lazy(text)
     for text in (
         r"(?:\[[\d.: -]+\] )?(?P<host>[\w.-]+):\d+:\d+ \[\d+\] ",  # NCCL: host:pid:tid [device]
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[\w.-]+) [\w.-]+(?:\[\d+\])?:",  # syslog
@@ -162,7 +160,7 @@ LINES = tuple(
 )
 """Forms of whole lines, and columns that people paste: each names by its groups what it has."""
 
-AT = re.compile(
+AT = lazy(
     rf"(?<![\w.+/@-])({_NAME})@(?!v?\d|@|GLIBC|CXX)([A-Za-z][\w-]{{1,63}})(?![\w-]|[\w.-]*/|\.(?:service|socket|target))"
 )
 """``alice@node07``, in prompts and commands of ssh."""

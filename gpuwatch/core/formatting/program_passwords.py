@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from gpuwatch.core.formatting.lazy_pattern import lazy
+
 _S: Final = r"(?:\\{0,4}[\"'],?\s{1,3}\\{0,4}[\"']?|\s{1,8}|=)"
 """Between an option and its value, on a command line or in a list of arguments as Python prints it."""
 _VALUE: Final = r"(?!-|•)((?:\"[^\"\n]*+\"|'[^'\n]*+'|\\.|[^\s\"'\\])++)"
@@ -84,11 +86,11 @@ PROGRAMS: Final = (
 )
 
 _BY_NAME: Final[dict[str, tuple[re.Pattern[str], ...]]] = {
-    name: tuple(re.compile(one.expression) for one in PROGRAMS if name in one.names.split())
+    name: tuple(lazy(one.expression) for one in PROGRAMS if name in one.names.split())
     for program in PROGRAMS
     for name in program.names.split()
 }
-_ENDS = re.compile(r"\n|\||&&|;\s")
+_ENDS = lazy(r"\n|\||&&|;\s")
 _LONGEST: Final = 4000
 """Characters of one command line: a program's options end within them."""
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.formatting.private_names import AT, HOST_IN_TEXT, LINES, PROMPT, SAID, USER_IN_TEXT
 from gpuwatch.core.formatting.text import word_set
@@ -28,29 +29,29 @@ NOTE = (
 
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 _SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*+"
-_GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
-_LONG_ID = re.compile(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
-_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
-_URL = re.compile(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
-_IPV4 = re.compile(r"(\w{1,16}[ =:v]{1,8})?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
-_IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
-_PATH = re.compile(r"(?<![\w.%/~)\]<-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
-_UNC = re.compile(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
-_DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
+_GPU = lazy(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
+_LONG_ID = lazy(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
+_MAIL = lazy(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
+_URL = lazy(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
+_IPV4 = lazy(r"(\w{1,16}[ =:v]{1,8})?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
+_IPV6 = lazy(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
+_PATH = lazy(r"(?<![\w.%/~)\]<-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
+_UNC = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
+_DRIVE = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
 _DOMAINS = (
     "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
     "|de|fr|uk|ch|at|nl|se|eu|cn|jp|kr|in|au|ca|us"
 )
-_FQDN = re.compile(
+_FQDN = lazy(
     rf"(?<![\w./@-])((?=[\w.-]*[\d-])(?:[A-Za-z0-9](?:[\w-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}(?:{_DOMAINS})"
     r"|(?:[A-Za-z][\w-]{0,62}\.){1,8}(?:com|edu|gov|mil)"
     r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:internal|intra|corp|hpc|prod|svc)\.[a-z]{2,12}"
     r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:lan|internal|corp|intra))(?![\w-]|\.\w|\()"
 )
-_MAC = re.compile(
+_MAC = lazy(
     r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
 )
-_VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
+_VERSION_BEFORE = lazy(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
 
 _PUBLIC = (
     "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
@@ -62,7 +63,7 @@ _PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/",
 _PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
 _SYSTEM = tuple(_PLACES.split())
 """Folders that are the same everywhere: paths in them stay."""
-_TEMPORARY = re.compile(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
+_TEMPORARY = lazy(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
 """Shared folders: users choose the names in them, even plain ones such as ``venv``."""
 _DEVICES = frozenset({"job", "replica", "task", "device", "gpu", "cpu", "physical_device", "xla_cpu", "xla_gpu"})
 """``/job:localhost`` and ``/GPU:0`` are TensorFlow devices, not paths."""
@@ -78,22 +79,22 @@ working content mambaforge uv pip tools gpuwatch sim runs workspace build scratc
 jupyter-notebook ipython torchrun accelerate . .. ~
 """.lower()
 )
-_ROUTE = re.compile(
+_ROUTE = lazy(
     r"/(?:v\d(?:/[a-z_]+){0,3}|metrics|health[a-z_]*|generate[a-z_]*|docs(?:/oauth2-redirect)?|redoc|openapi\.json|ping"
     r"|version|(?:de)?tokenize|invocations|score|rerank|pooling|classify|api/(?:generate|chat|tags|show|version|ps|pull))"
 )
 """What model servers answer to."""
-_SOURCES = re.compile(
+_SOURCES = lazy(
     r"(?:tensorflow|tensorflow_core|xla|tsl|torch|keras)/(?:core|python|compiler|stream_executor|framework|csrc|cuda|nn"
     r"|src|engine|backend|_inductor|_dynamo)/"
     r"|(?:c10|caffe2)/\w+/|aten/src/|csrc/(?=\w)|sglang/srt/|vllm/(?:v1|engine|worker|entrypoints|model_executor)/"
 )
 """Where a framework's sources begin in a path of its build machine."""
-_LIKE_COMMON = re.compile(
+_LIKE_COMMON = lazy(
     r"lib[\w+-]+(?:\.so|\.a)[\d.]*|python\d*(?:\.\d+)*|cuda-?[\d.]*|v?\d+(?:\.\d+)*|[\w-]+\.dist-info|nvidia[\w.-]*"
 )
 _SUFFIXES = "py|sh|ipynb|ya?ml|json|toml|cfg|ini|h5|keras|pt|pth|ckpt|npz|npy|csv|parquet|tfrecord"
-_SCRIPT = re.compile(rf"[\w.-]+\.(?:{_SUFFIXES})")
+_SCRIPT = lazy(rf"[\w.-]+\.(?:{_SUFFIXES})")
 _USERS = word_set("user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER JUPYTERHUB_USER")
 """Fields and variables that name a user."""
 _NOBODY = word_set("""
@@ -106,7 +107,7 @@ azureuser opc vagrant runner sudo adm wheel video render staff users tty disk cd
 _UNITS = ("systemd-", "modprobe", "getty", "serial-getty", "user")
 """Templates of systemd's units, whose instances stand after an @, too."""
 _HOSTS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
-_ID_VARIABLES = re.compile(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
+_ID_VARIABLES = lazy(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
 _WORDS = word_set("""
 root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default
 data model run node server host machine driver device process memory growth
@@ -122,7 +123,7 @@ _PUBLIC_IMAGES = word_set(
 )
 _LONG_NUMBER = 8
 """Digits from which a number is no pid, port or count."""
-_BEGINS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
+_BEGINS = lazy(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
 """The start of a word, by which it is looked up."""
 _NAMES_PATHS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
 

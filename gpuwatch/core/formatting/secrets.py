@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.named_secrets import MASK, is_secret_value, mask_named, public_key
 from gpuwatch.core.formatting.program_passwords import without_program_passwords
 from gpuwatch.core.formatting.token_shapes import without_tokens
 
 __all__ = ["MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME = lazy(
     r"TOKEN(?!IZ)|KEY(?!BOARD)|SECRET|PASSW|PASSPHRASE|(?<![A-Z])PASS(?![A-Z])|CREDENTIAL|COOKIE|PRIVATE|SIGNATURE"
     r"|(?<![A-Z])AUTH(?!OR(?!IZ))|(?<=[A-Z0-9_])PWD|(?<![A-Z])DSN|CONNECTION_?STRING|WEBHOOK",
     re.IGNORECASE,
@@ -32,56 +33,50 @@ _PLAIN_MASK = "_gpuwatch_mask_"
 _NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
 
 _USER_ONLY: Final = frozenset(["git", "hg", "svn", "anonymous", "root", "ubuntu", "ec2-user", "user"])
-_CREDENTIALS = re.compile(r"://([^\s/@:\"'<>?#]{0,256})(:[^\s/\"'<>]{0,512})?@")
-_HOLDERS = re.compile(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
+_CREDENTIALS = lazy(r"://([^\s/@:\"'<>?#]{0,256})(:[^\s/\"'<>]{0,512})?@")
+_HOLDERS = lazy(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
 """A placeholder of a format string."""
-_PGPASS = re.compile(
+_PGPASS = lazy(
     r"^([\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,64}:[\w.*-]{1,64}:)(?=\S{0,200}\d)([^\s:]{6,200})$", re.MULTILINE
 )
 """host:port:database:user:password (PostgreSQL's documentation, libpq: the password file)."""
-_ORACLE = re.compile(r"(jdbc:oracle:\w{1,8}:[^/\s]{1,64}/)([^@\s]{1,128})(?=@)")
-_BEARER = re.compile(r"(\b[Bb]earer\s{1,4})(?![A-Za-z_]{1,30}=\w)((?=[^\s\"']{0,200}\d)[^\s\"']{8,}+|[^\s\"']{24,}+)")
-_PIPED = re.compile(
+_ORACLE = lazy(r"(jdbc:oracle:\w{1,8}:[^/\s]{1,64}/)([^@\s]{1,128})(?=@)")
+_BEARER = lazy(r"(\b[Bb]earer\s{1,4})(?![A-Za-z_]{1,30}=\w)((?=[^\s\"']{0,200}\d)[^\s\"']{8,}+|[^\s\"']{24,}+)")
+_PIPED = lazy(
     r"(\b(?:echo|printf)(?:\s{1,4}-[neE]{1,3}|\s{1,4}[\"']%s(?:\\n)?[\"']){0,2}\s{1,4})(?!\$)([^\s|][^|\n]{0,200}?)"
     r"(?=\s{0,4}\|[^|\n]{0,200}(?:\bsudo\b[^|\n]{0,40}\s-\w{0,4}S\b|--password-stdin|\s--stdin\b|\bchpasswd\b))"
 )
 """A password that a shell writes to the program that asks for it."""
-_KUBERNETES = re.compile(
-    r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,8}[^\s:]{1,253}:[^\n]*+\n?)++)", re.M
-)
+_KUBERNETES = lazy(r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,8}[^\s:]{1,253}:[^\n]*+\n?)++)", re.M)
 """The values of a Secret, which are base64 or plain text."""
-_MEMBER = re.compile(r"(:[ \t]{0,8})[^\s][^\n]*")
-_HEX_KEY = re.compile(
+_MEMBER = lazy(r"(:[ \t]{0,8})[^\s][^\n]*")
+_HEX_KEY = lazy(
     r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4})([0-9a-f]{64})(?![0-9a-f])", re.IGNORECASE
 )
-_PRIVATE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
-_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-_KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
-_KEY_LINE = re.compile(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_PUTTY_LINES = re.compile(r"\bPrivate-Lines: (\d{1,4})\b")
+_PRIVATE = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_KEY_BEGINS = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS = lazy(r"-----END [A-Z ]*PRIVATE KEY-----")
+_KEY_LINE = lazy(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
+_BASE64 = lazy(r"[A-Za-z0-9+/]+={0,2}")
+_PUTTY_LINES = lazy(r"\bPrivate-Lines: (\d{1,4})\b")
 _KEY_LINES = 200
 """Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
-_WANDB = re.compile(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
-_TOLD_KEY = re.compile(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
-_HOOK = re.compile(
-    r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++"
-)
-_LONG = re.compile(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
+_WANDB = lazy(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
+_TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
+_HOOK = lazy(r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++")
+_LONG = lazy(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
 _RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
 """Bits of entropy in each character; base64 of 40 random characters has about 4.8, names and paths below 4.4."""
 _AWS = 40
 """The length of a secret key of AWS, including slashes."""
 _SLASH_FROM = 56
 """A word with slashes must be longer to be base64 rather than a path."""
-_CHECKSUM = re.compile(r"sha(?:1|224|256|384|512)[-:_]", re.IGNORECASE)
-_OPEN_BEFORE = re.compile(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
+_CHECKSUM = lazy(r"sha(?:1|224|256|384|512)[-:_]", re.IGNORECASE)
+_OPEN_BEFORE = lazy(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
 """What precedes public random numbers: public keys, checksums."""
-_PUBLIC = re.compile(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
+_PUBLIC = lazy(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
 """The start of SSH public keys: length and name of the algorithm."""
-_PUBLIC_BLOCK = re.compile(
-    r"(-----BEGIN (?![A-Z ]{0,40}PRIVATE)[A-Z0-9 ]{1,40}-----[^-]*+-----END [A-Z0-9 ]{1,40}-----)"
-)
+_PUBLIC_BLOCK = lazy(r"(-----BEGIN (?![A-Z ]{0,40}PRIVATE)[A-Z0-9 ]{1,40}-----[^-]*+-----END [A-Z0-9 ]{1,40}-----)")
 
 
 def secret_name(name: str) -> bool:

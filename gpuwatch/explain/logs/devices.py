@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.clean import pci_address, size_bytes
@@ -11,40 +12,40 @@ from gpuwatch.explain.logs.facts import CuInitError, IgnoredGpu, SeenCard
 
 _MIB = 1024**2
 
-_CREATED = re.compile(
+_CREATED = lazy(
     r"Creat(?:ed|ing) (?:TensorFlow )?device \(?\S*?(gpu|GPU):(\d{1,6})\)?"
     r"(?: with \**(\d{1,12}) MB\**(?: memory)?)?\)?:?\s*"
     r"-> (?:physical (?:GPU|PluggableDevice) )?\(?device: (\d{1,6}), name: (.{1,120}?), "
     r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
 )
-_SESSION = re.compile(
+_SESSION = lazy(
     r"/(?:device:)?(gpu|GPU):(\d{1,6})()\s*-> device: (\d{1,6}), name: (.{1,120}?), "
     r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
 )
 # device_lib.list_local_devices()
-_LISTED = re.compile(
+_LISTED = lazy(
     r"physical_device_desc: \"device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+|<undefined>)"
     r"(?:, compute capability: (\d+\.\d+))?"
 )
-_IGNORED = re.compile(
+_IGNORED = lazy(
     r"Ignoring (?:visible )?gpu device \(device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+)"
     r".{0,120}?\) with (.+)$"
 )
 # A mapping line that was cut off.
-_BEGUN = re.compile(
+_BEGUN = lazy(
     r"Creat(?:ed|ing) (?:TensorFlow )?device \(?(?:/\S*?)?[/:](?:gpu|GPU):(\d{1,6})\)?"
     r"(?: with \**(\d{1,12}) MB\**(?: memory)?\)?:?| ?-> )"
 )
-_CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d{1,9})\))?(?::\s*(.*))?")
-_LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
+_CUINIT = lazy(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d{1,9})\))?(?::\s*(.*))?")
+_LIBRARY = lazy(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
 # The loader's message may be translated; the exception around it is not.
-_SHARED = re.compile(
+_SHARED = lazy(
     r"(?:^|[\s:'\"(])(lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object"
     r"|(?:ImportError|OSError): (lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): "
 )
 _FILE = r"((?:lib)?[\w+-]{1,60}\.(?:so[.\d]{0,20}|dll|dylib))(?![\w])"
 # Files that cuDNN, PaddlePaddle, CTranslate2, CuPy, bitsandbytes or JAX could not load.
-_NOT_LOADED = re.compile(
+_NOT_LOADED = lazy(
     rf"(?:could not|cannot|can't|couldn't|unable to|failed to) (?:load|locate|find|open)(?: the)?(?: dynamic)?"
     rf"(?: shared)?(?: library| object| any of)?:? [{{'\"]?{_FILE}"
     rf"|library '?{_FILE}'? (?:is |was )?not found"
@@ -52,33 +53,33 @@ _NOT_LOADED = re.compile(
     rf"|{_FILE} not found in any environmental path",
     re.IGNORECASE,
 )
-_DLL = re.compile(
+_DLL = lazy(
     r"Could not find '([\w.-]+\.dll)'"
     r"|WinError 12[67]\].{0,200}?Error loading [\"\u201c][^\"\u201c\u201d]{0,300}?([\w.-]{1,100}\.dll)[\"\u201d]",
     re.IGNORECASE,
 )
-_OF_CUDA = re.compile(r"^(?:lib)?(?:cu|nv|nccl|libdevice|bitsandbytes_cuda|onnxruntime_providers_)|cuda", re.IGNORECASE)
+_OF_CUDA = lazy(r"^(?:lib)?(?:cu|nv|nccl|libdevice|bitsandbytes_cuda|onnxruntime_providers_)|cuda", re.IGNORECASE)
 """Libraries of CUDA and the driver, or linked against them."""
-_DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
-_HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
-_ENVIRONMENT = re.compile(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
-_ASSIGNED = re.compile(
+_DLERROR = lazy(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
+_HIDDEN = lazy(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
+_ENVIRONMENT = lazy(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
+_ASSIGNED = lazy(
     r"environ(?:\.setdefault\()?\[?[\"']CUDA_VISIBLE_DEVICES[\"']\]?\s{0,4}[=,]\s{0,4}[\"']([^\"']{0,200})[\"']"
     r"|(?:^|export |set |\$ |env |Setting )CUDA_VISIBLE_DEVICES=[\"']?([\w,.-]{0,200})"
 )
-_CONTAINER = re.compile(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
+_CONTAINER = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
 """Docker names a host by the first digits of its container's number."""
-_LIBRARY_MEMORY = re.compile(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
-_REAL_GPU = re.compile(r"(?<!XLA_)GPU:\d")
-_KERNEL = re.compile(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
-_NAME = re.compile(r"\bname: (.+?)(?: (?:major|computeCapability): |$)")
-_BUS = re.compile(r"\bpciBusID:? ?([0-9a-fA-F:.]+)")
-_TOTAL = re.compile(r"(?:[Tt]otal ?[Mm]emory|deviceMemorySize): ?([\d.]+[KMGT]iB)")
-_FREE = re.compile(r"[Ff]ree ?[Mm]emory: ?([\d.]+[KMGT]iB)")
-_NUMA_PCI = re.compile(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
-_MISSING_FILE = re.compile(r"(?:libdevice not found at|was not found at|Can't find) (?:\S{0,300}/)?(libdevice[\w.]*bc)")
+_LIBRARY_MEMORY = lazy(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
+_REAL_GPU = lazy(r"(?<!XLA_)GPU:\d")
+_KERNEL = lazy(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
+_NAME = lazy(r"\bname: (.+?)(?: (?:major|computeCapability): |$)")
+_BUS = lazy(r"\bpciBusID:? ?([0-9a-fA-F:.]+)")
+_TOTAL = lazy(r"(?:[Tt]otal ?[Mm]emory|deviceMemorySize): ?([\d.]+[KMGT]iB)")
+_FREE = lazy(r"[Ff]ree ?[Mm]emory: ?([\d.]+[KMGT]iB)")
+_NUMA_PCI = lazy(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
+_MISSING_FILE = lazy(r"(?:libdevice not found at|was not found at|Can't find) (?:\S{0,300}/)?(libdevice[\w.]*bc)")
 # TensorFlow 0.x
-_DSO = re.compile(r"Unable to load (cu[A-Za-z]{2,10}) DSO")
+_DSO = lazy(r"Unable to load (cu[A-Za-z]{2,10}) DSO")
 LIBDEVICE = "libdevice.10.bc"
 """The file that XLA searches for (its name since CUDA 9)."""
 

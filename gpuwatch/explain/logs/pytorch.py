@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import MemoryHolder, Oom
 from gpuwatch.explain.logs.clean import size_bytes
 
-_OUT_OF_MEMORY = re.compile(
+_OUT_OF_MEMORY = lazy(
     r"(?:CUDA|HIP|XPU|MPS backend) (?i:out of memory)(?:[.,:;!]| \(|[\s\"')]*$)|CUDA (?:driver )?error: out of memory"
     r"|(?i:HIP error: out of memory)"
     r"|cuda runtime error \(2\) : out of memory"
     r"|Tried to allocate [\d.]{1,24} ?(?:[KMGT]i?B|bytes)(?:\. GPU \d| \(GPU \d)"
 )
 _SIZE = r"((?<![\d.])[\d.]{1,24} ?(?:[KMGT]i?B|bytes))"
-_ASKED = re.compile(rf"Tried to allocate {_SIZE}")
-_DEVICE = re.compile(r"\(?GPU (\d+)")
-_TOTAL = re.compile(rf"{_SIZE} total capacity|total capac(?:i)?ty of {_SIZE}")
-_FREE = re.compile(rf"(?:of which )?{_SIZE} (?:is )?free")
-_ALLOCATED = re.compile(rf"{_SIZE} already allocated|allocated memory {_SIZE} is allocated by PyTorch")
-_UNALLOCATED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
-_OWN = re.compile(rf"this process has {_SIZE} memory in use")
-_RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
-_ALLOWED = re.compile(rf"{_SIZE} allowed")
-_HOLDER = re.compile(rf"[Pp]rocess (\d{{1,10}}) has {_SIZE} memory in use")
-_FRACTION = re.compile(r"preemptively rejected.{0,300}?Requested size: ([\d.]{1,24} ?\w+)")
+_ASKED = lazy(rf"Tried to allocate {_SIZE}")
+_DEVICE = lazy(r"\(?GPU (\d+)")
+_TOTAL = lazy(rf"{_SIZE} total capacity|total capac(?:i)?ty of {_SIZE}")
+_FREE = lazy(rf"(?:of which )?{_SIZE} (?:is )?free")
+_ALLOCATED = lazy(rf"{_SIZE} already allocated|allocated memory {_SIZE} is allocated by PyTorch")
+_UNALLOCATED = lazy(rf"{_SIZE} is reserved by PyTorch but unallocated")
+_OWN = lazy(rf"this process has {_SIZE} memory in use")
+_RESERVED = lazy(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
+_ALLOWED = lazy(rf"{_SIZE} allowed")
+_HOLDER = lazy(rf"[Pp]rocess (\d{{1,10}}) has {_SIZE} memory in use")
+_FRACTION = lazy(r"preemptively rejected.{0,300}?Requested size: ([\d.]{1,24} ?\w+)")
 
 _CONTEXT = 1 << 30
 """Maximum that a process holds outside its allocator: the CUDA context, and workspaces of libraries."""
