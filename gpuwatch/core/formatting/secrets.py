@@ -13,6 +13,7 @@ import math
 import re
 import shlex
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -113,6 +114,10 @@ def mask_text(text: str) -> str:
     """``text`` with its secrets masked: a command line, a variable's value, a log line."""
     if len(text) < 4:
         return text
+    return _remembered(text) if len(text) <= _REPEATED else _with_keys(text)
+
+
+def _with_keys(text: str) -> str:
     if "-----BEGIN" in text or "PRIVATE KEY-----" in text or "Private-Lines:" in text:
         text = _PRIVATE.sub(MASK, text)
         if "\n" in text:
@@ -120,6 +125,11 @@ def mask_text(text: str) -> str:
         parts = _PUBLIC_BLOCK.split(text)
         return "".join(part if number % 2 else _masked(part) for number, part in enumerate(parts))
     return _masked(text)
+
+
+_REPEATED: Final = 256
+"""The longest text that is remembered: a document holds the same states, reasons and UUIDs a hundred times."""
+_remembered = lru_cache(2048)(_with_keys)
 
 
 def _masked(text: str) -> str:

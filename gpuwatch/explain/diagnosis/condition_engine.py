@@ -36,9 +36,9 @@ from gpuwatch.explain.diagnosis.conditions.duration_text import duration
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import Memory, SampleContext
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
-from gpuwatch.explain.diagnosis.engine import broken, diagnose, in_order
+from gpuwatch.explain.diagnosis.engine import broken, diagnose, in_order, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import RULES, finding
+from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.machine.history.device_events import DeviceEvents
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.process_events import ProcessEvents
@@ -69,8 +69,6 @@ PAST = 1800.0
 """Seconds for which a past finding is listed."""
 _RESUMES = 10.0
 """A condition that ends without delay and returns within so many seconds is the same occurrence."""
-
-_MOMENTARY = tuple(rule for rule in RULES["evidence"] if not rule.single_look)
 
 _Key = tuple[object, ...]
 
@@ -384,7 +382,8 @@ class Conditions:
         state = (tuple(device.state for device in snapshot.devices), snapshot.problems, snapshot.driver is None)
         if state != self._state or at - self._asked >= AGAIN:
             self._state, self._asked = state, at
-            found = diagnose(Evidence(snapshot=snapshot), _MOMENTARY)
+            evidence = Evidence(snapshot=snapshot)
+            found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.single_look])
             self._momentary = tuple(one for one in found if one.id != "healthy")
         seen: set[_Key] = set()
         for one in self._momentary:

@@ -10,68 +10,15 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.conditions import snapshot_rule
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.no_finding import nothing_found
-from gpuwatch.explain.diagnosis.reference.advice import with_advice
-from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
-from gpuwatch.explain.diagnosis.rules import (
-    build,
-    compatibility,
-    compute_mode,
-    configuration,
-    driver,
-    idle,
-    kernels,
-    killed_children,
-    log_statements,
-    memory,
-    memory_limits,
-    missing_gpu,
-    partition,
-    placement,
-    predicted,
-    retracing,
-    shared_gpu,
-    simulated_driver,
-    simulation,
-    standstill,
-    survived_error,
-    unexplained,
-    visibility,
-    waiting,
-)
-from gpuwatch.explain.diagnosis.rules.unexplained import NOT_KNOWN
+from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, RULES, Rule, finding
+from gpuwatch.explain.diagnosis.rules import compute_mode, partition
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.doctor.facts import Facts
 
-TOPICS = (
-    memory,
-    memory_limits,
-    placement,
-    configuration,
-    visibility,
-    driver,
-    build,
-    log_statements,
-    compatibility,
-    partition,
-    snapshot_rule,
-    compute_mode,
-    kernels,
-    idle,
-    predicted,
-    retracing,
-    shared_gpu,
-    standstill,
-    killed_children,
-    waiting,
-    simulation,
-    simulated_driver,
-    missing_gpu,
-    unexplained,
-    survived_error,
-)
-"""The modules whose rules run. To add one: one import above, one name here."""
+WORKING_MACHINE = (partition, snapshot_rule, compute_mode)
+"""The modules whose rules say something about GPUs that answer. Those of programs, logs and silent drivers are in
+:mod:`.rules.every_rule`, which is imported where there are such: it takes longer than a snapshot."""
 
 # The order of primary causes. What ended the work:
 ENDED_WORK = (
@@ -116,10 +63,24 @@ _FIRST_NO_GPU = _RANK[NO_GPU[0]]
 
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """All findings, most severe first; deterministic for the same evidence."""
-    findings = _weighed(results(RULES["evidence"] if rules is None else rules, evidence), evidence)
+    findings = _weighed(results(rules_for(evidence) if rules is None else rules, evidence), evidence)
     if evidence.log is not None and evidence.run is None and evidence.snapshot is None:
+        from gpuwatch.explain.diagnosis.reference.advice import with_advice
+
         findings = [with_advice(result, evidence) for result in findings]
     return tuple(findings)
+
+
+def rules_for(evidence: Evidence) -> list[Rule]:
+    """The rules that may find something in this evidence."""
+    seen = evidence.snapshot
+    answers = seen is not None and seen.driver is not None and bool(seen.devices) and not seen.problems
+    if answers and evidence.run is None and evidence.log is None and not evidence.environment:
+        modules = {module.__name__ for module in WORKING_MACHINE}
+        return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
+    from gpuwatch.explain.diagnosis.rules import every_rule  # noqa: F401
+
+    return RULES["evidence"]
 
 
 def diagnose_machine(facts: Facts, judged: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -146,9 +107,18 @@ def _weighed(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
     if not concluded and not any(
         _of_the_work(result) and (_wrong(result) or result.id in _RANK) for result in found.values()
     ):
-        nothing = nothing_found(evidence, found.values())
+        nothing = _nothing(evidence, found.values())
         found[nothing.id, None, None, ""] = nothing
     return in_order(found.values())
+
+
+def _nothing(evidence: Evidence, others: Iterable[Finding]) -> Finding:
+    """The finding if no rule finds anything; a log alone allows a weaker claim than a run or a machine."""
+    if evidence.log is None or evidence.run is not None or evidence.snapshot is not None:
+        return finding("healthy", "info", "likely")
+    from gpuwatch.explain.diagnosis.no_finding import nothing_found
+
+    return nothing_found(evidence.log, others)
 
 
 def _joined(known: list[Finding], found: Finding) -> list[Finding]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning
 from gpuwatch.explain.logs import last_lines
@@ -29,17 +28,14 @@ _SHOWN = 100
 """Characters of the last line in a title."""
 
 
-def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding:
-    """``healthy``, with a weaker claim if there is only a log without a GPU; ``unknown`` if nothing in it is known, or
-    if its last lines report a failure.
+def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
+    """Of a log alone: ``healthy``, with a weaker claim if it names no GPU; ``unknown`` if nothing in it is known, or if
+    its last lines report a failure.
 
     TensorFlow logs every GPU that it uses when it starts. If it logs none, the reason may be a CPU build, hidden log
     lines, or (since 2.21) NVML that does not work; but many programs import it without using it. PyTorch never logs
     its GPU, and an excerpt may lack the line. ``others``: notes of other rules.
     """
-    log = evidence.log
-    if log is None or evidence.run is not None or evidence.snapshot is not None:
-        return finding("healthy", "info", "likely")
     if log.last_lines_tell == last_lines.FAILED:
         for line in (log.telling_last_line, *log.last_lines):
             if (known := meaning(line)) is not None:

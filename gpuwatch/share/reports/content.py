@@ -43,6 +43,8 @@ GLYPHS = {
 """Signs by state, so that colour is never the only sign."""
 STATES = {"error": "error", "warning": "warning", "info": "ok"}
 """The state of a document by the severity of its main finding."""
+EVERY_RUN = "Every run"
+"""Title of a table of ``try`` that terminals leave out."""
 
 
 @dataclass(frozen=True, slots=True)

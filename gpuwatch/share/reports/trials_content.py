@@ -14,7 +14,7 @@ from gpuwatch.experiment.trials.speed import step_time
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY, Summary, slow_down, spread, summaries
 from gpuwatch.share.reports import charts, run_content
 from gpuwatch.share.reports.chart_data import Chart
-from gpuwatch.share.reports.content import GLYPHS, Content, Table, clean
+from gpuwatch.share.reports.content import EVERY_RUN, GLYPHS, Content, Table, clean
 from gpuwatch.share.reports.raw_lines import USUAL_LINES
 from gpuwatch.share.reports.run_content import setting_text, simulated_note
 from gpuwatch.share.reports.tables import device_map
@@ -31,8 +31,6 @@ _BY_THE_WAY = re.compile(
 """Information and warnings of TensorFlow's log, names of nodes, hints, and what simulated GPUs lack."""
 _FRAME = re.compile(r'\s+File "(?!.*/(?:site|dist)-packages/)[^"<]+", line \d+')
 """A line of a traceback in a file of the program's own."""
-EVERY_RUN = "Every run"
-"""Title of a table that terminals leave out."""
 _CHANGES = "‡"
 _CPU = "Simulated GPUs compute on this computer's CPU: their speeds are not compared."
 _OR_ITS_END = ", or at its own end if that comes first"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -93,10 +94,10 @@ def written(path: Path) -> Iterator[BinaryIO]:
 
 def _target(path: Path) -> Path:
     """The target of links; OSError for a circle of them."""
-    try:
-        return path.resolve()
-    except RuntimeError as error:  # Python before 3.13, for a circle of links
-        raise OSError(40, "its links lead in a circle") from error
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, "its links lead in a circle")
+    return target
 
 
 def _temporary(target: Path) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, finding, rule
 from gpuwatch.explain.diagnosis.rules import last_errors, program_messages
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, NCCL_INTERNAL, PEER, WAITED, WORKER
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
@@ -38,7 +38,6 @@ _OF_DATA = (
 _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 """Libraries print such tracebacks of parts that they do without."""
 _COMPILER_SAYS = "compiler.message"
-NOT_KNOWN = "which gpuwatch does not know"
 _PROCESS = "A process of the job failed in"
 _TYPES, _ASSERT = "ended.two-types", "ended.assert"
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."

@@ -12,15 +12,11 @@ from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports import memory_layers
 from gpuwatch.share.reports.chart_data import Areas, Graphs, Timeline
-from gpuwatch.share.reports.charts import in_words
-from gpuwatch.share.reports.content import GLYPHS, SIMULATED, Content, Table
+from gpuwatch.share.reports.content import EVERY_RUN, GLYPHS, SIMULATED, Content, Table
 from gpuwatch.share.reports.document import content_of
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.grid import natural_width, table_lines
-from gpuwatch.share.reports.period_graphs import in_characters
-from gpuwatch.share.reports.trials_content import EVERY_RUN
 
 WIDTH = 100
 """Columns if the terminal does not report its own."""
@@ -143,12 +139,8 @@ def _facts(content: Content, width: int) -> Iterator[str]:
 
 def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
     yield table.title
-    for chart in table.charts:
-        if isinstance(chart, Graphs):
-            room = max(width - _AROUND_GRAPH, _LEAST_GRAPH)
-            yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MOST_GRAPH)))
-        if isinstance(chart, Timeline) and (left_out := in_words(chart.run)):
-            yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
+    if table.charts:
+        yield from _charts(table, width)
     if table.rows and elastic:
         # A file has the width that its table needs; prose keeps one that is easy to read.
         wide = max(width, natural_width(table))
@@ -159,10 +151,25 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
         yield from table_lines(table, width, shorten)
     elif table.note:
         yield from paragraph(table.note, width, "  ", "  ")
-    yield from _over_time(table, width)
+    if table.charts:
+        yield from _over_time(table, width)
+
+
+def _charts(table: Table, width: int) -> Iterator[str]:
+    from gpuwatch.share.reports.charts import in_words
+    from gpuwatch.share.reports.period_graphs import in_characters
+
+    for chart in table.charts:
+        if isinstance(chart, Graphs):
+            room = max(width - _AROUND_GRAPH, _LEAST_GRAPH)
+            yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MOST_GRAPH)))
+        if isinstance(chart, Timeline) and (left_out := in_words(chart.run)):
+            yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
 
 
 def _over_time(table: Table, width: int) -> Iterator[str]:
+    from gpuwatch.share.reports import memory_layers
+
     for chart in table.charts:
         if isinstance(chart, Areas) and (lines := list(memory_layers.in_characters(chart, width - 4))):
             yield ""

@@ -1,0 +1,53 @@
+"""Imports all modules of rules. To add one: one import, one name in ``TOPICS``."""
+
+from __future__ import annotations
+
+from gpuwatch.explain.diagnosis.rules import (
+    build,
+    compatibility,
+    configuration,
+    driver,
+    idle,
+    kernels,
+    killed_children,
+    log_statements,
+    memory,
+    memory_limits,
+    missing_gpu,
+    placement,
+    predicted,
+    retracing,
+    shared_gpu,
+    simulated_driver,
+    simulation,
+    standstill,
+    survived_error,
+    unexplained,
+    visibility,
+    waiting,
+)
+
+TOPICS = (
+    memory,
+    memory_limits,
+    placement,
+    configuration,
+    visibility,
+    driver,
+    build,
+    log_statements,
+    compatibility,
+    kernels,
+    idle,
+    predicted,
+    retracing,
+    shared_gpu,
+    standstill,
+    killed_children,
+    waiting,
+    simulation,
+    simulated_driver,
+    missing_gpu,
+    unexplained,
+    survived_error,
+)
