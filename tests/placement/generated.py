@@ -27,6 +27,8 @@ class Program:
     def __init__(self):
         self.left = list(OPS)
         self.wanted, self.allowed = set(), set()
+        self.default = None
+        """Where the function being traced was called: what asks for a GPU that is missing runs there."""
 
     def run(self, nodes):
         self._nodes(nodes, None, (tf.constant("aaaa"), tf.ones([2, 2])))
@@ -46,7 +48,7 @@ class Program:
 
     def _product(self, request, state):
         if request and "GPU" in request and request not in GPUS:
-            self.wanted.add(("MatMul", request, "GPU:0"))
+            self.wanted.add(("MatMul", request, self.default or "GPU:0"))
         return state[0], state[1] @ state[1]
 
     def _scope(self, device, nodes, request, state):
@@ -54,7 +56,11 @@ class Program:
             return self._nodes(nodes, device, state)
 
     def _function(self, nodes, request, state):
-        return tf.function(lambda *given: self._nodes(nodes, request, given))(*state)
+        before = self.default
+        self.default = before or (request if request in (*GPUS, "CPU:0") else "GPU:0")
+        made = tf.function(lambda *given: self._nodes(nodes, request, given))(*state)
+        self.default = before
+        return made
 
     def _thread(self, nodes, request, state):
         """Scopes are of one thread."""
@@ -81,7 +87,7 @@ class Program:
     def _own(self, request, *ops):
         """Ops of a branch and a loop themselves."""
         if request:
-            self.allowed.update((op, request, place) for op in ops for place in ("CPU:0", "GPU:0"))
+            self.allowed.update((op, request, place) for op in ops for place in ("CPU:0", *GPUS))
 
     def _data(self, nodes, request, state):
         """A dataset calls its functions on the CPU."""
