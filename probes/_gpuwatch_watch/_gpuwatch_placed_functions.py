@@ -2,10 +2,10 @@
 
 TensorFlow keeps the graphs of functions as they are instantiated (context.enable_graph_collection): each as it was
 traced and as it was placed, after optimization and inlining. They carry no function's name: a pair belongs to the
-function whose nodes it has. A session returns its placed graph for one run that asks for it
-(RunOptions.output_partition_graphs). Nothing is logged. Functions of tf.data and those that are not inlined are not
-among them: of these, only what has no kernel for the requested device is known. Standard library only, Python 3.7 or
-newer.
+function that has exactly its nodes, requests and calls, that was made before, and whose first call was alone. A session
+returns its placed graph for one run that asks for it (RunOptions.output_partition_graphs). Nothing is logged. Functions
+of tf.data and those that are not inlined are not among them: of these, only what has no kernel for the requested device
+is known. Standard library only, Python 3.7 or newer.
 """
 
 import re
@@ -16,6 +16,7 @@ import weakref
 _TRACES = "tensorflow.python.ops.summary_ops_v2"
 _POOL = 48
 """Collected graphs that wait for the end of their function's first call."""
+_ENDS = frozenset(["_Arg", "_Retval"])
 _FEED = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
 _IDLE = frozenset(
     [
@@ -55,25 +56,43 @@ _DEEPEST = 12
 
 
 class Collected:
-    """One function's graph as it was traced and as it was placed."""
+    """One function's graph as it was traced and as it was placed.
 
-    def __init__(self, graphs):
+    TensorFlow merges what it places until some eager op ends, in whichever thread (GraphCollector in
+    tensorflow/core/framework/function.h): there may be nodes of several functions, or only one of the two graphs.
+    """
+
+    def __init__(self, graphs, number):
         before = graphs.pre_optimization_graph
+        self.number = number
         self.nodes = {node.name: node for node in before.node}
-        self.names = frozenset(node.name for node in before.node if node.op not in _FEED)
         self.library = {one.signature.name: one for one in before.library.function}
         self.placed = list(graphs.post_optimization_graph.node)
+        self.places = {node.name: node.device for node in self.placed}
+        ends = {node.name for node in before.node if node.op in _ENDS}
+        self.whole = len(self.nodes) == len(before.node) and len(self.places) == len(self.placed) > 0
+        self.whole = self.whole and ends <= self.places.keys()
+        self.identity = _identity(before.node)
 
     def is_eager_op(self):
         """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""
-        return len(self.names) == 1 and all(self.nodes[name].op == name for name in self.names)
+        return len(self.identity) <= 1 and all(name == op for name, op, _, _ in self.identity)
 
-    def places(self):
-        return {node.name: node.device for node in self.placed}
+    def requested(self):
+        """How many nodes name a GPU."""
+        nodes = [*self.nodes.values(), *(node for body in self.library.values() for node in body.node_def)]
+        return sum(":GPU:" in node.device and node.op not in _IDLE for node in nodes)
 
-    def fits(self, scopes, ask):
-        """How many nodes are on the requested device."""
-        return sum(scopes.same(ask, node.device) for node in self.placed) if ask.type is not None else 0
+
+class Made:
+    """What is kept of a function after its graph is gone."""
+
+    def __init__(self, graph, requests, number):
+        self.graph = weakref.ref(graph)
+        self.requests = requests
+        """By name of a node; those without a request are left out."""
+        self.number = number
+        """Of the first graph that may be collected for it."""
 
 
 class PlacedFunctions:
@@ -85,14 +104,19 @@ class PlacedFunctions:
         """By graph, the requests by name of its nodes; those without one are left out."""
         self.count = ops.count
         self.has_kernel = ops.has_kernel
-        self.exists = ops.exists
+        self.listen = ops.listen
         self.functions = {}
-        """By name, a weak reference to the graph."""
+        """Each :class:`Made`, by name."""
         self.compiled = set()
         """Names of functions that XLA compiles (jit_compile=True), each for one device."""
         self.lock = threading.RLock()
         self.pool = []
+        self.collected = 0
         self.seen = set()
+        self.told = set()
+        """Hashes of the identities of functions whose nodes are counted."""
+        self.first_calls = {}
+        """By thread, whether its first call of a function was alone so far."""
         self.judged = weakref.WeakSet()
         self.nodes = 0
         self.unclear = 0
@@ -106,12 +130,16 @@ class PlacedFunctions:
         from tensorflow.python.framework import ops
 
         self._watch_nodes(ops.Graph)
+        self._watch_calls(context.FunctionCallOptions, context.Context.call_function.__code__)
         make = atomic_function.from_func_graph
 
         def from_func_graph(name, graph, attrs, *args, **keywords):
             made = make(name, graph, attrs, *args, **keywords)
             try:
-                self.functions[_text(name)] = weakref.ref(graph)
+                with self.lock:
+                    self._fill_pool()
+                requests = self.requests.setdefault(graph, {})
+                self.functions[_text(name)] = Made(graph, requests, self.collected)
                 if _COMPILED in attrs and getattr(attrs[_COMPILED], "b", attrs[_COMPILED]):
                     self.compiled.add(_text(name))
             except TypeError:  # another kind of graph: its nodes are not joined
@@ -143,20 +171,50 @@ class PlacedFunctions:
 
     def _original(self, graph, op, copied):
         """The request of the node that ``op`` is a copy of: a copied graph has the name of the function's."""
-        reference = self.functions.get(graph.name)
-        source = reference() if reference is not None else None
-        found = self.of_node(source, op.name) if source is not None else None
+        source = self.functions.get(graph.name)
+        found = source.requests.get(op.name) if source is not None else None
         return found if found is not None and found[:2] == copied[:2] else self.unknown
 
     def of_node(self, graph, name):
         """What was requested for a node; None for nothing."""
-        known = self.requests.get(graph)
-        return known.get(name) if known is not None else None
+        return self.requests.get(graph, {}).get(name)
+
+    def _watch_calls(self, options, caller):
+        """What TensorFlow asks for just before each call of a function, in the thread that calls."""
+        original = options.as_attrs
+
+        def as_attrs(this):
+            try:
+                frame = sys._getframe(1)
+                if frame.f_code is caller:
+                    self._calling(_text(frame.f_locals["name"]), caller)
+            except Exception:  # our errors must not disturb the program
+                self.unclear += 1
+            return original(this)
+
+        options.as_attrs = as_attrs
+
+    def _calling(self, name, caller):
+        """Before a call; a first one is alone if no other thread is in such a call meanwhile."""
+        self.listen()
+        if (name, self.scopes.now()[0]) in self.seen:
+            return
+        with self.lock:
+            own, frames = threading.get_ident(), sys._current_frames()
+            others = [one for one in self.first_calls if one != own and _is_in(frames.get(one), caller)]
+            self.first_calls = dict.fromkeys([*others, own], not others)
 
     def collect(self, context):
         pywrap = sys.modules["tensorflow.python.pywrap_tfe"]
         pywrap.TFE_ContextEnableGraphCollection(context._context_handle)
         self.collecting = True
+
+    def coverage(self):
+        """Nodes that are known of, and how many are unclear: with those of functions that nobody was seen to call."""
+        with self.lock:
+            self._fill_pool()
+            left = sum(one.requested() for one in self.pool if hash(one.identity) not in self.told)
+        return self.nodes + left, self.unclear + left
 
     def is_function(self, name):
         return name in self.functions or name.startswith("__")
@@ -165,6 +223,7 @@ class PlacedFunctions:
 
     def called(self, name, ask, device):
         """After a call of a function in eager mode, under a request; ``device``: of its first output, "" without."""
+        alone = self.first_calls.pop(threading.get_ident(), False)
         key = (name, ask)
         if key in self.seen:
             return
@@ -173,14 +232,20 @@ class PlacedFunctions:
                 return
             self.seen.add(key)
             self._fill_pool()
-            reference = self.functions.get(name)
-            graph = reference() if reference is not None else None
+            made = self.functions.get(name)
+            graph = made.graph() if made is not None else None
             if graph is None:
                 return  # a function of TensorFlow's own, without a Python graph
+            identity = _identity(op.node_def for op in graph.get_operations())
+            self.told.add(hash(identity))
             if name in self.compiled:
                 self._judge(graph, ask, device)
+                return
+            collected = self._of(identity, made.number) if alone else None
+            if collected is not None:
+                self._place(graph, ask, collected)
             else:
-                self._place(graph, ask)
+                self._judge(graph, ask)
 
     def _fill_pool(self):
         if getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
@@ -188,97 +253,79 @@ class PlacedFunctions:
         context = sys.modules["tensorflow.python.eager.context"]._context
         metadata = context.export_run_metadata() if self.collecting and context is not None else None
         for graphs in metadata.function_graphs if metadata is not None else ():
-            collected = Collected(graphs)
-            if collected.names and not collected.is_eager_op():
+            collected = Collected(graphs, self.collected)
+            self.collected += 1
+            if not collected.is_eager_op():
                 self.pool.append(collected)
+        for one in self.pool[:-_POOL]:
+            if hash(one.identity) not in self.told:
+                self.nodes += one.requested()
+                self.unclear += one.requested()
         del self.pool[:-_POOL]
 
-    def _place(self, graph, ask):
-        own = {op.name: op.type for op in graph.get_operations() if op.type not in _FEED}
-        collected = self._of(own, ask)
-        placed = self._joined(collected, graph, ask) if collected is not None else None
-        if placed is None:
-            # Placed in another thread's call, or not placed at all.
-            self._judge(graph, ask)
-            return
+    def _of(self, identity, number):
+        """What was collected of this function since it was made; None for nothing, or several placed differently."""
+        fits = [one for one in self.pool if one.whole and one.number >= number and one.identity == identity]
+        return fits[0] if fits and all(one.places == fits[0].places for one in fits) else None
+
+    def _place(self, graph, ask, collected):
         self.pool.remove(collected)
-        for node, found, held in placed:
+        nodes, library, requests = collected.nodes, collected.library, self.requests.get(graph)
+        for node in collected.placed:
+            if node.op in _FEED or node.op in _IDLE:
+                continue
+            found = self._request(node.name, node.op, nodes, requests, library, ask, 0)
             if node.op in _CALLS:
                 self._judge_called(node, found if found is not None else ask, "", 0)  # not inlined
                 continue
             self.nodes += 1
             if found is None or found == self.unknown:
                 self.unclear += 1
-            else:
-                self.count(node.op, node.attr, found, node.device, "resource" if held else "")
-
-    def _joined(self, collected, graph, ask):
-        """Each placed node with its request, and whether its resource decides; None for another function's graph.
-
-        TensorFlow keeps one graph where two threads place theirs at once, and equal nodes cannot tell whose it is. But
-        no op is moved from a GPU that exists to another one, unless its resource is there.
-        """
-        found = []
-        for node in collected.placed:
-            if node.op in _FEED or node.op in _IDLE:
                 continue
-            request = self._request(node.name, node.op, collected.nodes, graph, collected.library, ask, 0)
-            held = any(_is_resource(collected.nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
+            held = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
             held = held or node.op in _ON_RESOURCES
-            if request is not None and request.type == "GPU" and not held and self.swapped(request, node.device):
-                return None
-            found.append((node, request, held))
-        return found
+            self.count(node.op, node.attr, found, node.device, "resource" if held else "")
 
-    def swapped(self, ask, device):
-        """Whether an op that asks for a GPU that exists is on another one."""
-        return ":GPU:" in device and not self.scopes.same(ask, device) and self.exists(ask)
+    def _request(self, path, op, nodes, requests, library, inherited, depth):
+        """What was requested for a placed node: by itself, else by the call that it was inlined from; None: unknown.
 
-    def _of(self, own, ask):
-        """The collected pair that has this function's nodes; None for none, or several that were placed differently.
-
-        Threads may be in the first calls of functions with equal names of nodes: each runs where it was called for.
+        ``requests``: of the function that has ``nodes``; None for one that was not seen being made.
         """
-        fits = [one for one in self.pool if one.names and one.names <= own.keys()]
-        if not fits:
-            return None
-        ranks = [(len(one.names), one.fits(self.scopes, ask)) for one in fits]
-        fits = [one for one, rank in zip(fits, ranks) if rank == max(ranks)]  # noqa: B905  (Python 3.7)
-        places = fits[0].places()
-        return fits[0] if all(one.places() == places for one in fits[1:]) else None
-
-    def _request(self, path, op, nodes, graph, library, inherited, depth):
-        """What was requested for a placed node: by itself, else by the call that it was inlined from; None: unknown."""
         if path in nodes and (nodes[path].op == op or depth == 0):
-            own = self.of_node(graph, path) if graph is not None else None
-            return own if own is not None else inherited
+            return self._own(nodes[path], requests, inherited)
         if depth > _DEEPEST:
             return None
         at = path.find("/")
         while at > 0:
             call = nodes.get(path[:at])
             if call is not None and call.op in _CALLS:
-                own = self.of_node(graph, call.name) if graph is not None else None
-                passed = own if own is not None else inherited
+                passed = self._own(call, requests, inherited)
                 rest = _LOWERED.sub("", path[at + 1 :])
                 for name in _called(call):
-                    body, reference = library.get(name), self.functions.get(name)
+                    body, made = library.get(name), self.functions.get(name)
                     if body is None:
                         continue
                     inner = {node.name: node for node in body.node_def}
-                    called = reference() if reference is not None else None
-                    found = self._request(rest, op, inner, called, library, passed, depth + 1)
+                    of = made.requests if made is not None else None
+                    found = self._request(rest, op, inner, of, library, passed, depth + 1)
                     if found is not None:
                         return found
             at = path.find("/", at + 1)
         return None
 
+    def _own(self, node, requests, inherited):
+        """A node's own request, else that of the call around it; unknown where its device is all that is known."""
+        found = requests.get(node.name) if requests else None
+        if found is None:
+            found = self.unknown if node.device and requests is None else inherited
+        return found
+
     # Without a placed graph
 
     def used_by_data(self, name):
         """A function that a dataset calls: TensorFlow instantiates it later, in its own threads."""
-        reference = self.functions.get(name)
-        graph = reference() if reference is not None else None
+        made = self.functions.get(name)
+        graph = made.graph() if made is not None else None
         if graph is not None and graph not in self.judged:
             with self.lock:
                 self.judged.add(graph)
@@ -301,8 +348,8 @@ class PlacedFunctions:
         if call.attr[_COMPILED].b:
             device = device or call.device
         for name in _called(call):
-            reference = self.functions.get(name)
-            graph = reference() if reference is not None else None
+            made = self.functions.get(name)
+            graph = made.graph() if made is not None else None
             if graph is not None and depth < _DEEPEST:
                 self._judge(graph, ask, device, depth + 1)
             elif ask.line is not None and ask.type == "GPU":
@@ -421,6 +468,22 @@ def _is_resource(node):
     return node is not None and (
         (node.op == "_Arg" and node.attr["T"].type == _DT_RESOURCE) or node.op in _MAKES_RESOURCE
     )
+
+
+def _identity(nodes):
+    """What tells a function's graph from another one's: names, ops, requested devices and called functions."""
+    return frozenset(
+        (node.name, node.op, node.device, tuple(_called(node)) if node.op in _CALLS else ())
+        for node in nodes
+        if node.op not in _FEED
+    )
+
+
+def _is_in(frame, code):
+    """Whether a thread, in this frame, is in a call of a function with this code."""
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _called(call):

@@ -7,7 +7,6 @@ library only, Python 3.7 or newer.
 """
 
 import collections
-import sys
 
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
@@ -30,7 +29,6 @@ class Ops:
         self.nothing, self.text = scopes.NOTHING, scopes.text
         self.scopes = scopes.Scopes(self.listen)
         self.copies = {}
-        self.logical = None
         placed = load("_gpuwatch_placed_functions")
         self.functions = placed.PlacedFunctions(self.scopes, self, scopes)
         self.sessions = placed.Sessions(self.functions)
@@ -151,13 +149,6 @@ class Ops:
         key = (op, self.kernels_of.node_type(op, attributes), asked, request.line or "" if asked else "", device, why)
         self._add(key, lambda: attributes)
 
-    def exists(self, request):
-        """Whether a requested device exists."""
-        if self.logical is None:
-            context = sys.modules["tensorflow.python.eager.context"]._context
-            self.logical = [self.scopes.parse(one.name) for one in context.list_logical_devices()]
-        return any(kind == request.type and request.index in (None, index) for kind, index in self.logical)
-
     def has_kernel(self, op, attributes):
         """Whether an op has a kernel for some GPU; None if unknown."""
         return self._kernels(op, lambda: attributes)[0]
@@ -220,7 +211,7 @@ class Ops:
                 self.sent[key] = count
                 op, at, source, destination = key
                 emit("copied", op=op, input=at, source=source, destination=destination, count=count)
-        coverage = (self.functions.nodes, self.functions.unclear)
+        coverage = self.functions.coverage()
         if coverage[0] and coverage != self.sent.get("coverage"):
             self.sent["coverage"] = coverage
             emit("placement_coverage", nodes=coverage[0], unclear=coverage[1])

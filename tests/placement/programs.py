@@ -585,6 +585,20 @@ def products_in_two_threads():
 
 
 @program
+def in_a_thread_that_only_calls():
+    @tf.function
+    def f(a):
+        with tf.device("/GPU:3"):
+            return a @ a
+
+    a = ones()
+    thread = threading.Thread(target=f.get_concrete_function(a), args=(a,))
+    thread.start()
+    thread.join()
+    want("MatMul", "GPU:3", "GPU:0")
+
+
+@program
 def python_function():
     @tf.function
     def f(a):

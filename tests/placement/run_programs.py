@@ -39,6 +39,7 @@ def child(name, answer):
 
 def told(ops, name, error, wanted, allowed):
     seen = []
+    nodes, unclear = ops.functions.coverage()
     for op, _, asked, at, actual, _ in ops.counts:
         requested, place = asked.replace("/device:", ""), programs.short(actual)
         if requested and requested not in (place, f"{place[:3]}:*"):
@@ -49,8 +50,8 @@ def told(ops, name, error, wanted, allowed):
         "wanted": sorted(wanted),
         "allowed": sorted(allowed),
         "seen": seen,
-        "nodes": ops.functions.nodes,
-        "unclear": ops.functions.unclear,
+        "nodes": nodes,
+        "unclear": unclear,
     }
 
 
@@ -65,6 +66,7 @@ def serve():
         program, error = generated.Program(), ""
         ops.counts.clear()
         ops.functions.nodes = ops.functions.unclear = 0
+        ops.functions.pool.clear()
         try:
             program.run(json.loads(line))
         except Exception:  # noqa: BLE001 - it is in the answer
