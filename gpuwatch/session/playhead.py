@@ -13,7 +13,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import SampleStore
 from gpuwatch.machine.history.timeline import LEVELS
-from gpuwatch.session.track import EventTrack, from_round
+from gpuwatch.session.event_track import EventTrack, from_round
 from gpuwatch.session.view import PlayheadPosition, View, ranked
 
 GRAPHED = frozenset(

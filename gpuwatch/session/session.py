@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import Episode
     from gpuwatch.machine.collector.recorded_feed import Skipped
     from gpuwatch.session.alerts.alerts import Alerts
+    from gpuwatch.session.event_track import EventTrack
     from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Navigation, Playhead
-    from gpuwatch.session.track import EventTrack
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
@@ -321,7 +321,7 @@ class Session:
         times = self.timeline.times
         if not times:
             return None
-        from gpuwatch.session.track import SPANS, EventTrack, from_round
+        from gpuwatch.session.event_track import SPANS, EventTrack, from_round
 
         if self._happened is None:
             self._happened = EventTrack()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed import FeedStatus
     from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.machine.history.metric_series import History
-    from gpuwatch.session.track import Track
+    from gpuwatch.session.event_track import Track
 
 _LATE = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""

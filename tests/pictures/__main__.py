@@ -1,6 +1,6 @@
 """Makes every picture in ``screenshots/``: ``python -m tests.pictures``, about ten minutes on a quiet machine.
 
-Nothing in them is made up: TensorFlow programs and probes run on two simulated GPUs, watched by the real dashboard.
+Nothing in them is made up: TensorFlow programs and probes run on four simulated GPUs, watched by the real dashboard.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
                 "-m",
                 "gpuwatch",
                 "--sim",
-                f"2x24GiB@pictures-{os.getpid()}",
+                f"4x24GiB@pictures-{os.getpid()}",
                 "sim",
                 "--",
                 *again,

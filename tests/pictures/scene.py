@@ -1,4 +1,4 @@
-"""A dashboard over two simulated GPUs, real TensorFlow programs and real probe runs, driven as a user would."""
+"""A dashboard over four simulated GPUs, real TensorFlow programs and real probe runs, driven as a user would."""
 
 from __future__ import annotations
 
@@ -18,24 +18,32 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 
+PROGRAMS = (
+    ("0", "train.py 700 6 2"),
+    ("1", "notebook.py"),
+    ("2", "finetune.py 1400 4 5"),
+    ("2", "evaluate.py 300 1 4"),
+)
+"""The visible GPU and the command of each program: matrices held, seconds at work and at rest."""
 PROBED = ("default", "growth", "limit", "cpu-only")
 PROBING = 4
 """Frames of the tour that show probes."""
 IDLE_FINDING = "idle.memory-held"
 
 _TRAIN = """
-import time
+import sys, time
 import tensorflow as tf
+batches, busy, rest = map(float, sys.argv[1:])
 for gpu in tf.config.list_physical_devices("GPU"):
     tf.config.experimental.set_memory_growth(gpu, True)
 a = tf.random.uniform([1536, 1536])
-batches = [tf.identity(a) for _ in range(700)]
+batches = [tf.identity(a) for _ in range(int(batches))]
 while True:
-    end = time.time() + 6
+    end = time.time() + busy
     while time.time() < end:
         a = tf.matmul(a, a)
         time.sleep(0.012)
-    time.sleep(2)
+    time.sleep(rest)
 """
 _FORGOTTEN = "import time, tensorflow as tf; tf.ones([8]) + 1; time.sleep(3600)"
 
@@ -54,21 +62,19 @@ class Taken:
 
 @contextlib.contextmanager
 def _programs() -> Iterator[None]:
-    """A training on GPU 0 and a forgotten notebook on GPU 1."""
+    """Programs at work on GPU 0 and 2, a forgotten notebook on GPU 1; GPU 3 is free."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "train.py").write_text(_TRAIN)
+        for name in ("train.py", "finetune.py", "evaluate.py"):
+            (Path(folder) / name).write_text(_TRAIN)
         (Path(folder) / "notebook.py").write_text(_FORGOTTEN)
         started = [
             subprocess.Popen(
-                ["env", f"CUDA_VISIBLE_DEVICES={visible}", sys.executable, name, *arguments],
+                ["env", f"CUDA_VISIBLE_DEVICES={visible}", sys.executable, *command.split()],
                 cwd=folder,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            for name, visible, arguments in (
-                ("train.py", "0", []),
-                ("notebook.py", "1", []),
-            )
+            for visible, command in PROGRAMS
         ]
         try:
             yield
@@ -134,10 +140,10 @@ def _done(app: GpuwatchApp) -> int:
 
 
 async def _watch(camera: Camera, seconds: float) -> None:
-    """Everything else, beside two programs."""
+    """Everything else, beside the programs."""
     app = camera.app
     await camera.press("1")
-    await camera.until(lambda: len(_holders(app)) == 2, 60, "two programs on the GPUs")
+    await camera.until(lambda: len(_holders(app)) == len(PROGRAMS), 120, "the programs on the GPUs")
     await asyncio.sleep(20)
     camera.frame("gpuwatch · who is on which GPU, with which framework", 2.5)
     await camera.until(lambda: _found(app, IDLE_FINDING), seconds, f"the finding {IDLE_FINDING}")

@@ -13,9 +13,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.session.event_track import EventTrack, Incident, Track
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session
-from gpuwatch.session.track import EventTrack, Mark, Track
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 from tests.ui.fixed_findings import FixedFindings
@@ -171,7 +171,7 @@ def test_events_are_found_by_time_and_once_after_the_clock_was_set_back() -> Non
     again = [*events, MachineEvent(at=150.0, kind="x", text="again", severity="error"), replace(events[2], at=310.0)]
     track.take(again)
     assert [one.at for one in track.until(400.0)] == [100.0, 150.0, 310.0]
-    assert (track.count(150.0), track.drawn.marks) == (2, [Mark(150.0, "error", "again")])
+    assert (track.count(150.0), track.drawn.marks) == (2, [Incident(150.0, 150.0, "error", "again")])
     assert track.beside(100.0, 1, bad=False) == again[3]
     assert track.beside(310.0, -1, bad=True) == again[3]
     assert track.beside(310.0, 1, bad=False) is None

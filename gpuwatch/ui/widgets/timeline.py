@@ -13,7 +13,7 @@ from textual.message import Message
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import ago, span
-from gpuwatch.session.track import SIGNS, Track, round_times
+from gpuwatch.session.event_track import SIGNS, Track, round_times
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.clock import clock
@@ -172,8 +172,8 @@ def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | N
             first, last = cell(incident.begin), cell(min(incident.end, past.end))
             cells[first : last + 1] = [("━", incident.severity)] * (last + 1 - first)
     for mark in sorted((one for one in happened.marks if one.severity in ranks), key=lambda one: ranks[one.severity]):
-        if past.begin <= mark.at <= past.end:
-            cells[cell(mark.at)] = (SIGNS[mark.severity], mark.severity)
+        if past.begin <= mark.begin <= past.end:
+            cells[cell(mark.begin)] = (SIGNS[mark.severity], mark.severity)
     if cursor is not None:
         cells[cell(cursor)] = ("●", "focus")
     return _joined(cells)

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.formatting.units import lasted
 from gpuwatch.core.model.period import Period, PeriodDevice, PeriodProcess, PeriodSeries
-from gpuwatch.session.track import SIGNS, Track, of_period, round_times
+from gpuwatch.session.event_track import SIGNS, Track, of_period, round_times
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.period_graphs import (
@@ -177,12 +177,12 @@ def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iter
 def _marks(track: Track, x: X, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
     for one in track.marks[:_EVENTS]:
-        at = x(one.at)
+        at = x(one.begin)
         look = one.severity if one.severity in SIGNS else "plain"
         yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
         yield (
             f'<text class="event-mark {look}" x="{at:.1f}" y="{y:.1f}" text-anchor="middle">'
-            f"<title>{escape(f'{_clock(one.at)} {clean(one.text)}')}</title>"
+            f"<title>{escape(f'{_clock(one.begin)} {clean(one.text)}')}</title>"
             f"{SIGNS.get(one.severity, '•')}</text>"
         )
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from gpuwatch.machine.history.machine_event import MachineEvent, Severity
-from gpuwatch.session.track import Track, from_round, of_events, round_times
+from gpuwatch.session.event_track import Track, from_round, of_events, round_times
 from gpuwatch.session.view import PlayheadPosition
 from gpuwatch.ui.widgets.timeline import labels, track
 
@@ -47,9 +47,9 @@ def test_an_incident_lasts_from_its_onset_to_its_end() -> None:
         (20, math.inf, "error", LOST),
         (40, 55, "error", "The driver does not answer"),
     ]
-    assert [one.at for one in found.marks] == [10, 20, 25, 40], "notes, and ends, are no marks"
+    assert [one.begin for one in found.marks] == [10, 20, 25, 40], "notes, and ends, are no marks"
     assert [one.text for one in found.on("a").incidents] == [HOT, "The driver does not answer"]
-    assert [one.at for one in found.on("b").marks] == [20, 40]
+    assert [one.begin for one in found.on("b").marks] == [20, 40]
     assert found.on(None) is found
     assert [found.around(at) and found.around(at).begin for at in (5, 15, 50)] == [None, 10, 40]  # type: ignore[union-attr]
 

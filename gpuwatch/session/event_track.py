@@ -33,10 +33,11 @@ _ROUND = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Something that happened at one moment. Times are seconds since the epoch."""
+class Incident:
+    """Something that happened, from its begin to its end; a mark if both are one moment. Seconds since the epoch."""
 
-    at: float
+    begin: float
+    end: float
     severity: str
     text: str
     uuids: tuple[str, ...] = ()
@@ -44,22 +45,10 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
-    """An error or a warning, from its onset to its end."""
-
-    begin: float
-    end: float
-    severity: str
-    text: str
-    uuids: tuple[str, ...] = ()
-    """As those of a mark."""
-
-
-@dataclass(frozen=True, slots=True)
 class Track:
     """What is drawn along a clock, each kind by time."""
 
-    marks: Sequence[Mark] = ()
+    marks: Sequence[Incident] = ()
     incidents: Sequence[Incident] = ()
 
     def on(self, uuid: str | None) -> Track:
@@ -128,14 +117,14 @@ class EventTrack:
 
 def of_events(events: Iterable[MachineEvent]) -> Track:
     """The track of a dashboard: an incident is as long as the events of one occurrence are apart."""
-    marks: list[Mark] = []
+    marks: list[Incident] = []
     incidents: list[Incident] = []
     lasting: dict[object, int] = {}
     for one in events:
         uuids = one.device_uuids or ((one.device_uuid,) if one.device_uuid else ())
         bad = one.severity in TROUBLE
         if bad:
-            marks.append(Mark(one.at, one.severity, one.text, uuids))
+            marks.append(Incident(one.at, one.at, one.severity, one.text, uuids))
         name, _, phase = one.kind.rpartition(".")
         which = (name, one.occurrence)
         if phase == "began" and bad:
@@ -158,7 +147,7 @@ def of_events(events: Iterable[MachineEvent]) -> Track:
 def of_period(period: Period) -> Track:
     """The track of a report; processes have bars of their own."""
     marks = [
-        Mark(one.at.timestamp(), one.severity, one.text, one.device_uuids)
+        Incident(one.at.timestamp(), one.at.timestamp(), one.severity, one.text, one.device_uuids)
         for one in period.events
         if not one.kind.startswith("process.")
     ]
