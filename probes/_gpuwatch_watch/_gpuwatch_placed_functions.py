@@ -248,11 +248,9 @@ class PlacedFunctions:
                 self._judge(graph, ask)
 
     def _fill_pool(self):
-        if getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
-            return  # the program traces graphs itself (tf.summary.trace_on): what is collected is its own
-        context = sys.modules["tensorflow.python.eager.context"]._context
-        metadata = context.export_run_metadata() if self.collecting and context is not None else None
-        for graphs in metadata.function_graphs if metadata is not None else ():
+        if not self.collecting or getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
+            return  # or the program traces graphs itself (tf.summary.trace_on): what is collected is its own
+        for graphs in sys.modules["tensorflow.python.eager.context"]._context.export_run_metadata().function_graphs:
             collected = Collected(graphs, self.collected)
             self.collected += 1
             if not collected.is_eager_op():

@@ -194,7 +194,7 @@ class Ops:
                 op, dtype, asked, line, actual, why = key
                 gpu, cuda, blamed = self.kernels.get(key, (None, None, None))
                 emit(
-                    "placed",
+                    "placement",
                     op=op,
                     dtype=blamed or dtype,
                     requested=asked,

@@ -15,6 +15,7 @@ import pytest
 
 import gpuwatch.experiment.probing.watch
 from gpuwatch.experiment.probing.event_state import EventState
+from gpuwatch.experiment.probing.placed_ops import merged
 
 _FOLDER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/_gpuwatch_watch"
 _MODULES = ("tensorflow.python.distribute.distribute_lib", "tensorflow.python.distribute.mirrored_strategy")
@@ -159,11 +160,10 @@ def test_a_copy_of_a_node_has_the_request_of_the_original_or_is_unclear(placemen
             return id(self)
 
     joined = SimpleNamespace(name="join", type="StringJoin", node_def=SimpleNamespace(attr={}))
-    original, copy = (Graph(name="f", get_operations=lambda: [joined]) for _ in range(2))
-    functions.requests[original] = {"join": request}
-    functions.functions["f"] = lambda: original
+    copy = Graph(name="f", get_operations=lambda: [joined])
+    functions.functions["f"] = SimpleNamespace(requests={"join": request})
     assert functions._original(copy, joined, copied) == request
-    functions.functions["f"] = lambda: None
+    functions.functions["f"] = SimpleNamespace(requests={})
     assert functions._original(copy, joined, copied) == functions.unknown
     functions.requests[copy] = {"join": functions.unknown}
     functions._judge(copy, functions.nothing)
@@ -258,3 +258,17 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     assert ends == sorted(ends)
     for earlier, later in pairwise(list(state.timed_steps)):
         assert later.end - later.seconds == pytest.approx(earlier.end, abs=3e-6)
+
+
+def test_ops_of_probes_and_of_programs_are_one_record() -> None:
+    state = EventState()
+    probe = {"op": "_MklMatMul", "dtype": "float32", "requested": "/GPU:0", "actual": "/job:a/task:1/device:GPU:0"}
+    program = {**probe, "op": "MatMul", "requested": "/device:GPU:0", "scope": "", "why": "", "gpu_kernel": None}
+    for number, data in enumerate((probe, program, {**probe, "requested": "cuda", "actual": "cuda:1"})):
+        line = {"v": 1, "seq": number, "t": 0.0, "kind": "placement", "data": {**data, "count": 2}}
+        state.line(json.dumps(line).encode())
+    found, _ = merged([state.placed])
+    assert [(one.op, one.requested, one.actual, one.count) for one in found] == [
+        ("MatMul", "GPU:0", "GPU:0", 4),
+        ("MatMul", "cuda", "cuda:1", 2),
+    ]

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.events import BrokenEvent, Event, decode_event
 from gpuwatch.core.model.program_threads import KilledChild, Pipeline, Retraced, Standstill, ThreadStack, Waiting
-from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
+from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, RunError, Setting, Throughput, Worker
 from gpuwatch.experiment.probing.memory_records import MemoryRecords
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.explain.logs.clean import in_words
@@ -81,9 +81,8 @@ class EventState:
         self.framework: Framework | None = None
         self.devices = Devices()
         self.settings: dict[str, Setting] = {}
-        self.placements: list[Placement] = []
         self.placed = PlacedOps()
-        """With ``--placement``: the program's ops, with the devices that it requested."""
+        """Ops of a probe's work; with ``--placement`` the program's, with the devices that it requested."""
         self.errors: list[RunError] = []
         self.phases: dict[str, float] = {}
         self.phase_ends: dict[str, float] = {}
@@ -166,8 +165,6 @@ class EventState:
                 found = msgspec.convert(data, DeviceMapping)
                 self.mappings[found.framework_device] = found
             case "placement":
-                self.placements.append(msgspec.convert(data, Placement))
-            case "placed":
                 self.placed.placed(data)
             case "copied":
                 self.placed.copied(data)

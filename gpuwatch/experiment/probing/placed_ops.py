@@ -1,7 +1,7 @@
-"""The ops of a watched program: the device that it requested for each, and where it ran.
+"""The ops of a probe or a watched program: the device that it requested for each, and where it ran.
 
-The program's own processes count them (``probes/_gpuwatch_watch/_gpuwatch_placement.py``); here the counts of all
-processes become one list.
+A probe reports those of its work, the processes of a watched program count all
+(``probes/_gpuwatch_watch/_gpuwatch_placement.py``); here the counts of all processes become one list.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PlacedOps:
                 "op": op_name(str(data["op"])),
                 "requested": short(data["requested"]),
                 "scope": data.get("scope") or None,
-                "actual": device(str(data["actual"])),
+                "actual": short(data["actual"]),
                 "count": 1,
             },
             Placement,
@@ -70,8 +70,7 @@ def coverage(processes: Iterable[PlacedOps]) -> PlacementCoverage | None:
 
 
 def short(name: str | None) -> str | None:
-    """``GPU:0``; None if no device was named."""
+    """``GPU:0``, or PyTorch's own ``cuda:0``; None if no device was named."""
     if not name:
         return None
-    found = device(name)
-    return found if found.startswith(("GPU", "CPU")) else None
+    return name if name.startswith("cuda") else device(name)

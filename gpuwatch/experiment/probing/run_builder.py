@@ -212,7 +212,7 @@ class RunBuilder:
         simulated = machine.simulated if machine is not None else ENV_STATE in environment
         held = self._ledger.result(context=simulated and simulation is not None)
         busiest = next((entry for entry in held if entry.uuid == timeline.device), None)
-        placements, copies = merged(placed) if placed else (tuple(facts.placements), tuple(facts.copies))
+        placements, copies = merged(placed or (state.placed,))
         missed = self._missed(facts, total_seconds)
         if missed:
             held = tuple(msgspec.structs.replace(entry, process_bytes=None) for entry in held)
@@ -234,9 +234,9 @@ class RunBuilder:
             framework=state.framework,
             devices=state.devices,
             device_map=self._mapped(facts),
-            placements=(*state.placements, *placements),
+            placements=placements or tuple(facts.placements),
             placement_coverage=coverage(placed),
-            copies=tuple(copy for copy in copies if copy.op not in NOISE),
+            copies=tuple(copy for copy in copies or facts.copies if copy.op not in NOISE),
             ooms=self._ooms(script, facts),
             memory=Memory(
                 allocator_peak_bytes=max(state.allocators.values(), default=None),

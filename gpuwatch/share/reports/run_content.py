@@ -141,13 +141,10 @@ def granted(run: Run) -> str:
 
 def on_gpu(run: Run) -> float | None:
     """Share of the placed ops that ran on a GPU, in percent; None if no placement is known."""
-    # The placements that a probe reports have types; those of its log are preparation.
-    typed = [placement for placement in run.placements if placement.dtype] if run.group != "run" else []
-    placements = typed or run.placements
-    total = sum(placement.count for placement in placements)
+    total = sum(placement.count for placement in run.placements)
     if not total:
         return None
-    return 100 * sum(placement.count for placement in placements if is_gpu(placement.actual)) / total
+    return 100 * sum(placement.count for placement in run.placements if is_gpu(placement.actual)) / total
 
 
 def is_gpu(device: str) -> bool:

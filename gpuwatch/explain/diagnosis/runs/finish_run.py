@@ -19,7 +19,6 @@ from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, 
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.placement import op_name
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.sim.machine import context_bytes
 
@@ -35,9 +34,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     run = replace(
         run,
         device_map=_joined(run.device_map or tuple(log.device_map), before, Evidence(run=run)),
-        placements=tuple(
-            replace(placement, op=op_name(placement.op)) for placement in run.placements or log.placements
-        ),
+        placements=run.placements or tuple(log.placements),
         ooms=run.ooms or tuple(log.ooms) or _ooms_of_errors(run),
         missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
         processes=tuple(
