@@ -9,13 +9,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 
-MOST_BYTES = 2 << 30
-"""Of text. A kernel's log of a month is a hundredth of it; a file made to fill a memory is endless."""
 _PIECE = 1 << 18
-_XZ_MEMORY = 256 << 20
-"""xz -9 needs 65 MiB; a file may claim gigabytes."""
 
 
 class _Decompressor(Protocol):
@@ -54,7 +51,7 @@ class _Zstd:
 
     def __init__(self, module: object) -> None:
         make: Callable[..., object] = module.ZstdDecompressor  # type: ignore[attr-defined]
-        self._inner = make(max_window_size=_XZ_MEMORY).decompressobj()  # type: ignore[attr-defined]
+        self._inner = make(max_window_size=reader_limits.UNPACKING.bytes).decompressobj()  # type: ignore[attr-defined]
         self._waiting = b""
         self.eof = False
         self.unused_data = b""
@@ -97,7 +94,7 @@ def _zstd(name: str) -> _Decompressor:
 _FORMATS: tuple[tuple[bytes, _Make], ...] = (
     (b"\x1f\x8b", lambda _: _Gzip()),
     (b"BZh", lambda _: bz2.BZ2Decompressor()),
-    (b"\xfd7zXZ\0", lambda _: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)),
+    (b"\xfd7zXZ\0", lambda _: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=reader_limits.UNPACKING.bytes)),
     (b"(\xb5/\xfd", _zstd),
 )
 
@@ -115,8 +112,8 @@ def decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     try:
         for text in _texts(first, chunks, make, name):
             total += len(text)
-            if total > MOST_BYTES:
-                raise UsageError(f"cannot read {name}: it holds more than {MOST_BYTES >> 30} GiB of text, the maximum")
+            if total > reader_limits.LOG.bytes:
+                raise UsageError(f"cannot read {name}: {reader_limits.LOG.too_large}")
             yield text
     except (zlib.error, OSError, EOFError, lzma.LZMAError, ValueError) as error:
         raise UsageError(f"cannot decompress {name}: {str(error)[:100]}") from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.cli.decompress import decompressed
 from gpuwatch.cli.progress import progress
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from gpuwatch.cli.follow_input import InputFollower
 
 _CHUNK = 1 << 18
-_LONGEST_LINE = 1 << 16
-"""Longer lines are cut: no framework writes them, and memory must stay constant."""
 _MARK = 4
 """Bytes of the longest byte order mark."""
 _BOMS = (
@@ -58,9 +57,9 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
         else:
             parts[0] = rest + parts[0]
         rest = parts.pop()
-        if len(rest) > _LONGEST_LINE:
-            rest, dropping = rest[:_LONGEST_LINE], True
-        yield from parts
+        if len(rest) > reader_limits.LOG_LINE.bytes:
+            rest, dropping = rest[: reader_limits.LOG_LINE.bytes], True
+        yield from (part[: reader_limits.LOG_LINE.bytes] for part in parts)
     if decoder is not None:
         rest += decoder.decode(b"", final=True)
     if rest:

@@ -29,13 +29,13 @@ def recording(descriptor: int, path: Path) -> Explanation | None:
     kind = explain_recording.kind_of(_inflated(start, explain_recording.START_BYTES) if packed else start)
     if kind is None:
         return None
-    most = explain_recording.MOST_BYTES
+    limit = explain_recording.LIMITS[kind]
     with os.fdopen(os.dup(descriptor), "rb") as file:
-        content = file.read(most + 1)
+        content = file.read(limit.bytes + 1)
     if packed:
-        content = _inflated(content, most + 1)
-    if len(content) > most:
-        raise UsageError(f"cannot read {file_name(path)}, a {kind}: it is larger than {most >> 20} MiB, the maximum")
+        content = _inflated(content, limit.bytes + 1)
+    if len(content) > limit.bytes:
+        raise UsageError(f"cannot read {file_name(path)}, a {kind}: {limit.too_large}")
     try:
         return explain_recording.explain_recording(kind, content, str(path))
     except explain_recording.BrokenRecording as error:

@@ -195,7 +195,7 @@ def _fresh() -> Path:
     """A temporary folder for this run; OSError if there is no safe place for one."""
     import tempfile  # slow to import, and rarely needed
 
-    bases = (tempfile.gettempdir(), "/tmp", "/var/tmp", os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm")
+    bases = (tempfile.gettempdir(), "/tmp", "/var/tmp", os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm")  # noqa: S108  # each is checked; the folder in it is new
     for base in map(Path, filter(None, bases)):
         try:
             # Libraries are loaded from it, so it must not be mounted noexec.

@@ -21,11 +21,10 @@ from typing import cast
 import msgspec
 
 from gpuwatch import __version__
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.text import printable, shorten
 
-_MOST_BYTES = 32 << 20
-"""Maximum size of an answer, uncompressed: 125 hosts with 8 GPUs have about 4 MB; decoded it is ten times as large."""
 _CHUNK = 1 << 18
 _QUOTED = 160
 """Characters of a server's own message that are shown."""
@@ -86,7 +85,7 @@ class Prometheus:
         headers: Mapping[str, str] | None = None,
         token_file: Path | None = None,
         ca_file: Path | None = None,
-        timeout: float = 10.0,
+        timeout: float = reader_limits.PROMETHEUS.seconds,
     ) -> None:
         self.address, self.name, user = _address(url, password)
         """Without user and password."""
@@ -118,7 +117,7 @@ class Prometheus:
 
     def _ask(self, what: str, asked: Mapping[str, str]) -> _Vector | _Matrix | None:
         asked = {**asked, "timeout": f"{self._timeout:g}s"}
-        request = urllib.request.Request(f"{self.address}/api/v1/{what}?{urllib.parse.urlencode(asked)}")
+        request = urllib.request.Request(f"{self.address}/api/v1/{what}?{urllib.parse.urlencode(asked)}")  # noqa: S310  # http or https, see _address
         request.add_header("Accept", "application/json")
         request.add_header("Accept-Encoding", "gzip")
         request.add_header("User-Agent", f"gpuwatch/{__version__}")
@@ -144,28 +143,32 @@ class Prometheus:
         if self._token_file is None:
             return {}
         try:
-            token = self._token_file.read_text(encoding="ascii", errors="strict").strip()
+            with self._token_file.open(encoding="ascii") as file:
+                token = file.read(reader_limits.TOKEN.bytes + 1).strip()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not ASCII"
             raise NoAnswer(f"the bearer token cannot be read: {why}") from None
+        if len(token) > reader_limits.TOKEN.bytes:
+            raise NoAnswer(f"the file of the bearer token cannot be read: {reader_limits.TOKEN.too_large}")
         if not token or not token.isprintable():
             raise NoAnswer("the file of the bearer token has no token")
         return {"Authorization": f"Bearer {token}"}
 
     def _body(self, response: HTTPResponse, until: float) -> bytes:
         """The answer, unpacked; OSError if it is too long or takes too long."""
+        limit = reader_limits.PROMETHEUS
         unpack = zlib.decompressobj(31) if response.headers.get("Content-Encoding") == "gzip" else None
         parts, size = [], 0
         while chunk := response.read1(_CHUNK):
             if unpack is not None:
                 try:
-                    chunk = unpack.decompress(chunk, _MOST_BYTES - size + 1)
+                    chunk = unpack.decompress(chunk, limit.bytes - size + 1)
                 except zlib.error:
                     raise OSError("its answer is damaged") from None
             parts.append(chunk)
             size += len(chunk)
-            if size > _MOST_BYTES:
-                raise OSError(f"its answer is larger than {_MOST_BYTES >> 20} MiB")
+            if size > limit.bytes:
+                raise OSError(f"its answer is larger than {limit.most}")
             if time.monotonic() > until:
                 raise TimeoutError
         return b"".join(parts)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.codec import NotADocument, from_json
@@ -26,14 +27,12 @@ GPUWATCH = ("gpuwatch",)
 """How gpuwatch is called on a host."""
 _AT_ONCE = 32
 """Connections that are made at the same time."""
-_START_SECONDS = 45.0
+_START_SECONDS = reader_limits.HOST_LINE.seconds
 """How long a host has until its first line."""
 _LATE, _DEAD = 10.0, 45.0
 """Seconds, besides two intervals, without a line after which a host counts as silent, and is started again."""
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
 """Seconds until the next try, after each failure."""
-_MOST_LINE = 32 << 20
-"""Maximum bytes of a line: 16 GPUs with 5,000 processes have 5 MB."""
 _CHUNK = 1 << 18
 _MOST_MESSAGES = 8192
 _QUOTED = 120
@@ -206,8 +205,8 @@ class RemoteStreams:
             newest = bytes(stream.lines[stream.lines.rfind(b"\n", 0, end) + 1 : end])
             del stream.lines[: end + 1]
             self._line(stream, newest)
-        if len(stream.lines) > _MOST_LINE:
-            self._fail(stream, f"sent a line of more than {_MOST_LINE >> 20} MiB")
+        if len(stream.lines) > reader_limits.HOST_LINE.bytes:
+            self._fail(stream, f"sent a line of more than {reader_limits.HOST_LINE.most}")
 
     def _line(self, stream: Stream, line: bytes) -> None:
         if not line.startswith(b"{"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gpuwatch.core.formatting.text import whole_number
+
 CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
 PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"
 RENAME_LIBRARY: Final = "libgpuwatchrename.so"
@@ -107,6 +109,6 @@ ALIASES: Final = {
 def runtime_obstacle(cuda_version: str | None) -> str | None:
     """Why a PyTorch build for this version of CUDA cannot use simulated GPUs; None if it can."""
     major = (cuda_version or "").partition(".")[0]
-    if not major.isdigit() or int(major) in RUNTIMES:
+    if (number := whole_number(major)) is None or number in RUNTIMES:
         return None
     return f"the simulated driver lacks the runtime of CUDA {major}: it has CUDA {' and '.join(map(str, RUNTIMES))}"

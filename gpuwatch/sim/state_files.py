@@ -89,7 +89,7 @@ def state_folder() -> Path:
 
 def possible_folders() -> Iterator[Path]:
     """Where this user's machines may be, whether the folder exists or not; :func:`state_folder` takes the first."""
-    for base in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()):
+    for base in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()):  # noqa: S108  # the folder in it is checked
         if not base or not os.access(base, os.W_OK | os.X_OK) or not Path(base).is_dir():
             continue
         if not ownership.distrust(Path(base)):

@@ -25,6 +25,7 @@ pytest.importorskip("mcp")
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.share.assistant.answer import MOST_BYTES
@@ -362,7 +363,7 @@ def test_a_message_without_end_is_refused_and_the_next_answered(sim_machine: Mac
     while 78 not in answers or 77 not in answers:
         message = json.loads(server.stdout.readline())
         answers[message.get("id")] = message
-    assert answers[77]["error"]["message"] == "the message is longer than 8 MiB"
+    assert answers[77]["error"]["message"] == f"the message is longer than {reader_limits.MCP_MESSAGE.most}"
     assert not answers[78]["result"]["isError"]
     assert psutil.Process(server.pid).memory_info().rss < 200 << 20
     out, err = server.communicate(timeout=30)

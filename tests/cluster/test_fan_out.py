@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.codec import MOST_BYTES
 from gpuwatch.fleet.cluster.fan_out import fan_out
 from gpuwatch.fleet.cluster.node_lines import encoded
 from tests.cluster.nodes import Nodes, agent, await_none, one, running, shell
@@ -50,8 +50,8 @@ HELLO = encoded("hello", json.dumps({"version": "9", "host": "h"}).encode()).dec
         (shell(f"echo '{HELLO}'"), "failed", "the connection was lost"),
         (shell(f"echo '{HELLO}'; kill -9 $$"), "failed", "the connection was lost"),
         (agent("sh", "-c", "kill -SEGV $$"), "failed", "killed by SIGSEGV"),
-        (shell("yes"), "failed", "prints more than 4 MiB of other output"),
-        (shell("cat /dev/zero"), "failed", "prints more than 4 MiB of other output"),
+        (shell("yes"), "failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output"),
+        (shell("cat /dev/zero"), "failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output"),
     ],
 )
 def test_reasons(command: tuple[str, ...], state: str, reason: str) -> None:
@@ -97,7 +97,11 @@ def sent(document: bytes, **end: object) -> tuple[str, ...]:
         (zlib.compress(b"x"), {"exit_code": 0, "bytes": 2}, "only a part of its answer arrived"),
         (b"no zlib at all", {"exit_code": 0, "bytes": 2}, "only a part of its answer arrived"),
         (zlib.compress(b"x"), {}, "only a part of its answer arrived"),
-        (zlib.compress(bytes(MOST_BYTES + 10)), {"exit_code": 0, "bytes": MOST_BYTES + 10}, "its answer is too large"),
+        (
+            zlib.compress(bytes(reader_limits.DOCUMENT.bytes + 10)),
+            {"exit_code": 0, "bytes": reader_limits.DOCUMENT.bytes + 10},
+            "its answer is too large",
+        ),
         (zlib.compress(b"x"), {"signal": 9, "bytes": 1}, "killed by SIGKILL"),
         (zlib.compress(b"x"), {"signal": 10**9, "exit_code": -4, "bytes": 7}, "only a part of its answer arrived"),
     ],

@@ -183,6 +183,8 @@ def test_the_settings_of_probes_are_understood() -> None:
     assert of(devices=Devices(physical=both, visible=both)).chosen is None
     assert of(settings={"CUDA_VISIBLE_DEVICES": Setting(asked="0")}).visible == "0"
     assert of(environment={"TF_DEVICE_MIN_SYS_MEMORY_IN_MB": "100"}).reserve_mb == 100
+    for odd in ("²", "9" * 5000, "-1", ""):
+        assert of(environment={"TF_DEVICE_MIN_SYS_MEMORY_IN_MB": odd}).reserve_mb is None
 
 
 # Observed against predicted

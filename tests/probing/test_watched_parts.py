@@ -177,6 +177,11 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
         {"sys/fs/cgroup/memory.events": "oom_kill 0\n", "sys/fs/cgroup/memory.max": "max\n"},
     )
     assert oom_kills(unlimited) == OomKills(0, 3, None)
+    for number, odd in enumerate(("", "²", "9" * 5000, "-1", "1.5", "\x00")):
+        text = {"sys/fs/cgroup/memory.events": f"oom_kill {odd}\n", "sys/fs/cgroup/memory.max": f"{odd}\n"}
+        assert oom_kills(_machine(tmp_path / f"odd {number}", "0::/\n", text)) == OomKills(None, 3, None)
+    for number, groups in enumerate((":\n", "0::\n", "0:\n::\n", "0::/../../..\n", "4:memory\n")):
+        assert oom_kills(_machine(tmp_path / f"groups {number}", groups, {})) == OomKills(None, 3, None)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import io
 import msgspec
 import pytest
 
-from gpuwatch.core.model.codec import MOST_BYTES, MOST_VALUES, NotADocument, from_json, read, to_json
+from gpuwatch.core import reader_limits
+from gpuwatch.core.model.codec import MOST_VALUES, NotADocument, from_json, to_json
 from gpuwatch.core.model.contrast import Contrast, Row
 from gpuwatch.core.model.run import Setting
-from gpuwatch.core.model.validation import MOST_DEPTH, MOST_TEXT
+from gpuwatch.core.model.validation import MOST_TEXT
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.reports.documents import bare_run
 from tests.reports.fuzz import EVIL, HIDDEN, examined, made_up
@@ -55,9 +56,9 @@ def nested(depth: int) -> bytes:
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (nested(MOST_DEPTH), f"nested more than {MOST_DEPTH} deep"),
-        (nested(900), f"nested more than {MOST_DEPTH} deep"),
-        (nested(100_000), f"nested more than {MOST_DEPTH} deep"),
+        (nested(reader_limits.DOCUMENT.depth), f"nested more than {reader_limits.DOCUMENT.depth} deep"),
+        (nested(900), f"nested more than {reader_limits.DOCUMENT.depth} deep"),
+        (nested(100_000), f"nested more than {reader_limits.DOCUMENT.depth} deep"),
         # Python 3.14 has room for so many.
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested more than|missing required field `schema`"),
         (b'{"x":' + b"[" * 100_000, "nested more than|truncated"),
@@ -85,14 +86,6 @@ def test_a_value_beyond_a_limit_is_rejected_by_name(raw: bytes, says: str) -> No
     with pytest.raises(NotADocument, match=says) as refused:
         from_json(raw)
     assert str(refused.value).isprintable()
-
-
-def test_a_large_file_is_refused_unread(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    path = tmp_path / "large.json"
-    with path.open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
-    with pytest.raises(NotADocument, match="larger than 64 MiB"):
-        read(path)
 
 
 def test_depth_that_settings_have_is_read() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.report import read_document
+from gpuwatch.core import reader_limits
 from gpuwatch.core.formatting.redaction import sendable
-from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END, MOST_BYTES, Document, NotADocument, from_json, read
+from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END, Document, NotADocument, from_json, read
 from gpuwatch.core.model.run import RunError
 from gpuwatch.share.reports.report_formats import render, write
 from tests.conftest import gpuwatch
@@ -52,7 +53,7 @@ def test_it_is_masked_as_the_page_is() -> None:
         b"<!doctype html>" + EMBED_BEGIN.encode() + b"<script>alert(1)" + EMBED_END.encode(),
         b"<!doctype html>" + EMBED_BEGIN.encode() + b"[" * 200_000 + EMBED_END.encode(),
         b"<!doctype html>" + EMBED_BEGIN.encode() + b"1,2" + EMBED_END.encode(),
-        b"<!doctype html>" + b" " * MOST_BYTES,
+        b"<!doctype html>" + b" " * reader_limits.DOCUMENT.bytes,
     ],
 )
 def test_any_other_page_is_refused(page: bytes) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.core import reader_limits
 from gpuwatch.machine.sources import tool_output
 from gpuwatch.machine.sources.job_environment import surroundings
 
@@ -62,9 +63,16 @@ def test_nvidia_smi_says_its_table_or_what_is_wrong(path: Path, monkeypatch: pyt
     lines, why = tool_output.nvidia_smi()
     assert lines
     assert why.startswith("it failed with exit code 9: NVIDIA-SMI has failed")
-    monkeypatch.setattr(tool_output, "_SECONDS", 0.2)
+    limit = reader_limits.TOOL_OUTPUT._replace(seconds=0.2, bytes=1000)
+    monkeypatch.setattr(reader_limits, "TOOL_OUTPUT", limit)
+    program(path, "nvidia-smi", "exec yes")
+    assert tool_output.nvidia_smi() == ((), "it did not answer within 0.2 s")
     program(path, "nvidia-smi", "exec sleep 20")
     assert tool_output.nvidia_smi() == ((), "it did not answer within 0.2 s")
+    monkeypatch.setattr(reader_limits, "TOOL_OUTPUT", limit._replace(seconds=30))
+    program(path, "nvidia-smi", "seq 1 9999")
+    lines, why = tool_output.nvidia_smi()
+    assert (lines[-1], len(lines), why) == ("9949", 150, ""), "the last 1000 bytes, of which the first lines are shown"
     (path / "nvidia-smi").unlink()
     assert tool_output.nvidia_smi() == ((), "it is not installed")
 

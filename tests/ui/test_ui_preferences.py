@@ -174,11 +174,6 @@ def test_an_unknown_key_is_one_line_and_kept_by_saving(tmp_path: Path, text: str
     assert load(path) == dataclasses.replace(loaded, preferences=Preferences(interval=5, sort="pid", gpm=True))
 
 
-def test_a_file_that_is_no_settings_file_is_not_read_to_its_end(tmp_path: Path) -> None:
-    (tmp_path / "settings.toml").symlink_to("/dev/zero")
-    assert load(tmp_path / "settings.toml").problems == ("is larger than 1 MiB",)
-
-
 def test_good_columns_of_a_list_with_a_bad_one_are_used() -> None:
     found, problems, _ = understood('[processes]\ncolumns = ["pid", "memroy", "command"]')
     assert len(problems) == 1

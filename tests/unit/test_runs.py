@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
@@ -67,7 +68,7 @@ def test_an_experiment_is_one_file_and_its_runs_are_listed(tmp_path: Path, monke
     assert store.latest(2) == [run(4, "default"), run(3)]
     assert {store.path_of(one) for one in store.latest() if one.config == "default"} == {path}
     assert store.unreadable == 0
-    monkeypatch.setattr(runs, "MOST_READ", 1000)
+    monkeypatch.setattr(reader_limits, "DOCUMENT", reader_limits.DOCUMENT._replace(bytes=1000))
     assert store.save_experiment(document) == tmp_path / "20260511T120001.000000-default.json"
 
 

@@ -232,7 +232,7 @@ class Redactor:
                 self._host(name) if not place and "." in name else self._word("dir", name)
 
     def _host(self, text: str) -> None:
-        if text in ("localhost", "127.0.0.1", "0.0.0.0") or _SCRIPT.fullmatch(text):
+        if text in ("localhost", "127.0.0.1", "0.0.0.0") or _SCRIPT.fullmatch(text):  # noqa: S104  # compared with
             return
         name = self._word("host", text)
         short = text.partition(".")[0]
@@ -363,7 +363,7 @@ class Redactor:
             return match[0]
         if host in ("github.com", "www.github.com") and rest.lower().startswith(_PUBLIC_REPOSITORIES):
             return match[0]
-        if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):
+        if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):  # noqa: S104  # compared with
             host = self.name("host", host)
         return f"{scheme}{credentials}{at}{host}{colon}{port}{'/…' if len(rest) > 1 else rest}"
 
@@ -375,7 +375,7 @@ class Redactor:
         before, address = match[1] or "", match[2]
         if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(before):
             return match[0]
-        if address.startswith("127.") or address == "0.0.0.0":
+        if address.startswith("127.") or address == "0.0.0.0":  # noqa: S104  # compared with
             return match[0]
         return f"{before}{self.name('ip', address)}"
 

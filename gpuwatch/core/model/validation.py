@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.contrast import Contrast
 
-MOST_DEPTH = 64
-"""Maximum nesting of objects and lists. gpuwatch's own documents have a dozen."""
+MOST_DEPTH = reader_limits.DOCUMENT.depth
 MOST_VALUES = 2_000_000
 """Maximum number of values and commas: memory use grows with them."""
 MOST_TEXT = 1 << 20
@@ -54,8 +54,8 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
         return
     if value is None:
         return
-    if depth > MOST_DEPTH:
-        raise Inconsistent(f"it is nested more than {MOST_DEPTH} deep")
+    if depth > reader_limits.DOCUMENT.depth:
+        raise Inconsistent(reader_limits.DOCUMENT.too_deep)
     if isinstance(value, msgspec.Struct):
         fields, times = _fields(type(value), numbers)
         for name in times:

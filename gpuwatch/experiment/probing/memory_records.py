@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.memory_profile import MemoryProfile
 
 _MOST_FILES = 64
 _MOST_NAMES = 5000
 _MOST_NOTES = 20
-_MOST_BYTES = 256 << 20
 _NO_END = "the process ended without exit handlers (os._exit, a signal): what was recorded since {} was not written"
 
 
@@ -122,12 +122,12 @@ class MemoryRecords:
     def _content(self, path: Path) -> bytes | None:
         try:
             with path.open("rb") as file:
-                content = file.read(_MOST_BYTES + 1)
+                content = file.read(reader_limits.RUN_MEMORY.bytes + 1)
         except OSError as error:
             self._unread.append(f"a recording cannot be read: {error.strerror}")
             return None
-        if len(content) > _MOST_BYTES:
-            self._unread.append(f"a recording of more than {_MOST_BYTES >> 20} MiB was left out")
+        if len(content) > reader_limits.RUN_MEMORY.bytes:
+            self._unread.append(f"a recording of more than {reader_limits.RUN_MEMORY.most} was left out")
             return None
         return content
 

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from gpuwatch.core import reader_limits
+
 CHUNK = 1 << 18
-_LONGEST_LINE = 1 << 16
 
 Sink = Callable[[bytes], None]
 
@@ -34,7 +35,7 @@ class Lines:
                 self._sink(line)
             self._rest.append(last)
             self._size = len(last)
-        if self._size > _LONGEST_LINE:
+        if self._size > reader_limits.LOG_LINE.bytes:
             self._flush()
 
     def close(self) -> None:

@@ -230,7 +230,7 @@ def _variables(
     # Without this, Python keeps what a program prints until it ends.
     found.setdefault("PYTHONUNBUFFERED", os.environ.get("PYTHONUNBUFFERED", "1"))
     if setup.isolate:
-        found["TMPDIR"] = f"{fresh}/tmp"
+        found["TMPDIR"] = f"{fresh}/tmp"  # noqa: S108  # in a folder of this run
         found["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), str(Path.cwd()))))
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.explanation import Explanation, FileKind, GpuTest
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -20,10 +21,15 @@ from gpuwatch.explain.traces.plain_pickle import BrokenPickle
 from gpuwatch.explain.traces.torch_timeline import BrokenTimeline
 from gpuwatch.explain.traces.wire import BrokenMessage
 
-MOST_BYTES = 512 << 20
-"""Maximum size of a recording."""
 START_BYTES = 1 << 16
 """What is enough of a file to recognise it."""
+LIMITS: dict[FileKind, reader_limits.Limit] = {
+    "TensorFlow profile": reader_limits.TENSORFLOW_PROFILE,
+    "PyTorch snapshot": reader_limits.ALLOCATOR_SNAPSHOT,
+    "PyTorch memory timeline": reader_limits.MEMORY_TIMELINE,
+    "JAX memory profile": reader_limits.JAX_PROFILE,
+    "DCGM diagnostic": reader_limits.DCGM,
+}
 _SOFTWARE = frozenset({"deployment", "software"})
 """DCGM's categories of tests that say nothing of the hardware."""
 

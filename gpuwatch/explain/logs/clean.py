@@ -200,7 +200,7 @@ def tensor_bytes(shape: str, dtype: str | None) -> int | None:
         part = part.strip()
         if not part:
             continue
-        if not part.isdigit() or len(part) > 15:
+        if not part.isdecimal() or len(part) > 15:
             return None
         total *= int(part)
         if total > _MOST:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.explanation import GpuTest, TestStatus
 
-MOST_BYTES = 16 << 20
 _MOST_TESTS = 2000
 _MOST_MESSAGES = 8
 _LONGEST = 500
@@ -43,8 +43,8 @@ def is_diagnostic(start: bytes) -> bool:
 
 def read(data: bytes) -> Diagnostic:
     """The tests; :class:`BrokenDiagnostic` for anything else."""
-    if len(data) > MOST_BYTES:
-        raise BrokenDiagnostic(f"it is larger than {MOST_BYTES >> 20} MiB, the maximum")
+    if len(data) > reader_limits.DCGM.bytes:
+        raise BrokenDiagnostic(reader_limits.DCGM.too_large)
     begin, end = data.find(b"{"), data.rfind(b"}") + 1
     try:
         value = msgspec.json.decode(data[max(begin, 0) : end])

@@ -18,14 +18,14 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-MOST_BYTES = 512 << 20
+from gpuwatch.core import reader_limits
+
 MOST_VALUES = 12_000_000
 """Values of a file: about 1.2 GB in the worst case. A snapshot has some fifty for each allocation of its history."""
 _MOST_STEPS = 60_000_000
 _MOST_FAR = 100_000
 """Entries of the memo that are not numbered one after another, as Python's own pickles are."""
 _MOST_STACK = 1_000_000
-_MOST_MARKS = 10_000
 _LONGEST_NUMBER = 16
 """Bytes, or twice as many digits, of a whole number: more would take long to print."""
 _LONGEST_LINE = 1 << 16
@@ -76,8 +76,9 @@ def load(data: bytes) -> Any:
 
 
 def _load(data: bytes) -> Any:  # one loop: a call for each of a million instructions would double its time
-    if len(data) > MOST_BYTES:
-        raise BrokenPickle(f"it is larger than {MOST_BYTES >> 20} MiB, the maximum")
+    limit = reader_limits.ALLOCATOR_SNAPSHOT
+    if len(data) > limit.bytes:
+        raise BrokenPickle(limit.too_large)
     stack: list[Any] = []
     marks: list[int] = []
     memo = _Memo()
@@ -149,8 +150,8 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             else:
                 _a_list(stack[-1]).extend(items)
         elif code == 0x28:  # MARK
-            if len(marks) >= _MOST_MARKS:
-                raise BrokenPickle(f"it is nested more than {_MOST_MARKS:,} deep")
+            if len(marks) >= limit.depth:
+                raise BrokenPickle(limit.too_deep)
             marks.append(len(stack))
         elif code == 0x7D:  # EMPTY_DICT
             push({})

@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from gpuwatch.core import reader_limits
+from gpuwatch.core.formatting.text import whole_number
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
 
-_MOST_GPUS, _MOST_ROWS, _MOST_FIELDS, _MOST_DEPTH, _LONGEST = 256, 2000, 1500, 16, 200
+_MOST_GPUS, _MOST_ROWS, _MOST_FIELDS = 256, 2000, 1500
+_LONGEST, _MOST_DEPTH = reader_limits.NVIDIA_SMI.bytes, reader_limits.NVIDIA_SMI.depth
 _TEXT_HEAD, _XML_HEAD = "NVSMI LOG", "<nvidia_smi_log"
 _TAG = re.compile(r"<(/?)([A-Za-z]\w{0,80})([^<>]{0,200}?)(/?)>([^<]{0,400})")
 _LEAF = re.compile(r"\s*<([A-Za-z]\w{0,80})>([^<]{0,400})</\1>\s*$")
@@ -496,7 +499,7 @@ def _instance(fields: Mapping[str, str]) -> MigInstance:
 
 
 def _int(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None
+    return whole_number(text or "")
 
 
 def _processes(gpu: _Gpu, device: Device) -> Iterator[Process]:

@@ -11,9 +11,9 @@ import re
 
 import msgspec
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.memory_profile import Group, MemoryMoment, MemoryProfile
 
-MOST_BYTES = 128 << 20
 _MOST_MOMENTS = 300
 _MOST_NUMBER = 1 << 62
 _CATEGORIES: tuple[Group, ...] = (
@@ -34,8 +34,8 @@ def is_timeline(start: bytes) -> bool:
 
 def profile(content: bytes, *, source: str = "") -> MemoryProfile:
     """The profile of a timeline. The file does not name its device."""
-    if len(content) > MOST_BYTES:
-        raise BrokenTimeline(f"it is larger than {MOST_BYTES >> 20} MiB, the maximum")
+    if len(content) > reader_limits.MEMORY_TIMELINE.bytes:
+        raise BrokenTimeline(reader_limits.MEMORY_TIMELINE.too_large)
     try:
         entries = msgspec.json.decode(content, type=list[tuple[int, int, int, int]])
     except msgspec.DecodeError as error:

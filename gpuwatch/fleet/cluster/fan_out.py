@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.core.model.codec import MOST_BYTES
 from gpuwatch.experiment.probing.termination import signal_name
 from gpuwatch.fleet.cluster.launchers import Job, Launcher
 from gpuwatch.fleet.cluster.node_agent import GREETING
@@ -27,8 +27,6 @@ from gpuwatch.fleet.cluster.node_lines import NO_NODE, NOT_EXECUTABLE, NOT_THERE
 AT_ONCE = 64
 """Jobs that run at the same time; further nodes wait."""
 MOST_NODES = 4096
-_MOST_STRANGE = 4 << 20
-"""Bytes that a node may print besides its frames."""
 _MOST_MESSAGES = 32 << 10
 """Bytes kept of a node's messages: the last ones."""
 _CHUNK = 1 << 16
@@ -151,7 +149,7 @@ class _Document:
         self.broken = False
 
     def add(self, data: bytes) -> None:
-        room = MOST_BYTES + 1 - self.size
+        room = reader_limits.DOCUMENT.bytes + 1 - self.size
         if self.broken or room <= 0:
             return
         try:
@@ -264,8 +262,8 @@ class _Work:
             if name == NO_NODE or (name not in self.replies and len(self.replies) >= MOST_NODES):
                 continue
             self._frame(self.reply(one_line(name, 80)), frame)
-        if running.decoder.strange > _MOST_STRANGE and running.closed_at is None:
-            self._of(running, "failed", f"prints more than {_MOST_STRANGE >> 20} MiB of other output")
+        if running.decoder.strange > reader_limits.NODE_CHATTER.bytes and running.closed_at is None:
+            self._of(running, "failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output")
             running.close()
             running.hurry()
 
@@ -306,7 +304,7 @@ class _Work:
         if isinstance(number, int) and not isinstance(number, bool) and 0 < number < 65:
             reply.becomes("failed", f"killed by {signal_name(number)}")
         elif document.broken or facts.get("bytes") != document.size:
-            large = document.size > MOST_BYTES
+            large = document.size > reader_limits.DOCUMENT.bytes
             reply.becomes("failed", "its answer is too large" if large else "only a part of its answer arrived")
         else:
             reply.document = b"".join(document.parts)

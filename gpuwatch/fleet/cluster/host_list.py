@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 
 MOST_HOSTS = 4096
@@ -25,6 +26,8 @@ def parse_hosts(text: str) -> list[str]:
     Raises:
         UsageError: an empty list or name, brackets that are no ranges, or more than :data:`MOST_HOSTS` hosts.
     """
+    if len(text) > reader_limits.HOSTS.bytes:
+        raise UsageError(f"the list of hosts is longer than {reader_limits.HOSTS.most}")
     hosts: dict[str, None] = {}
     made = 0
     for pattern in _parts(text):

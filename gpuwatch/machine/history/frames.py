@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import astuple, replace
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Host, MigInstance, Process, Snapshot
 
@@ -27,8 +28,6 @@ KEY, DELTA, FINDINGS, PACKED = b"S", b"D", b"C", b"Z"
 compressed frames."""
 _HEAD = struct.Struct(">Ic")
 HEAD_BYTES = _HEAD.size
-MOST_PACKED = 64 << 20
-"""Maximum bytes of packed frames; anything larger is damaged."""
 
 Row = TypeVar("Row", Device, Process)
 _Readings = dict[int, Value | None]
@@ -109,7 +108,7 @@ def split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _unpacked(body: bytes) -> bytes:
     unzip = zlib.decompressobj()
     try:
-        frames = unzip.decompress(body, MOST_PACKED)
+        frames = unzip.decompress(body, reader_limits.RECORDING.bytes)
     except zlib.error as error:
         raise DamagedFrame(f"packed frames: {error}") from None
     if unzip.unconsumed_tail or not unzip.eof:

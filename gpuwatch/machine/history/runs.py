@@ -16,9 +16,8 @@ from pathlib import Path
 
 import platformdirs
 
-from gpuwatch.core import ownership
+from gpuwatch.core import ownership, reader_limits
 from gpuwatch.core.formatting.masking import masked
-from gpuwatch.core.model.codec import MOST_BYTES as MOST_READ
 from gpuwatch.core.model.codec import NotADocument, from_json, to_json
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Experiment
@@ -59,7 +58,7 @@ class RunStore:
         None if it has no runs.
         """
         made = [trial.run for trial in document.trials if trial.run is not None]
-        if len(to_json(document, indent=0)) <= MOST_READ:
+        if len(to_json(document, indent=0)) <= reader_limits.DOCUMENT.bytes:
             return self._write(document, f"{_moment(document.started_at)}-try.json") if made else None
         paths = [self.save(run) for run in made]
         return paths[0]
@@ -95,7 +94,7 @@ class RunStore:
             if len(found) >= count:
                 break
             try:
-                kept = from_json(ownership.read_own(path, MOST_READ + 1))
+                kept = from_json(ownership.read_own(path, reader_limits.DOCUMENT.bytes + 1))
             except (OSError, NotADocument):
                 self.unreadable += 1
                 continue

@@ -55,7 +55,7 @@ class Salvage:
                     values[0] = rowid
                 marks = ",".join("?" * len(values))
                 try:
-                    self.rows += db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount
+                    self.rows += db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608  # a table of ours
                 except (sqlite3.Error, OverflowError):
                     self._unread += 1
         db.execute("COMMIT")

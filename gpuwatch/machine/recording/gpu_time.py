@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.formatting.brief import program_of
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
@@ -26,7 +27,6 @@ HOUR = 3600
 """Seconds of what is counted together; it begins at a multiple of them."""
 _IDLE = 1.0
 """Utilization in percent up to which a device counts as idle."""
-_MOST_PACKED = 64 << 20
 _MOST_ROWS = 256
 _MOST_PROCESSES = 4000
 """Processes of one hour that are kept apart."""
@@ -163,7 +163,7 @@ def unpack(data: bytes) -> GpuTime:
     """The time again; ValueError if it is damaged."""
     try:
         unzip = zlib.decompressobj()
-        plain = unzip.decompress(data, _MOST_PACKED)
+        plain = unzip.decompress(data, reader_limits.RECORDING.bytes)
         if not unzip.eof:
             raise ValueError("GPU time: truncated")
         return _decode(plain)

@@ -113,7 +113,7 @@ class Recording(SampleStore):
         last = self.last_block
         with self._db.one_moment():
             first = self._db.rows("SELECT min(id) FROM minutes")[0][0]
-            entries = self._db.rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))
+            entries = self._db.rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))  # noqa: S608  # columns of ours
             if entries:  # with all that was open
                 self._newest, self._open, self._decoder = 0, Samples(), ChunkReader()
             frames = self._db.rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._newest,))
@@ -393,7 +393,7 @@ class Recording(SampleStore):
                 why = "it does not have the samples of its entry"
                 self.damage.blocks[number] = DamagedBlock(begin, end, samples, why)
         if decode:
-            entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")
+            entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")  # noqa: S608  # columns of ours
             list(self.damage.readable("entry", check_entry, ((row[0], row[1:]) for row in entries)))
         self.events()
         self.findings()

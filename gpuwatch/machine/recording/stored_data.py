@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.machine.history.frames import MOST_PACKED, DamagedFrame, encoded
+from gpuwatch.core import reader_limits
+from gpuwatch.machine.history.frames import DamagedFrame, encoded
 
 try:
     import lzma
@@ -96,7 +97,7 @@ def decompressed(data: object) -> bytes:
     else:
         unpack, failed = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY), lzma.LZMAError
     try:
-        plain: bytes = unpack.decompress(body, MOST_PACKED)
+        plain: bytes = unpack.decompress(body, reader_limits.RECORDING.bytes)
     except failed as error:
         raise DamagedData(str(error)) from error
     if not unpack.eof:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from gpuwatch.core.formatting.text import whole_number
+
 _KILLED = re.compile(r"Killed process (\d{1,10})\b")
 _MOST_RECORDS = 100_000
 
@@ -33,7 +35,7 @@ def oom_kills(root: str | Path = "/") -> OomKills:
     machine = None
     for line in _lines(base / "proc/vmstat"):
         if line.startswith("oom_kill "):
-            machine = _number(line.split()[1])
+            machine = whole_number(line[9:].strip())
     for line in _lines(base / "proc/self/cgroup"):
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers == "":
@@ -45,9 +47,11 @@ def oom_kills(root: str | Path = "/") -> OomKills:
             continue
         for line in _lines(folder / counter):
             if line.startswith("oom_kill "):
-                most = _number("".join(_lines(folder / limit)).strip())
+                most = whole_number("".join(_lines(folder / limit)).strip())
                 # cgroup v1 writes "no limit" as the largest multiple of a page.
-                return OomKills(_number(line.split()[1]), machine, None if most is None or most >= 1 << 62 else most)
+                return OomKills(
+                    whole_number(line[9:].strip()), machine, None if most is None or most >= 1 << 62 else most
+                )
     return OomKills(None, machine)
 
 
@@ -86,7 +90,3 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(errors="replace").splitlines()
     except OSError:
         return []
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdigit() else None

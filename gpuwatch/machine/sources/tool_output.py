@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import selectors
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.formatting.text import printable, shorten
 
-_SECONDS = 8.0
-"""Time limit for a program: nvidia-smi hangs if the driver does."""
 _LINES = 150
 _KERNEL_LINES = 60
 _LONGEST = 300
-_MOST_BYTES = 8 << 20
 _OF_GPUS = re.compile(r"NVRM|nvidia|nouveau|\bXid\b|Out of memory: Killed process", re.IGNORECASE)
 _HARMLESS = re.compile(r"Command line:", re.IGNORECASE)
 _KERNEL_LOGS = (
@@ -65,22 +66,49 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
         return [], "it is not installed"
     environment: Mapping[str, str] = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             [path, *command[1:]],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=environment,
         )
-    except subprocess.TimeoutExpired:
-        return [], f"it did not answer within {_SECONDS:g} s"
     except OSError as error:
         return [], f"it cannot be started: {error.strerror}"
-    text = done.stdout[-_MOST_BYTES:].decode("utf-8", "replace")
-    lines = [shorten(printable(line), _LONGEST).rstrip() for line in text.splitlines()]
-    if done.returncode:
-        complaint = done.stderr.decode("utf-8", "replace").strip().splitlines() or [line for line in lines if line][:1]
-        shown = f": {shorten(printable(complaint[0]), _LONGEST)}" if complaint else ""
-        return lines, f"it failed with exit code {done.returncode}{shown}"
+    try:
+        output, errors = _ended(child)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        with suppress(subprocess.TimeoutExpired):  # the driver may hold it
+            child.wait(1)
+        return [], f"it did not answer within {reader_limits.TOOL_OUTPUT.seconds:g} s"
+    lines = [shorten(printable(line), _LONGEST).rstrip() for line in output]
+    if child.returncode:
+        complaint = [line for line in (*errors, *lines) if line.strip()][:1]
+        shown = f": {shorten(printable(complaint[0].strip()), _LONGEST)}" if complaint else ""
+        return lines, f"it failed with exit code {child.returncode}{shown}"
     return lines, ""
+
+
+def _ended(child: subprocess.Popen[bytes]) -> tuple[list[str], list[str]]:
+    """The last lines of a program's output and of its errors; TimeoutExpired if it does not end in time."""
+    limit = reader_limits.TOOL_OUTPUT
+    until = time.monotonic() + limit.seconds
+    assert child.stdout is not None
+    assert child.stderr is not None
+    output, errors = bytearray(), bytearray()
+    with child.stdout, child.stderr, selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ, output)
+        selector.register(child.stderr, selectors.EVENT_READ, errors)
+        while selector.get_map():
+            ready = selector.select(max(until - time.monotonic(), 0))
+            if time.monotonic() >= until:
+                raise subprocess.TimeoutExpired(child.args, limit.seconds)
+            for key, _ in ready:
+                chunk = os.read(key.fd, 1 << 16)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+                key.data.extend(chunk)
+                del key.data[: -limit.bytes]
+    child.wait(max(until - time.monotonic(), 1))
+    return output.decode("utf-8", "replace").splitlines(), errors.decode("utf-8", "replace").splitlines()

@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.usage import By
 
-MOST_LOG_CHARACTERS = 1 << 20
-"""Of a log that comes as text; a longer one comes as a file."""
 _QUOTED = 300
 """Characters of an error, which may quote an argument."""
 
@@ -54,7 +53,7 @@ class ExplainArguments(Arguments, frozen=True):
     """Arguments of ``explain_log``."""
 
     text: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=MOST_LOG_CHARACTERS)] | None,
+        Annotated[str, Meta(min_length=1, max_length=reader_limits.MCP_TEXT.bytes)] | None,
         Meta(description="The log itself, with the lines before the error: they tell why."),
     ] = None
     path: Annotated[

@@ -19,6 +19,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
@@ -27,8 +28,6 @@ AT_ONCE = 2
 """Commands that run at the same time."""
 WAITING = 8
 """Calls that may wait for their turn."""
-MOST_BYTES = 16 << 20
-"""Of a command's output."""
 _PATIENCE = 5.0
 """Seconds for a command to end what it started, after SIGTERM."""
 _QUOTED = 500
@@ -116,8 +115,8 @@ class Commands:
 
 
 def _decoded(output: bytes, errors: bytes, name: str, code: int) -> dict[str, Any]:
-    if len(output) > MOST_BYTES:
-        raise GpuwatchError(f"the answer of gpuwatch {name} is larger than {MOST_BYTES >> 20} MiB")
+    if len(output) > reader_limits.MCP_DOCUMENT.bytes:
+        raise GpuwatchError(f"the answer of gpuwatch {name} is larger than {reader_limits.MCP_DOCUMENT.most}")
     with suppress(msgspec.DecodeError):
         document = msgspec.json.decode(output)
         if isinstance(document, dict):
@@ -131,7 +130,7 @@ def _decoded(output: bytes, errors: bytes, name: str, code: int) -> dict[str, An
 async def _read(stream: anyio.abc.ByteReceiveStream, into: bytearray) -> None:
     """Reads to the end; keeps what fits."""
     async for chunk in stream:
-        if len(into) <= MOST_BYTES:
+        if len(into) <= reader_limits.MCP_DOCUMENT.bytes:
             into += chunk
 
 

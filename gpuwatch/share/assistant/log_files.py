@@ -13,26 +13,26 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.reader_limits import Limit
 
-MOST_LOG_BYTES = 64 << 20
-MOST_DOCUMENT_BYTES = 16 << 20
 _LOG = re.compile(r"(?i)(?:.+\.(?:log|out|err|txt|stdout|stderr|[oe]\d+)|nohup\.out|stdout|stderr)(?:[.-]\d{1,10})?")
 _DOCUMENT = re.compile(r"(?i).+\.json")
 
 
 def open_log(path: str, folders: Sequence[Path]) -> int:
     """A descriptor of a log; :class:`UsageError` for anything else. ``folders``: only below one of these, if any."""
-    return _open(path, folders, _LOG, "a log (*.log, *.out, *.err, *.txt)", MOST_LOG_BYTES, "gpuwatch explain")
+    return _open(path, folders, _LOG, "a log (*.log, *.out, *.err, *.txt)", reader_limits.MCP_LOG, "gpuwatch explain")
 
 
 def open_document(path: str, folders: Sequence[Path]) -> int:
     """A descriptor of a document that gpuwatch saved, as :func:`open_log`."""
-    return _open(path, folders, _DOCUMENT, "a document (*.json)", MOST_DOCUMENT_BYTES, "gpuwatch compare")
+    return _open(path, folders, _DOCUMENT, "a document (*.json)", reader_limits.MCP_DOCUMENT, "gpuwatch compare")
 
 
-def _open(path: str, folders: Sequence[Path], names: re.Pattern[str], kind: str, most: int, by_hand: str) -> int:
+def _open(path: str, folders: Sequence[Path], names: re.Pattern[str], kind: str, limit: Limit, by_hand: str) -> int:
     shown = file_name(Path(path))
     try:
         # A pipe must not be waited for; what it is shows only once it is open.
@@ -52,8 +52,8 @@ def _open(path: str, folders: Sequence[Path], names: re.Pattern[str], kind: str,
             raise UsageError(f"{shown} is not named like {kind}", hint=f"{by_hand} reads any file in a terminal")
         if folders and not any(place.is_relative_to(folder) for folder in folders):
             raise UsageError(f"{shown} is outside of the folders that --logs allows")
-        if status.st_size > most:
-            raise UsageError(f"{shown} is larger than {most >> 20} MiB", hint=f"{by_hand} reads it in a terminal")
+        if status.st_size > limit.bytes:
+            raise UsageError(f"{shown} is larger than {limit.most}", hint=f"{by_hand} reads it in a terminal")
         if status.st_size == 0:
             raise UsageError(f"{shown} is empty")
     except BaseException:

@@ -25,6 +25,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from gpuwatch import __version__
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.machine.history.crashes import describe
@@ -34,8 +35,6 @@ from gpuwatch.share.assistant.commands import Commands
 from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.tools import BY_NAME, INSTRUCTIONS, TOOLS, Tool, Tools
 
-MOST_MESSAGE = 8 << 20
-"""Bytes of a message; a longer one is refused without being kept."""
 _CHUNK = 1 << 16
 _HEARTBEAT = 5.0
 """Seconds between notes of progress, for clients that give up on silent calls."""
@@ -118,7 +117,7 @@ class _Lines(anyio.AsyncFile[str]):
         while chunk := await self._chunk():
             while chunk:
                 line, newline, chunk = chunk.partition(b"\n")
-                if not dropping and len(kept) + len(line) > MOST_MESSAGE:
+                if not dropping and len(kept) + len(line) > reader_limits.MCP_MESSAGE.bytes:
                     dropping, kept[_CHUNK:], tail = True, b"", b""
                 if dropping:
                     tail = (tail + line)[-_CHUNK:]
@@ -193,7 +192,7 @@ def made(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
         return result
 
     async def refuse(context: ServerRequestContext[Any, Any], params: types.RequestParams) -> types.EmptyResult:
-        raise MCPError(types.INVALID_REQUEST, f"the message is longer than {MOST_MESSAGE >> 20} MiB")
+        raise MCPError(types.INVALID_REQUEST, f"the message is longer than {reader_limits.MCP_MESSAGE.most}")
 
     server: Server[dict[str, Any]] = Server(
         "gpuwatch",

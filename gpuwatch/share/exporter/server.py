@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.text import whole_number
 from gpuwatch.share.exporter.page import CONTENT_TYPES, Form, Page
 from gpuwatch.share.exporter.web_config import WebConfig
 
@@ -46,15 +47,9 @@ class Address:
         """
         host, colon, port = text.strip().rpartition(":")
         bracketed = host.startswith("[") and host.endswith("]")
-        if (
-            not colon
-            or not port.isascii()
-            or not port.isdecimal()
-            or int(port) > 65535
-            or (":" in host and not bracketed)
-        ):
+        if not colon or (number := whole_number(port)) is None or number > 65535 or (":" in host and not bracketed):
             raise UsageError(f"{text!r} is not an address such as 127.0.0.1:9836, [::1]:9836 or :9836")
-        self.port = int(port)
+        self.port = number
         name = host[1:-1] if bracketed else host
         try:
             found = socket.getaddrinfo(
@@ -133,7 +128,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         """The URL of the page."""
         scheme = "https" if self.web.settings.context is not None else "http"
         host, port = str(self.server_address[0]), self.server_address[1]
-        return f"{scheme}://{shown_address((_name() if host in ('0.0.0.0', '::') else host, port))}/metrics"
+        return f"{scheme}://{shown_address((_name() if host in ('0.0.0.0', '::') else host, port))}/metrics"  # noqa: S104  # compared with
 
     def start(self) -> None:
         """Serves in a thread, until :meth:`stop`."""

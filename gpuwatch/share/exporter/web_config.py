@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 
@@ -213,9 +214,15 @@ def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
             "a web configuration needs two more packages", hint="pip install 'gpuwatch-tui[exporter]'"
         ) from None
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(reader_limits.WEB_CONFIGURATION.bytes + 1)
+        if len(content) > reader_limits.WEB_CONFIGURATION.bytes:
+            raise UsageError(f"cannot read {name}: {reader_limits.WEB_CONFIGURATION.too_large}")
+        document = yaml.safe_load(content.decode())
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror or error}") from None
+    except RecursionError:
+        raise UsageError(f"{name} is not YAML: it is nested too deep") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark is not None else ""

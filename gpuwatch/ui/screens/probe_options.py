@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.text import printable, whole_number
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_runs import Parameters
@@ -44,7 +44,7 @@ def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
     limit = text["memory_limit"]
     fraction = text["fraction"]
     virtual = text["virtual"]
-    if virtual and not virtual.isdecimal():
+    if virtual and whole_number(virtual) is None:
         raise Wrong(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
     return replace(
         Parameters(),

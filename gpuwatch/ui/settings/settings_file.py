@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.suggest import closest
 from gpuwatch.core.formatting.text import printable
@@ -26,8 +27,6 @@ from gpuwatch.ui.settings.preferences import SETTINGS, Preferences, Wrong
 ENVIRONMENT = "GPUWATCH_CONFIG_FILE"
 """Variable that names the settings file, unless ``--config-file`` does."""
 _MOST_PROBLEMS = 20
-_MOST_BYTES = 1 << 20
-"""Maximum size of a settings file; real ones have some hundred lines."""
 _WRITABLE = 0o222
 """Mode bits: writable by anybody."""
 _TABLES = tuple(dict.fromkeys(setting.table for setting in SETTINGS if setting.table))
@@ -108,17 +107,20 @@ def default_path() -> Path:
 
 def load(path: Path) -> Loaded:
     """Reads ``path``; a missing file gives the defaults."""
+    limit = reader_limits.SETTINGS
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(limit.bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return Loaded(path)
     except OSError as error:
         return Loaded(path, problems=(f"cannot be read: {error.strerror}",))
     if not os.environ.get(ENVIRONMENT) and path == default_path() and (why := distrust(path)):
         return Loaded(path, problems=(f"is not used: {why}",))  # a file named explicitly is used whoever owns it
-    if len(content) > _MOST_BYTES:
-        return Loaded(path, problems=(f"is larger than {_MOST_BYTES >> 20} MiB",))
+    if len(content) > limit.bytes:
+        return Loaded(path, problems=(f"is larger than {limit.most}",))
+    if any(line.partition(b"=")[0].count(b".") > limit.depth for line in content.splitlines()):
+        return Loaded(path, problems=(f"is nested more than {limit.depth} deep",))
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

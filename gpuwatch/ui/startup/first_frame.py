@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START, needs_ascii
+from gpuwatch.core.formatting.text import whole_number
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
@@ -118,7 +119,7 @@ def escape(lines: Sequence[tuple[Line, str]], width: int, inks: Mapping[tuple[st
 def screen_size(environment: Mapping[str, str]) -> tuple[int, int]:
     """Columns and rows, determined as Textual does."""
     given = [environment.get(name, "") for name in ("COLUMNS", "LINES")]
-    sizes = [int(text) if text.isdecimal() else 0 for text in given]
+    sizes = [whole_number(text) or 0 for text in given]
     if not all(sizes):
         size = os.get_terminal_size(sys.stdout.fileno())
         sizes = [own or found for own, found in zip(sizes, size, strict=True)]

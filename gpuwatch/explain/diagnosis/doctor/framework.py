@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpuwatch.core.formatting.text import whole_number
 from gpuwatch.core.model.doctor import Distribution, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
@@ -151,7 +152,7 @@ def cuda(facts: Facts) -> Answer | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    return tuple(number for part in version.split(".")[:2] if (number := whole_number(part)) is not None)
 
 
 @check("framework.capability", "Build and compute capability")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.text import whole_number
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Framework
 from gpuwatch.core.model.snapshot import Device
@@ -90,7 +91,7 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     driver = evidence.snapshot.driver if evidence.snapshot is not None else None
     has = _cuda(driver.cuda_version) if driver is not None else None
     wanted = _wants(framework, stated=bool(stated)) if framework is not None else None
-    needs = _cuda(wanted) or ((int(wanted), 0) if wanted is not None and wanted.isdigit() else None)
+    needs = _cuda(wanted) or ((major, 0) if (major := whole_number(wanted or "")) is not None else None)
     older = has is not None and needs is not None and has[0] < needs[0]
     if not stated and not older:
         return

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpuwatch.core.formatting.text import whole_number
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visibility import MIG_PREFIX, divided, visible_devices
@@ -64,7 +65,7 @@ def asked_of(run: Run) -> Asked:
         chosen=_chosen(evidence, run),
         limits=_limits(evidence, run),
         fraction=float(fraction) if isinstance(fraction, (int, float)) and fraction else None,
-        reserve_mb=int(reserve) if reserve.isdigit() else None,
+        reserve_mb=whole_number(reserve),
         allocator=evidence.variable("TF_GPU_ALLOCATOR"),
     )
 
@@ -73,7 +74,7 @@ def _chosen(evidence: Evidence, run: Run) -> tuple[int, ...] | None:
     listed = evidence.asked("visible_device_list")
     if isinstance(listed, str) and listed:
         parts = [part.strip() for part in listed.split(",")]
-        return tuple(int(part) for part in parts if part.isdigit())
+        return tuple(number for part in parts if (number := whole_number(part)) is not None)
     names = evidence.asked("visible devices")
     if isinstance(names, (list, tuple)):
         return _numbers(names)

@@ -51,7 +51,7 @@ def memory_areas(chart: Areas) -> Markup | None:
     legend.append('<span class="key in-use"><i></i>in use, by the allocator</span>')
     cut = " Gaps: not recorded." if len(windows) > 1 else ""
     label = f"Memory in use by {chart.by}, in the order of allocations; vertical axis from 0 to {size(top)}"
-    return Markup(
+    return Markup(  # noqa: S704  # escaped above
         f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
         f'{"".join(parts)}</svg><p class="values" hidden></p><figcaption>{"".join(legend)}<span class="axis-note">'
         f"In the order of allocations, not of time. Axis: 0 to the peak, {size(top)}.{cut}</span></figcaption></figure>"

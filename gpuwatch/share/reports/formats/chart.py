@@ -74,7 +74,7 @@ def memory_chart(run: Run) -> Markup | None:
         legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')
     axis = "device total" if run.memory.device_total_bytes else "largest value seen (total unknown)"
     label = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
-    return Markup(
+    return Markup(  # noqa: S704  # numbers, and words of ours
         f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
         f'{"".join(parts)}</svg><p class="values" hidden></p><figcaption>{"".join(legend)}'
         f'<span class="axis-note">Axis: 0 to the {axis}, {size(top)}</span>{when}</figcaption></figure>'

@@ -1,0 +1,69 @@
+"""What each reader takes at most: the one table of their limits. Beyond it they refuse, in one line.
+
+What a file costs in memory and time grows with its bytes and nesting alone; seconds bound what is waited for. Readers
+of text that has no end (logs, what a program prints) keep constant memory and bound a line.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Limit(NamedTuple):
+    """The limits of one reader."""
+
+    what: str
+    bytes: int
+    """Unpacked, if it is compressed."""
+    depth: int = 0
+    """Levels of nesting; 0 if it has none, or what is read of it is at a fixed depth."""
+    seconds: float = 0.0
+    """Until an answer is given up; 0 for what is not waited for."""
+
+    @property
+    def most(self) -> str:
+        """``32 MiB``."""
+        unit = next(step for step in range(3, -1, -1) if self.bytes >> 10 * step)
+        return f"{self.bytes >> 10 * unit} {('bytes', 'KiB', 'MiB', 'GiB')[unit]}"
+
+    @property
+    def too_large(self) -> str:
+        """Why something larger is refused."""
+        return f"it is larger than {self.most}, the maximum"
+
+    @property
+    def too_deep(self) -> str:
+        """Why something deeper is refused."""
+        return f"it is nested more than {self.depth:,} deep"
+
+
+LOG_LINE = Limit("a line of a log, cut there", 64 << 10)
+LOG = Limit("a log, nvidia-smi's output or bug report in gzip, bzip2, xz or zstd", 2 << 30)
+UNPACKING = Limit("memory for unpacking xz and zstd", 256 << 20)
+"""xz -9 needs 65 MiB; a file may claim gigabytes."""
+NVIDIA_SMI = Limit("one value of nvidia-smi -q", 200, depth=16)
+ALLOCATOR_SNAPSHOT = Limit("a snapshot of PyTorch's allocator", 512 << 20, depth=10_000)
+MEMORY_TIMELINE = Limit("a memory timeline of PyTorch", 128 << 20, depth=2)
+TENSORFLOW_PROFILE = Limit("a profile of TensorFlow", 512 << 20)
+JAX_PROFILE = Limit("a memory profile of JAX", 512 << 20)
+DCGM = Limit("the output of dcgmi diag -j", 16 << 20)
+RUN_MEMORY = Limit("what a program of run recorded of its memory", 256 << 20)
+DOCUMENT = Limit("a document of gpuwatch, as JSON or in an HTML report", 64 << 20, depth=64)
+RECORDING = Limit("a block of a recording", 64 << 20)
+SETTINGS = Limit("the settings", 64 << 10, depth=64)
+WEB_CONFIGURATION = Limit("a web configuration of the exporter", 64 << 10)
+TOKEN = Limit("a file with a bearer token", 16 << 10)
+PROMETHEUS = Limit("an answer of Prometheus", 32 << 20, seconds=10.0)
+"""125 hosts with 8 GPUs have about 4 MB; decoded it is ten times as large."""
+HOSTS = Limit("a list of hosts", 128 << 10, depth=1)
+HOST_LINE = Limit("a line that gpuwatch on another host sends", 32 << 20, seconds=45.0)
+"""16 GPUs with 5,000 processes have 5 MB."""
+NODE_CHATTER = Limit("what a node prints beside its document", 4 << 20)
+FILTER = Limit("a filter", 4 << 10)
+TOOL_OUTPUT = Limit("what nvidia-smi or dmesg prints, the last of it", 8 << 20, seconds=8.0)
+MCP_MESSAGE = Limit("a message to gpuwatch mcp", 8 << 20)
+MCP_LOG = Limit("a log that an assistant names", 64 << 20)
+MCP_TEXT = Limit("a log that an assistant gives as text", 1 << 20)
+MCP_DOCUMENT = Limit("a document that an assistant names", 16 << 20)
+
+READERS = tuple(limit for limit in list(globals().values()) if isinstance(limit, Limit))
