@@ -447,33 +447,17 @@ static nvmlReturn_t engine(const gws_state *state, uint32_t index, gws_override_
     return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
-    ENTER_DEVICE(device);
-    REQUIRE(share && period_us);
-    REPLAY_PAIR(share, period_us);
-    return engine(state, index, GWS_SET_ENCODER_PERCENT, share, period_us);
-}
-
-API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
-    ENTER_DEVICE(device);
-    REQUIRE(share && period_us);
-    REPLAY_PAIR(share, period_us);
-    return engine(state, index, GWS_SET_DECODER_PERCENT, share, period_us);
-}
-
-API nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
-    ENTER_DEVICE(device);
-    REQUIRE(share && period_us);
-    REPLAY_PAIR(share, period_us);
-    return engine(state, index, GWS_SET_JPEG_PERCENT, share, period_us);
-}
-
-API nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
-    ENTER_DEVICE(device);
-    REQUIRE(share && period_us);
-    REPLAY_PAIR(share, period_us);
-    return engine(state, index, GWS_SET_OFA_PERCENT, share, period_us);
-}
+#define ENGINE(name, key)                                                                                    \
+    API nvmlReturn_t nvmlDeviceGet##name##Utilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) { \
+        ENTER_DEVICE(device);                                                                                \
+        REQUIRE(share && period_us);                                                                         \
+        REPLAY_PAIR(share, period_us);                                                                       \
+        return engine(state, index, key, share, period_us);                                                  \
+    }
+ENGINE(Encoder, GWS_SET_ENCODER_PERCENT)
+ENGINE(Decoder, GWS_SET_DECODER_PERCENT)
+ENGINE(Jpg, GWS_SET_JPEG_PERCENT)
+ENGINE(Ofa, GWS_SET_OFA_PERCENT)
 
 static unsigned celsius(gws_state *state, uint32_t index) {
     double heat = gws_device_heat(state, index);
