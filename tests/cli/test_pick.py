@@ -127,7 +127,7 @@ for number in sys.stdin:
 """
 
 
-def test_eight_at_once_never_share_a_gpu_in_twenty_rounds(sim_machine: Machine) -> None:
+def test_eight_at_once_never_share_a_gpu_in_ten_rounds(sim_machine: Machine) -> None:
     """All choose at the same moment, from the same snapshot, one or two GPUs each of the eight."""
     environment = sim_machine("8x24GiB").environment(os.environ)
     started = [
@@ -145,7 +145,7 @@ def test_eight_at_once_never_share_a_gpu_in_twenty_rounds(sim_machine: Machine) 
 
     try:
         assert [line(one) for one in started] == ["ready"] * 8
-        for round_number in range(20):
+        for round_number in range(10):
             wanted = 1 + round_number % 2
             tell(str(wanted))
             held = [line(one).split() for one in started]

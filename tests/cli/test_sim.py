@@ -15,15 +15,6 @@ from gpuwatch.sim import build
 from tests.conftest import gpuwatch
 
 _NOTE = "gpuwatch: simulated GPUs have no XLA: Keras does not compile models by default\n"
-_TRAINING = """
-import os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import keras, numpy
-model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(numpy.ones((64, 4), "float32"), numpy.ones((64, 1), "float32"), epochs=2, verbose=0)
-print("trained", model.jit_compile)
-"""
 _STAND_IN = """
 def model_supports_jit(model):
     return True
@@ -55,13 +46,6 @@ def in_sim(code: str, folder: Path, *options: str, **more: str) -> tuple[int, st
     environment = {**os.environ, "PYTHONPATH": str(folder), **more}
     done = gpuwatch("sim", *options, "--", sys.executable, "-c", code, environment=environment)
     return done.code, done.out, done.err
-
-
-@pytest.mark.tensorflow
-def test_an_unadapted_keras_training(tmp_path: Path) -> None:
-    code, out, told = in_sim(_TRAINING, tmp_path)
-    assert (code, out) == (0, "trained False\n"), told[-2000:]
-    assert told.count(_NOTE) == 1
 
 
 def test_the_xla_note_is_printed_once_if_keras_compiles(tmp_path: Path) -> None:

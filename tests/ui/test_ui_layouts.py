@@ -21,8 +21,8 @@ from tests.ui.conftest import Stage
 from tests.ui.feed import FakeFeed
 
 SIZES = [(80, 24), (120, 40), (200, 60), (250, 80)]
-GPUS = [1, 2, 8, 16]
-PROCESSES = [0, 5, 200]
+LOADS = [(1, 0), (1, 200), (2, 5), (8, 0), (8, 200), (16, 5), (16, 200)]
+"""GPUs and processes."""
 _FRAMES = "╭╮╰╯│┃─"
 
 
@@ -57,8 +57,7 @@ def bare(lines: list[str]) -> int:
     return sum(not line.strip(_FRAMES + " ") for line in lines)
 
 
-@pytest.mark.parametrize("processes", PROCESSES)
-@pytest.mark.parametrize("gpus", GPUS)
+@pytest.mark.parametrize(("gpus", "processes"), LOADS)
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus: int, processes: int) -> None:
     app, feed = stage_of(gpus, processes)

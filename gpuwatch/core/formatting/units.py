@@ -85,9 +85,9 @@ def rate(per_second: float | None) -> str:
     return _scaled(per_second, units, 1000, lambda amount, unit: 0 if unit == " B/s" or amount >= 99.95 else 1)
 
 
-def percent(value: float | None, decimals: int = 0) -> str:
+def percent(value: float | None) -> str:
     """``97 %``, with a space."""
-    return UNKNOWN if value is None else f"{value:.{decimals}f} %"
+    return UNKNOWN if value is None else f"{value:.0f} %"
 
 
 def duration(seconds: float | None) -> str:

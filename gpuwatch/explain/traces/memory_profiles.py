@@ -28,7 +28,6 @@ def of_tensorflow(
     names: Names | None = None,
     *,
     pid: int | None = None,
-    source: str = "",
     notes: Iterable[str] = (),
 ) -> list[MemoryProfile]:
     """The profiles of the allocators in TensorFlow's files, GPUs first.
@@ -47,25 +46,23 @@ def of_tensorflow(
     remarks = list(notes)
     if left_out:
         remarks.append(f"{left_out:,} events beyond the first {xplane.MOST_EVENTS:,} of a file were not read")
-    found = [_profile(name, ones, names, pid, source, remarks) for name, ones in by_allocator.items()]
+    found = [_profile(name, ones, names, pid, remarks) for name, ones in by_allocator.items()]
     found.sort(key=lambda one: (one.device == "host", -one.peak_bytes))
     on_gpu = [one for one in found if one.device != "host"]
     return on_gpu or found
 
 
-def of_torch(
-    content: bytes, *, pid: int | None = None, source: str = "", notes: Iterable[str] = ()
-) -> list[MemoryProfile]:
+def of_torch(content: bytes, *, pid: int | None = None, notes: Iterable[str] = ()) -> list[MemoryProfile]:
     """The profiles of the devices in a snapshot of PyTorch's allocator, the fullest first.
 
     Raises :class:`~gpuwatch.explain.traces.plain_pickle.BrokenPickle`.
     """
     remarks = list(notes)
-    found = [_of_device(device, pid, source, remarks) for device in torch_snapshot.read(content)]
+    found = [_of_device(device, pid, remarks) for device in torch_snapshot.read(content)]
     return sorted(found, key=lambda one: -one.peak_bytes)
 
 
-def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, source: str, notes: list[str]) -> MemoryProfile:
+def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: list[str]) -> MemoryProfile:
     replay = Replay([Window(device.events)])
     live = replay.peak
 
@@ -90,7 +87,6 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, source: st
         device=f"cuda:{device.number}",
         allocator="pytorch",
         pid=pid,
-        source=source,
         peak_bytes=replay.peak_event.in_use if replay.peak_event is not None else 0,
         peak_seconds=round(replay.peak_at / _PICO, 6),
         pool_bytes=device.pool_at(first + replay.peak_at) or None,
@@ -182,9 +178,7 @@ def _torch_notes(
         yield "what PyTorch allocates in threads of its own, as in the backward pass, has no line of the program"
 
 
-def _profile(
-    allocator: str, windows: list[Window], names: Names, pid: int | None, source: str, notes: list[str]
-) -> MemoryProfile:
+def _profile(allocator: str, windows: list[Window], names: Names, pid: int | None, notes: list[str]) -> MemoryProfile:
     replay = Replay(windows)
     live = replay.peak
     names.end = replay.end
@@ -226,7 +220,6 @@ def _profile(
         device="host" if host else _device(allocator),
         allocator=allocator,
         pid=pid,
-        source=source,
         peak_bytes=event.in_use if event is not None else 0,
         peak_seconds=round(replay.peak_at / _PICO, 6),
         program_peak_bytes=last or None,

@@ -110,7 +110,7 @@ def read(data: bytes) -> Profile:
     return Profile([one._replace(line=stacks.short(one.line) if one.line else "") for one in found], at)
 
 
-def profiles(data: bytes, *, source: str = "") -> list[MemoryProfile]:
+def profiles(data: bytes) -> list[MemoryProfile]:
     """What was alive on each device, the fullest first; :class:`BrokenMessage` as in :func:`read`."""
     found = read(data)
     devices = {one.device for one in found.samples if one.device}
@@ -120,12 +120,12 @@ def profiles(data: bytes, *, source: str = "") -> list[MemoryProfile]:
         key = one.line, one.called, one.kind
         by_device.setdefault(one.device or alone, {}).setdefault(key, []).append(one)
     at = datetime.datetime.fromtimestamp(found.at / 1e9, datetime.UTC) if 0 < found.at < _MOST_NANOSECONDS else None
-    told = [_profile(device, samples, at, source) for device, samples in by_device.items()]
+    told = [_profile(device, samples, at) for device, samples in by_device.items()]
     return sorted((one for one in told if one.peak_bytes), key=lambda one: -one.peak_bytes)
 
 
 def _profile(
-    device: str, samples: dict[tuple[str, str, str], list[Sample]], at: datetime.datetime | None, source: str
+    device: str, samples: dict[tuple[str, str, str], list[Sample]], at: datetime.datetime | None
 ) -> MemoryProfile:
     holders = [
         MemoryHolderOp(
@@ -147,7 +147,6 @@ def _profile(
         tool="jax",
         device=device,
         allocator="XLA",
-        source=source,
         peak_bytes=total,
         peak_seconds=0.0,
         live_bytes=total,

@@ -32,7 +32,7 @@ def is_timeline(start: bytes) -> bool:
     return _BEGINS.match(start) is not None
 
 
-def profile(content: bytes, *, source: str = "") -> MemoryProfile:
+def profile(content: bytes) -> MemoryProfile:
     """The profile of a timeline. The file does not name its device."""
     if len(content) > reader_limits.MEMORY_TIMELINE.bytes:
         raise BrokenTimeline(reader_limits.MEMORY_TIMELINE.too_large)
@@ -75,7 +75,6 @@ def profile(content: bytes, *, source: str = "") -> MemoryProfile:
         tool="torch",
         device="the recorded device",
         allocator="pytorch",
-        source=source,
         peak_bytes=peak,
         peak_seconds=round(max(peak_at - begin, 0) / 1e9, 6),
         live_bytes=sum(known.values()),

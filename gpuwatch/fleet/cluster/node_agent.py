@@ -41,9 +41,9 @@ _PROGRESS_SECONDS = 0.5
 _CHUNK = 1 << 16
 
 
-def serve(arguments: Sequence[str], *, program: Sequence[str] = ()) -> int:
-    """Runs ``gpuwatch ARGUMENTS`` (or ``program``) and returns its exit code; everything it wrote went to stdout."""
-    return _Agent().run([*program] if program else [sys.executable, "-m", "gpuwatch", *arguments])
+def serve(arguments: Sequence[str]) -> int:
+    """Runs ``gpuwatch ARGUMENTS`` and returns its exit code; everything it wrote went to stdout."""
+    return _Agent().run([sys.executable, "-m", "gpuwatch", *arguments])
 
 
 class _Agent:

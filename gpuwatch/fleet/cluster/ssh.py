@@ -40,7 +40,6 @@ def ssh_command(
     host: str,
     command: Sequence[str],
     *,
-    connect_seconds: int = CONNECT_SECONDS,
     options: Sequence[str] = (),
 ) -> list[str]:
     """The local command line that runs ``command`` on ``host``, one of :func:`ssh_hosts`.
@@ -55,7 +54,7 @@ def ssh_command(
         "ssh",
         "-T",  # no terminal: output stays as it was written
         *("-o", "BatchMode=yes"),  # fails where it would ask
-        *("-o", f"ConnectTimeout={connect_seconds}"),
+        *("-o", f"ConnectTimeout={CONNECT_SECONDS}"),
         *("-o", "ConnectionAttempts=1"),
         *("-o", "ControlMaster=no"),  # a connection that others share would stay open
         *("-o", "ControlPath=none"),

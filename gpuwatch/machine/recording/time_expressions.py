@@ -35,10 +35,10 @@ def moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> float:
         raise UsageError(f"not a time: {text!r}", hint=f"for example {EXAMPLES}") from None
 
 
-def since_moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> float:
+def since_moment(text: str, now: float) -> float:
     """:func:`moment`, for a begin: ``7d`` is 7 days before ``now``."""
     seconds = seconds_of(text)
-    return moment(text, now, zone) if seconds is None else now - seconds
+    return moment(text, now) if seconds is None else now - seconds
 
 
 def _time_of_day(found: re.Match[str], now: float, zone: datetime.tzinfo | None) -> float:

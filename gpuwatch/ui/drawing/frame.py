@@ -28,7 +28,6 @@ def frame(
     focused: bool = False,
     bar: range = range(0),
     bar_from: int = 0,
-    below: str = "",
 ) -> list[Line]:
     """Exactly ``height`` lines; the rows of ``bar`` count from line ``bar_from`` inside the frame."""
     edge = "frame" if focused else "border"
@@ -47,11 +46,7 @@ def frame(
         rest = " " * max(width - 2 - used, 0)
         end = ("┃", "thumb") if y - bar_from in bar else ("│", edge)
         framed.append(Line((("│", edge), *spans, (rest, "text"), end), lines[y].wash if y < len(lines) else ""))
-    bottom = Pen(width)
-    bottom.add("╰", edge)
-    if below and width_of(below) + 6 <= width:
-        bottom.add("─ ", edge).add(below, "dim").add(" ", edge)
-    framed.append(bottom.to(width - 1, "─", edge).add("╯", edge).line())
+    framed.append(Pen(width).add("╰", edge).to(width - 1, "─", edge).add("╯", edge).line())
     return framed
 
 

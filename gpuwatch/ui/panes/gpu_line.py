@@ -171,7 +171,8 @@ def _bar(pen: Pen, value: float | None, cells: int, ink: str) -> None:
         pen.add(meter(value), ink)
 
 
-def sparkline(device: Device, view: View, width: int, metric: str = "utilization.gpu_percent") -> str:
-    """History of a percentage in one line of exactly ``width`` cells."""
-    _, columns = recent(view, view.history.times, view.history.series(device.uuid, metric), width)
+def sparkline(device: Device, view: View, width: int) -> str:
+    """History of the utilization in one line of exactly ``width`` cells."""
+    busy = view.history.series(device.uuid, "utilization.gpu_percent")
+    _, columns = recent(view, view.history.times, busy, width)
     return braille(columns, low=0, high=100)[0]

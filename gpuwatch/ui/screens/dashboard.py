@@ -65,8 +65,8 @@ class Dashboard(Protocol):
     def toggle_pause(self) -> None:
         """Pauses the display, or returns to now."""
 
-    def look_at(self, move: Callable[[Navigation], None], *, stop: bool = True) -> None:
-        """Moves to another moment; pauses first if needed. ``stop`` False: a recording plays on from there."""
+    def look_at(self, move: Callable[[Navigation], None]) -> None:
+        """Moves to another moment; pauses first if needed."""
 
     def tell_skipped(self) -> None:
         """Says in the footer which gaps of a recording were passed over."""
