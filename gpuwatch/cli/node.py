@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from gpuwatch.core.errors import UsageError
@@ -17,4 +19,4 @@ def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
 
     if not arguments or arguments[0] not in KINDS:
         raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
-    ctx.exit(serve(arguments))
+    ctx.exit(serve([sys.executable, "-m", "gpuwatch", *arguments]))

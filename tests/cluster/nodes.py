@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuwatch.fleet.cluster.fan_out import NodeReply, fan_out
 from gpuwatch.fleet.cluster.launchers import Job, Plan
 
-AGENT = "import sys; from gpuwatch.fleet.cluster.node_agent import serve; sys.exit(serve([], program=sys.argv[1:]))"
+AGENT = "import sys; from gpuwatch.fleet.cluster.node_agent import serve; sys.exit(serve(sys.argv[1:]))"
 
 
 def agent(*program: str) -> tuple[str, ...]:

@@ -41,9 +41,9 @@ _PROGRESS_SECONDS = 0.5
 _CHUNK = 1 << 16
 
 
-def serve(arguments: Sequence[str]) -> int:
-    """Runs ``gpuwatch ARGUMENTS`` and returns its exit code; everything it wrote went to stdout."""
-    return _Agent().run([sys.executable, "-m", "gpuwatch", *arguments])
+def serve(command: Sequence[str]) -> int:
+    """Runs a command and returns its exit code; everything it wrote went to stdout."""
+    return _Agent().run([*command])
 
 
 class _Agent:
