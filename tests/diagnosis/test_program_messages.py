@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
-from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, meaning
+from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, SYSTEM, meaning
 
 ERRORS = (
     ("ModuleNotFoundError: No module named 'flash_attn'", "module flash_attn is not installed"),
@@ -18,7 +18,20 @@ ERRORS = (
     ),
     ("AttributeError: partially initialized module 'random' has no attribute 'seed'", "still being imported: random"),
     ("AttributeError: module 'numpy' has no attribute 'bool'.", "uses bool, which the installed version does not have"),
-    ("TypeError: Net.__init__() got an unexpected keyword argument 'heads'", "uses heads"),
+    ("TypeError: Net.__init__() got an unexpected keyword argument 'heads'", "argument heads, which it does not"),
+    ("TypeError: Blur.run() missing 1 required positional argument: 'size'", "without 'size', which it requires"),
+    ("AttributeError: 'NoneType' object has no attribute 'cpu'", "A value is None, and cpu of it is used"),
+    ("ModuleNotFoundError: No module named 'fcntl'", "exists on Unix only"),
+    ("ModuleNotFoundError: No module named 'fcntlib'", "module fcntlib is not installed"),
+    ("ModuleNotFoundError: No module named 'custom_nodes.core_a'", "custom node of ComfyUI is missing: custom_nodes.core_a"),
+    ("ValueError: Unknown format code 'f' for object of type 'str'", "type str is formatted as a number"),
+    ("ValueError: operands could not be broadcast together with shapes (7,2) (7,)", "NumPy arrays of different shapes"),
+    ("ValueError: Mix type of y not allowed, got types {'unknown', 'binary'}", "Labels and predictions"),
+    ("ValueError: The train_dataset does not implement __len__, max_steps has to be specified.", "has no length"),
+    ("Exception: Dataset not found.", "dataset that the configuration names"),
+    ("ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10", "bfloat16 was asked for"),
+    ("RuntimeError: PassManager::run failed", "Triton could not compile"),
+    ("sqlite3.OperationalError: database is locked", "database file is in use"),
     ("ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96", "version of NumPy"),
     ("RuntimeError: operator torchvision::nms does not exist", "torch and torchvision"),
     ("FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding.", "loss scale"),
@@ -76,7 +89,7 @@ ERRORS = (
     ("Exception: The wandb backend process has shutdown", "wandb"),
     ("OSError: [Errno 10048] error while attempting to bind on address ('127.0.0.1', 8080)", "port is taken"),
     ("BrokenPipeError: [Errno 32] Broken pipe", "read the program's output"),
-    ("NameError: name 'optimzer' is not defined", "the program's own error"),
+    ("NameError: name 'optimzer' is not defined", "The name optimzer is used before"),
     ("RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.FloatTensor) should be the same", "on different"),
     ("RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long", "different types"),
     ("RuntimeError: a Tensor with 16 elements cannot be converted to Scalar", "Shapes of tensors"),
@@ -99,15 +112,65 @@ def test_what_ended_the_program(error: str, said: str) -> None:
     log = ["epoch 1: loss 0.4", "Traceback (most recent call last):", '  File "/a/train.py", line 7, in <module>']
     found = explain([*log, "    main()", error])
     assert said in found.findings[0].title
-    machine = ("port is taken", "read the program's output")
+    machine = ("port is taken", "read the program's output", "bfloat16 was asked for", "Triton could not compile")
+    machine += ("database file is in use",)
     assert found.primary == ("unknown" if said in machine else "program.error")
     assert found.findings[0].action
     assert found.findings[0].severity == "error"
 
 
+LAST_LINES = (
+    (["Segmentation fault at address 0x7c"], "It crashed with SIGSEGV"),
+    (["installed the segmentation fault handler", "step 3: loss 0.2"], "No failure in it"),
+    (["Caught signal 11 (Segmentation fault). Server aborting"], "The X server (Xorg) failed"),
+    (["could not read: the database is locked by ana"], "The last lines report a failure"),
+    (
+        ["kern  :warn  : 2026-01-21T04:41:44+00:00 train[71]: segfault at 7f ip 00 sp 7f error 4 in liba.so.2"],
+        "train[71]",
+    ),
+    (["waiting: failed", 'Thread 1 "a" received signal SIGINT, Interrupt.', "(gdb) bt"], "interrupted in a debugger"),
+    (
+        ["ERROR:root:  - Required input is missing: denoise", "ERROR:root:ignored"],
+        "ComfyUI rejected the workflow: Required",
+    ),
+    (["RNA pipeline failed: clusters are required for the picture."], "itself reports what failed: clusters are"),
+    (["RNA pipeline failed: no CUDA device for the picture."], "The last lines report a failure"),
+)
+
+
+@pytest.mark.parametrize(("lines", "said"), LAST_LINES)
+def test_what_the_last_lines_report(lines: list[str], said: str) -> None:
+    assert said in explain(["reading the data", *lines]).findings[0].title
+
+
+ADVICE = (
+    (
+        "[E] IRuntime: Error Code 1: (Trying to load an engine created with incompatible serialization version.",
+        "Build the engine again",
+    ),
+    ("RuntimeError: Unable to use CUDA: Outdated cuDNN installation found.", "Install a newer cuDNN"),
+    (
+        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE)",
+        "first exchange of all",
+    ),
+    (
+        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE)",
+        "rank that stopped",
+    ),
+    ("[XORG] (EE) NVIDIA(GPU-0): Failed to initialize the NVIDIA GPU at PCI:1:0:0.", "second GPU may have"),
+    ("dlerr: /usr/lib64/libcuda.so.418.74: undefined symbol: cuCtxCreate_v3", "driver"),
+    ("cuda driver library failed to get device context 46", "COMPUTE"),
+)
+
+
+@pytest.mark.parametrize(("line", "said"), ADVICE)
+def test_advice_for_a_line(line: str, said: str) -> None:
+    assert said in explain([line]).findings[0].action
+
+
 def test_every_pattern_compiles_and_its_title_needs_no_more_than_its_group() -> None:
     meaning("none of them")
-    for title, _, patterns in (*PROGRAM, *MACHINE):
+    for title, _, patterns, _ in (*SYSTEM, *PROGRAM, *MACHINE):
         assert "{0}" not in title or all("(" in pattern for pattern in patterns)
 
 
@@ -210,7 +273,7 @@ AROUND = (
     ("CMake Error: CMAKE_CUDA_ARCHITECTURES must be non-empty if set.", "CMake found no CUDA compiler"),
     ("RuntimeError: Distributed package doesn't have NCCL built in", "built without NCCL"),
     ("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR", "transforms or solvers"),
-    ("RuntimeError: Socket Timeout", "until the watchdog"),
+    ("RuntimeError: Socket Timeout", "until the wait timed out"),
     ("/usr/bin/ld: cannot find -lcuda", "libcuda, which belongs to the driver"),
     ("OSError: [Errno 116] Stale file handle: '/home/u/x'", "A file system failed"),
     ("DistStoreError: Timed out after 901 seconds waiting for clients. 1/2 clients joined.", "A rank of the job did not come"),

@@ -157,7 +157,7 @@ _XORG = [f"[   {at}.630] (II) event{at}: device added" for at in range(20, 60)]
         ([*_DMESG, "[   61.123456] NVRM: RmInitAdapter failed! (0x24:0x65:1436)"], "could not start the GPU"),
         ([*_DMESG, "[   61.123456] [drm:i915_reset] *ERROR* Failed to reset chip."], "Intel GPU (driver i915) hung"),
         ([*_XORG, '[    61.543] (EE) Failed to open authorization file "/run/a"'], "No failure in it"),
-        ([*_XORG, "[    61.543] (EE) no screens found"], "X server (Xorg) did not start"),
+        ([*_XORG, "[    61.543] (EE) no screens found"], "X server (Xorg) failed"),
         (
             ["[ 9.1] (EE) Failed to initialize GLX extension (Compatible NVIDIA X driver not found)", *_XORG],
             "its screen runs on another driver",

@@ -39,8 +39,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.last_lines_tell == last_lines.FAILED:
         for line in (log.telling_last_line, *log.last_lines):
             if (known := meaning(line)) is not None:
-                title, action, cause = known
-                return finding(cause, "warning", "likely", title=title, evidence=(line,), action=action)
+                return finding(
+                    known.cause, "warning", "likely", title=known.title, evidence=(line,), action=known.action
+                )
         told = (log.telling_last_line,)
         return finding("unknown", "warning", "likely", title=_FAILURE, evidence=told, action=_READ_BEFORE)
     if (stopped := _stopped(log)) is not None:

@@ -98,7 +98,7 @@ def imported(facts: Facts) -> Answer | None:
             return fail(_cut_off(look.late), "Look for a slow file system, and in dmesg for a GPU that hangs.")
         number = ended_by(run)
         if number is not None and not run.errors:
-            return fail(*SIGNALS[number])
+            return fail(*SIGNALS[number][:2])
         reason = _first_line(run.errors[-1] if run.errors else None) or run.verdict_reason
         return fail(reason, "Repair the installation: the import fails in your own programs, too.")
     took = f" in {look.import_seconds:.1f} s" if look.import_seconds is not None else ""

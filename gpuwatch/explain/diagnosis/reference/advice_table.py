@@ -158,6 +158,13 @@ MACHINE = (
     ),
     Advice(
         "driver.bad-state",
+        "Look in dmesg for lines with NVRM or Xid: they say why the card does not start. A laptop's second GPU may have"
+        " been left without power (bbswitch, bumblebee): NVIDIA's driver should manage it (prime-select, PRIME);"
+        " otherwise power the machine off and on.",
+        says=r"failed to initialize the nvidia gpu",
+    ),
+    Advice(
+        "driver.bad-state",
         "Give the kernel more address space for drivers: boot it with vmalloc=512M (32-bit), or use a 64-bit kernel.",
         says=r"vmalloc=",
     ),
@@ -202,6 +209,18 @@ BUILDS = (
         framework="bitsandbytes",
     ),
     Advice(
+        "cuda.version-mismatch",
+        "Build the engine again with the TensorRT that is installed here (delete the old file): an engine works only"
+        " with the version that made it.",
+        says=r"serialization version|version tag does not match|not compatible with this version of tensorrt|magicTag",
+    ),
+    Advice(
+        "cuda.version-mismatch",
+        "Install a newer {what}, at least the version that the lines after it name as the minimum (pip install -U"
+        ' "jax[cuda12]" brings its own), and keep older copies out of LD_LIBRARY_PATH.',
+        says=r"outdated (?P<what>\w+) installation found",
+    ),
+    Advice(
         "cuda.libraries-missing",
         "Install a CUDA toolkit with nvcc, of the CUDA version that PyTorch was built for (torch.version.cuda; conda"
         " install -c nvidia cuda-toolkit, or the devel image), and set CUDA_HOME to its folder; or install a prebuilt"
@@ -217,6 +236,15 @@ BUILDS = (
 )
 _ANY_OOM = ("memory.model-too-large", "memory.request-too-large")
 SERVERS = (
+    *(
+        Advice(
+            cause,
+            "Another process took the memory while vLLM slept: end it before wake_up, or start vLLM with a lower"
+            " --gpu-memory-utilization.",
+            says=r"cumem_allocator",
+        )
+        for cause in _ANY_OOM
+    ),
     *(
         Advice(cause, action, framework=framework, done=done)
         for cause in _ANY_OOM
@@ -343,6 +371,19 @@ FRAMEWORKS = (
 )  # fmt: skip
 
 ENDINGS = (
+    Advice(
+        "unknown",
+        "The first exchange of all never ended: the GPUs do not reach each other, no rank is merely slow. Try"
+        " NCCL_P2P_DISABLE=1 (with IOMMU or PCIe ACS on, transfers between GPUs hang), a larger --shm-size, and read"
+        " what NCCL_DEBUG=INFO says; between nodes, NCCL_SOCKET_IFNAME chooses the network.",
+        says=r"WorkNCCL\(SeqNum=1,",
+    ),
+    Advice(
+        "unknown",
+        'Install jax, jaxlib and the CUDA plugin of one version: pip install -U "jax[cuda12]". If they are, see whether'
+        " nvidia-smi works.",
+        says=r"jaxlib/cuda/versions_helpers.{0,300}NOT_INITIALIZED",
+    ),
     Advice(
         "unknown",
         "The kernel that failed may be NCCL's own or one before it: CUDA_LAUNCH_BLOCKING=1 tells them apart. If it is"

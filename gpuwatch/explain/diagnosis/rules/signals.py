@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import HostMemory, Run
-from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, FAULTS, HOST_MEMORY, SIGNALS, WORKER
+from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, SIGNALS, WORKER
+from gpuwatch.explain.diagnosis.rules.machine_messages import FAULTS, WORKER_EXITED
+from gpuwatch.explain.diagnosis.rules.meanings import Meaning
 from gpuwatch.explain.logs import reported_ends
 
 _NOT_THE_KERNEL = "by SIGKILL, not by the kernel's OOM killer: its counter did not change"
@@ -26,12 +28,12 @@ def ended_by(run: Run) -> signal.Signals | None:
 
 def of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
     """What a signal means, given what is known about host memory."""
-    title, action = SIGNALS[number]
+    title, action, *_ = SIGNALS[number]
     host = run.host_memory
     if number != signal.SIGKILL:
         return title, action, "fact" if run.outcome.signal else "likely"
     if run.host_memory_out:
-        return *ENDINGS[HOST_MEMORY], "fact"
+        return *ENDINGS[HOST_MEMORY][:2], "fact"
     if host is not None and host.oom_kills == 0:
         # The kernel counts its OOM kills.
         return (
@@ -52,16 +54,12 @@ def of_worker(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
     """
     match = _BY_SIGNAL.search(text)
     if match is None:
-        return (
-            "A worker of the DataLoader exited unexpectedly",
-            "Run it with num_workers=0: then the error appears in the main process, with its traceback.",
-            False,
-        )
+        return *WORKER_EXITED[:2], False
     if match[1] == "Bus error":
-        return *ENDINGS["ended.shared-memory"], False
+        return *ENDINGS["ended.shared-memory"][:2], False
     if match[1] != "Killed":
         return f"A worker of the DataLoader ended with a signal: {match[1]}", f"{FAULTS} Or use num_workers=0.", False
-    title, action = ENDINGS[WORKER]
+    title, action, *_ = ENDINGS[WORKER]
     if host is not None and (host.kernel_line or host.oom_kills):
         title = "A worker of the DataLoader was killed when the kernel ran out of host memory (RAM)"
     elif host is not None and host.oom_kills == 0:
@@ -81,8 +79,8 @@ _CRASH_WORDS = (
 )
 
 
-def crash(lines: list[str]) -> tuple[str, str]:
-    """Title and action for the signal that the line names."""
+def crash(lines: list[str]) -> Meaning:
+    """What is said of the signal that the line names."""
     text = lines[0].lower()
     return next((SIGNALS[number] for word, number in _CRASH_WORDS if word in text), ENDINGS[reported_ends.CRASH])
 

@@ -11,8 +11,9 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, finding, rule
-from gpuwatch.explain.diagnosis.rules import last_errors, program_messages
+from gpuwatch.explain.diagnosis.rules import machine_messages, program_messages
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, NCCL_INTERNAL, PEER, WAITED, WORKER
+from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.other_processes import in_a_process, other_rank, own_error, own_lines, reported
 from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause, raised_at
@@ -104,10 +105,12 @@ def _address_space(run: Run, log: LogFacts | None, lines: list[str]) -> _End | N
     if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR:
         return None
     told = _once(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY) if log is not None else ())
-    if last_errors.refused("\n".join(told)) not in last_errors.OF_ADDRESS_SPACE:
+    if first(machine_messages.SYSTEM, "\n".join(told)) not in machine_messages.OF_ADDRESS_SPACE:
         return None
     measured = f", of which {size(peak)} were in use at most" if isinstance(peak, int) else ""
-    return _End(*last_errors.ADDRESS_SPACE, [f"limit of its address space: {size(limit)}{measured}", *told], "likely")
+    return _End(
+        *machine_messages.ADDRESS_SPACE[:2], [f"limit of its address space: {size(limit)}{measured}", *told], "likely"
+    )
 
 
 def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
@@ -140,7 +143,7 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
     if topic is not None:
         known = program_messages.meaning("\n".join(told)) if topic in (reported_ends.FATAL, _TYPES, _ASSERT) else None
         if known is None:
-            known = program_messages.Meaning(*(crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]))
+            known = crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]
         return _ended(known, _once(told, lines))
     if log is not None and (report := reported(log))[0]:
         own = own_error(log)
@@ -165,12 +168,12 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
     return None
 
 
-def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> program_messages.Meaning | None:
+def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meaning | None:
     """What the type of an exception says; None if that is nothing, or of a probe, which is gpuwatch's own program."""
     return program_messages.by_type(error, log, how) if run is None or run.group == "run" else None
 
 
-def _ended(known: program_messages.Meaning, lines: list[str]) -> _End:
+def _ended(known: Meaning, lines: list[str]) -> _End:
     return _End(known.title, known.action, lines, cause=known.cause)
 
 
@@ -213,10 +216,10 @@ def _how_it_ended(run: Run | None, log: LogFacts | None) -> str:
     return "It ended in"
 
 
-def _known(lines: list[str]) -> program_messages.Meaning | None:
+def _known(lines: list[str]) -> Meaning | None:
     """What the last error means, before a line that only tells the exit code."""
     last = "\n".join(lines[-2:])
-    compiler = program_messages.Meaning(*last_errors.not_compiled()) if reported_ends.of_a_compiler(last) else None
+    compiler = machine_messages.COMPILE if reported_ends.of_a_compiler(last) else None
     return program_messages.meaning(last) or compiler
 
 
