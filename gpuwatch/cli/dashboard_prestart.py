@@ -1,4 +1,4 @@
-"""The early start of the dashboard: collector and first picture before Textual is imported.
+"""The early start of the dashboard, and of a snapshot: the collector before anything else is imported.
 
 Importing Textual takes longer than the driver needs to answer. So the program first forks its collector; while that
 opens the driver, this process imports what a picture needs. It paints the devices as soon as they are known and then
@@ -30,6 +30,8 @@ _PATIENCE = 0.1
 """Seconds to wait for the first picture without doing anything else."""
 INTERVAL = 1.0
 """Seconds between samples of a collector that starts before the settings are known."""
+_FLAGS = frozenset({"--csv", "--json", "--redact", "--topology"})
+"""Options of a snapshot that do not change what its collector reads, nor where."""
 _HEAVY = (
     "gpuwatch.ui.panes.process_lines",
     "gpuwatch.core.formatting.secrets",
@@ -166,6 +168,9 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     errors, are left to the command line's parser.
     """
     global _begun, _starting
+    if arguments[:1] == ["snapshot"] and _FLAGS.issuperset(arguments[1:]):
+        _begin_snapshot()
+        return
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
     if os.environ.get("TERM") in ("dumb", "unknown"):  # see gpuwatch.core.formatting.terminal.cannot_draw
@@ -174,7 +179,7 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
         return
     gc.disable()
     _starting = True
-    _begun = _fork()
+    _begun = _fork(INTERVAL, share=True)
     if _begun is None:
         return
     from gpuwatch.ui.settings.settings_file import default_path, load
@@ -187,13 +192,24 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
         _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
 
 
-def _fork() -> Start | None:
+def _begin_snapshot() -> None:
+    """Starts the collector of ``gpuwatch snapshot``, which reads the GPUs while this process imports the rest."""
+    global _begun
+    with suppress(OSError):  # a closed stdin or stdout, whose number a pipe would get
+        for number in (0, 1, 2):
+            os.fstat(number)
+        from gpuwatch.machine.collector.fork import BETWEEN
+
+        _begun = _fork(BETWEEN, on_demand=True)
+
+
+def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> Start | None:
     # Import what both processes need before there are two.
     import gpuwatch.machine.collector.wire  # noqa: F401
     from gpuwatch.machine.collector.fork import fork
 
     try:
-        return Start(fork(INTERVAL, share=True))
+        return Start(fork(interval, share=share, on_demand=on_demand))
     except OSError:
         return None  # the collector is spawned later instead, which reports the error
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 import msgspec
 
+from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
@@ -82,7 +83,8 @@ def snapshot(
     if every is not None:
         _follow(every, gpm=bool(asked_gpm(ctx)), redact=redact)
     progress("reading the GPUs")
-    taken, _ = take(deadline, gpm=bool(asked_gpm(ctx)))
+    begun = prestart.take()
+    taken, _ = take(deadline, gpm=bool(asked_gpm(ctx)), first=begun.collector if begun is not None else None)
     progress("")
     taken = msgspec.structs.replace(taken, findings=findings(taken))
     if topology and not as_json:

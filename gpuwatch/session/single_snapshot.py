@@ -6,18 +6,20 @@ import datetime
 import importlib
 import os
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
+from gpuwatch.machine.collector.fork import BETWEEN, ForkedProcess
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host import HostReader
 from gpuwatch.sim.sysfs import ENV_STATE
 
+if TYPE_CHECKING:
+    from subprocess import Popen
+
 _MOST_STARVED = 60.0
 """Seconds beyond the deadline that a collector without a CPU is waited for."""
-_BETWEEN = 0.25
-"""Seconds between two samples: CPU and rates need two."""
 
 
 class Silence(NamedTuple):
@@ -38,13 +40,19 @@ def silence(feed: LiveFeed) -> Silence:
 
 
 def samples(
-    count: int, deadline: float, *, on_demand: bool = False, gpm: bool = False
+    count: int,
+    deadline: float,
+    *,
+    on_demand: bool = False,
+    gpm: bool = False,
+    first: Popen[bytes] | ForkedProcess | None = None,
 ) -> tuple[list[Snapshot], Silence]:
     """Up to ``count`` snapshots, and why there are fewer.
 
     The driver has ``deadline`` seconds; those in which the collector waits for a CPU of a busy machine do not count.
+    ``first``: a collector that is running already.
     """
-    feed = LiveFeed(_BETWEEN, on_demand=on_demand, gpm=gpm)
+    feed = LiveFeed(BETWEEN, on_demand=on_demand, gpm=gpm, first=first)
     feed.start()
     try:
         # While the driver starts, and rates need a second sample: the first use of these takes as long.
@@ -59,9 +67,11 @@ def samples(
         feed.stop()
 
 
-def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
-    """A snapshot with rates, and whether the driver answered within ``deadline`` seconds."""
-    taken, why = samples(2, deadline, on_demand=True, gpm=gpm)
+def take(
+    deadline: float, *, gpm: bool = False, first: Popen[bytes] | ForkedProcess | None = None
+) -> tuple[Snapshot, bool]:
+    """A snapshot with rates, and whether the driver answered within ``deadline`` seconds; see :func:`samples`."""
+    taken, why = samples(2, deadline, on_demand=True, gpm=gpm, first=first)
     if taken:
         return taken[-1], True
     return without_driver(deadline, why, longer="; to wait longer: --deadline"), False
@@ -102,7 +112,7 @@ def _host() -> tuple[Host, list[Problem]]:
     """The host, which can be read although the driver does not answer."""
     reader = HostReader()
     reader.read()
-    time.sleep(_BETWEEN)
+    time.sleep(BETWEEN)
     return reader.read()
 
 

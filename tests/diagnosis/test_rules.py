@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import Framework, Memory, Oom
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visibility import read_visible, visible_devices
-from gpuwatch.explain.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
+from gpuwatch.explain.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary, rules_for
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
@@ -475,6 +475,24 @@ def test_every_rule_yields_only_what_it_declares() -> None:
     for entry in RULES["evidence"]:
         for evidence in every:
             assert {found.id for found in entry.find(evidence)} <= set(entry.causes), entry.name
+
+
+@pytest.mark.parametrize("state", ["ok", "lost", "recovering", "unknown"])
+@pytest.mark.parametrize(
+    "readings",
+    [{"mode.compute": "prohibited"}, {"mig.mode": "enabled"}, {"memory.used_bytes": 24 * GIB}, {}],
+    ids=["prohibited", "mig", "full", "usual"],
+)
+def test_rules_left_out_of_a_working_machine_would_find_nothing(state: str, readings: dict[str, object]) -> None:
+    seen = machine(processes=(process(7, 20 * GIB),))
+    changed = [
+        msgspec.structs.replace(device, state=state, readings={**device.readings, **readings})
+        for device in seen.devices
+    ]
+    evidence = Evidence(snapshot=msgspec.structs.replace(seen, devices=tuple(changed)))
+    chosen = rules_for(evidence)
+    assert len(rules_for(Evidence(snapshot=NO_DRIVER))) > len(chosen) > 1
+    assert not [found for entry in RULES["evidence"] if entry not in chosen for found in entry.find(evidence)]
 
 
 SEVERITIES = st.sampled_from(["error", "warning", "info"])

@@ -17,6 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
+_OF_PROGRAMS = ("logs.topics", "logs.last_lines", "diagnosis.rules.driver", "diagnosis.rules.memory")
+"""What no snapshot of a working machine needs."""
+
+
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [
@@ -24,6 +28,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
         ("gpuwatch.cli.probe", {"textual", "pynvml", "psutil", "tensorflow"}),
         ("gpuwatch.cli.mcp", {"mcp", "pydantic", "textual"}),
         ("gpuwatch.cli.snapshot", {"textual", "tensorflow"}),
+        ("gpuwatch.explain.diagnosis.engine", {f"gpuwatch.explain.{name}" for name in _OF_PROGRAMS}),
+        ("gpuwatch.share.reports.formats.text", {"statistics", "gpuwatch.share.reports.run_content"}),
         ("gpuwatch.machine.collector.worker", {"textual", "click", "rich", "tensorflow", "jinja2"}),
         ("gpuwatch.ui.app", {"pynvml", "psutil", "tensorflow", "jinja2"}),
         (

@@ -12,6 +12,9 @@ import select
 import signal
 from typing import BinaryIO
 
+BETWEEN = 0.25
+"""Seconds between the two samples of a snapshot: CPU and rates need two."""
+
 
 class ForkedProcess:
     """The child process, with the part of :class:`subprocess.Popen` that :class:`.live_feed.LiveFeed` uses."""
@@ -56,10 +59,10 @@ class ForkedProcess:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def fork(interval: float, *, share: bool = False) -> ForkedProcess:
+def fork(interval: float, *, share: bool = False, on_demand: bool = False) -> ForkedProcess:
     """Starts a collector that samples every ``interval`` seconds. OSError if the system cannot fork.
 
-    ``share``: its samples may be those of a recorder on this machine.
+    ``share``: its samples may be those of a recorder on this machine. ``on_demand``: as of :class:`.wire.Settings`.
     """
     from gpuwatch.machine.sources.driver_calls import new_page
 
@@ -72,7 +75,7 @@ def fork(interval: float, *, share: bool = False) -> ForkedProcess:
     pid = os.fork()
     if pid == 0:
         try:
-            _child(commands[0], frames[1], page, interval, share)
+            _child(commands[0], frames[1], page, (interval, on_demand, False, share))
         finally:
             os._exit(1)
     os.close(commands[0])
@@ -80,7 +83,7 @@ def fork(interval: float, *, share: bool = False) -> ForkedProcess:
     return ForkedProcess(pid, os.fdopen(commands[1], "wb"), os.fdopen(frames[0], "rb"), page)
 
 
-def _child(commands: int, frames: int, page: int | None, interval: float, share: bool) -> None:
+def _child(commands: int, frames: int, page: int | None, asked: tuple[float, bool, bool, bool]) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -97,7 +100,7 @@ def _child(commands: int, frames: int, page: int | None, interval: float, share:
 
     code = 1
     try:
-        serve(Settings(interval, share=share, page=page))
+        serve(Settings(*asked, page=page))
         code = 0
     finally:
         # This copy of the dashboard's process must never return into the dashboard's code.
