@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import os
 import re
 import zlib
 from collections.abc import Callable
@@ -127,11 +126,7 @@ CASES: dict[str, Callable[[Path], str]] = {
     "JAX_PROFILE": of_file(explanation_of, gzip.compress(profile(*SAMPLES) + b"\x9a\x06\x80\x10" + bytes(2 * SMALL))),
     "DCGM": of_file(explanation_of, json.dumps(FOUR).encode() + b" " * SMALL),
     "RUN_MEMORY": run_memory,
-    "DOCUMENT": lambda path: (
-        path.touch(),
-        os.truncate(path, reader_limits.DOCUMENT.bytes + 1),
-        refused(EXIT_USAGE, lambda: read_document(path)),
-    )[-1],
+    "DOCUMENT": of_file(read_document, b'{"schema": "gpuwatch.run/1"}' + b" " * SMALL),
     "RECORDING": recording,
     "SETTINGS": lambda path: (path.symlink_to("/dev/zero"), "; ".join(load(path).problems))[1],
     "WEB_CONFIGURATION": of_file(WebConfig, b"# \n" * SMALL),
@@ -166,7 +161,7 @@ def test_what_is_larger_ends_in_one_line(name: str, tmp_path: Path, monkeypatch:
         assert f"reader_limits.{name}" in (Path(__file__).parents[1] / ELSEWHERE[name]).read_text()
         return
     limit: Limit = getattr(reader_limits, name)
-    if name not in ("MCP_TEXT", "NVIDIA_SMI", "DOCUMENT"):  # read once, as they are imported
+    if name not in ("MCP_TEXT", "NVIDIA_SMI"):  # read once, as they are imported
         lowered = limit._replace(bytes=SMALL)
         monkeypatch.setattr(reader_limits, name, lowered)
         monkeypatch.setattr("gpuwatch.explain.diagnosis.explain_recording.LIMITS", Lowered(lowered))

@@ -1,30 +1,18 @@
-"""Pickles that want more than plain data, and mutations of real ones; says what breaks and how to see it again.
-
-By hand, for a million inputs in one polite process:
-
-    nice -n 10 python -m tests.traces.hostile --count 1000000
-
-``--seed`` repeats a run, ``--only N`` one of its inputs. Some thousand run with every ``pytest`` (test_hostile.py).
-"""
+"""Pickles that want more than plain data. Mutations of real ones: tests/safety/mutated_inputs.py."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import pickle
-import random
 import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.explain.traces.memory_profiles import of_tensorflow, of_torch
+from gpuwatch.explain.traces.memory_profiles import of_torch
 from gpuwatch.explain.traces.plain_pickle import BrokenPickle, load
-from gpuwatch.explain.traces.wire import BrokenMessage
-from tests.traces.profiles import encoded, varint
+from tests.traces.profiles import encoded
 
 SNAPSHOT = (Path(__file__).parent / "fixtures/torch-2.15.pickle").read_bytes()
 PROFILE = encoded([(1000, 256, "A", "[64]"), (2000, 512, "B", "[128]"), (1000, 256), (3000, 128, "C", "[0]")])
@@ -103,63 +91,13 @@ def _of(parts: dict[str, bytes]) -> bytes:
     return b"\x80\x04}(" + body + b"u."
 
 
-_CODES = bytes(range(256))
-_CALLS = (b"cos\nsystem\n", b"\x8c\x02os\x8c\x06system\x93", b"R", b"b", b"i", b"o", b"\x81", b"\x92", b"\x82\x01")
-
-
-def _mutations(start: bytes) -> list[Callable[[random.Random, bytearray], None]]:
-    def flip(rng: random.Random, data: bytearray) -> None:
-        data[rng.randrange(len(data))] = rng.choice(_CODES)
-
-    def cut(rng: random.Random, data: bytearray) -> None:
-        del data[rng.randrange(len(data)) :]
-
-    def drop(rng: random.Random, data: bytearray) -> None:
-        at = rng.randrange(len(data))
-        del data[at : at + rng.randrange(1, 9)]
-
-    def double(rng: random.Random, data: bytearray) -> None:
-        at = rng.randrange(len(data))
-        piece = data[at : at + rng.randrange(1, 200)]
-        data[at:at] = piece * rng.choice((1, 1, 2, 50))
-
-    def insert(rng: random.Random, data: bytearray) -> None:
-        at = rng.randrange(len(data) + 1)
-        data[at:at] = rng.choice((*_CALLS, varint(rng.choice((0, 1 << 31, 1 << 63))), rng.randbytes(4)))
-
-    def splice(rng: random.Random, data: bytearray) -> None:
-        at = rng.randrange(len(data) + 1)
-        begin = rng.randrange(len(start))
-        data[at:at] = start[begin : begin + rng.randrange(1, 60)]
-
-    return [flip, flip, flip, cut, drop, double, insert, splice]
-
-
-def inputs(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Handmade inputs, then mutations of real files; each with the name of its reader."""
-    yield from (("torch", data) for data in handmade().values())
-    small = pickle.dumps({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": 5}]]}, 4)
-    for number in range(count):
-        rng = random.Random(f"{seed} {number}")
-        reader, start = rng.choice((("torch", small), ("torch", SNAPSHOT[:1500]), ("tensorflow", PROFILE)))
-        data = bytearray(start)
-        changes = _mutations(start)
-        for _ in range(rng.choice((1, 1, 2, 3, 8, 30))):
-            if data:
-                rng.choice(changes)(rng, data)
-        yield reader, bytes(data)
-
-
-def problem(reader: str, data: bytes) -> str:
-    """What is wrong with the reader's answer; empty if nothing is."""
+def problem(data: bytes) -> str:
+    """What is wrong with the answer of the readers; empty if nothing is."""
     began = time.process_time()
     try:
-        if reader == "torch":
-            load(data)
-            of_torch(data)
-        else:
-            of_tensorflow([(data, 0.0, None)])
-    except (BrokenPickle, BrokenMessage) as error:
+        load(data)
+        of_torch(data)
+    except BrokenPickle as error:
         if len(str(error)) > 200 or "\n" in str(error):
             return f"a message that is not a line: {error}"
     except Exception:  # noqa: BLE001 - whatever it is, it is reported
@@ -182,30 +120,3 @@ class Watched:
     def _hear(self, event: str, _: Any) -> None:
         if self.on and event in EVENTS:
             self.heard.append(event)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int)
-    options = parser.parse_args()
-    watched = Watched()
-    watched.on = True
-    bad, slowest, began = 0, 0.0, time.monotonic()
-    for number, (reader, data) in enumerate(inputs(options.count, options.seed)):
-        if options.only is not None and number != options.only:
-            continue
-        before = time.perf_counter()
-        wrong = problem(reader, data) or ", ".join(watched.heard)
-        slowest = max(slowest, time.perf_counter() - before)
-        if wrong:
-            bad += 1
-            print(json.dumps({"number": number, "seed": options.seed, "reader": reader, "wrong": wrong[-800:]}))
-            watched.heard.clear()
-    print(f"{options.count} inputs, {bad} bad, slowest {slowest:.2f} s, {time.monotonic() - began:.0f} s in all")
-    sys.exit(bool(bad))
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.explain.traces.memory_profiles import of_torch
 from gpuwatch.explain.traces.plain_pickle import BrokenPickle, is_pickle, load
-from tests.traces.hostile import SNAPSHOT, Watched, handmade, inputs, problem
+from tests.traces.hostile import SNAPSHOT, Watched, handmade, problem
 
 WATCHED = Watched()
 RUN_CODE = ("reduce", "build", "global", "stack global", "inst", "extension", "persistent")
@@ -21,7 +21,7 @@ def test_a_hostile_pickle_is_refused_or_harmless(name: str) -> None:
     WATCHED.heard.clear()
     WATCHED.on = True
     try:
-        wrong = problem("torch", handmade()[name])
+        wrong = problem(handmade()[name])
     finally:
         WATCHED.on = False
     assert not wrong
@@ -34,23 +34,12 @@ def test_what_wants_code_to_be_run_is_said(name: str) -> None:
         load(handmade()[name])
 
 
-def test_mutated_files_break_nothing() -> None:
-    WATCHED.heard.clear()
-    WATCHED.on = True
-    try:
-        found = [(number, wrong) for number, one in enumerate(inputs(3000, 7)) if (wrong := problem(*one))]
-    finally:
-        WATCHED.on = False
-    assert not found
-    assert not WATCHED.heard
-
-
 def test_a_bomb_takes_no_memory() -> None:
     code = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 from tests.traces.hostile import handmade, problem
-print([name for name, data in handmade().items() if problem("torch", data)])
+print([name for name, data in handmade().items() if problem(data)])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "[]\n", done.stderr

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.core import reader_limits
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.cause_list import CauseList, CausePage
 from gpuwatch.core.model.characters import escaped, printable
@@ -32,7 +33,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.core.model.usage import Usage
-from gpuwatch.core.model.validation import MOST_DEPTH, MOST_VALUES, Inconsistent, check
+from gpuwatch.core.model.validation import MOST_VALUES, Inconsistent, check
 
 Document = (
     Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment | Usage | Period | Diff
@@ -68,8 +69,6 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
 """Documents that are printed but never read."""
 
 
-MOST_BYTES = 64 << 20
-"""Maximum size of a document to read. A run of several days has some hundred KiB."""
 _decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
 EMBED_BEGIN, EMBED_END = '<script type="application/json" id="gpuwatch-document">', "</script>"
 """Around the document in an HTML report. No ``<`` is inside, and the page escapes its own, so each is there once."""
@@ -87,6 +86,9 @@ _MARKS = (
 
 class _Tagged(msgspec.Struct):
     schema: str
+
+
+_tagged = msgspec.json.Decoder(_Tagged)
 
 
 class NotADocument(ValueError):
@@ -192,16 +194,16 @@ def read(path: Path) -> Document:
     """The document in a file or pipe; :class:`NotADocument` for anything else, OSError if it cannot be read."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size > MOST_BYTES:
-            raise NotADocument(_too_large())
-        raw = file.read(MOST_BYTES + 1)
+        if stat.S_ISREG(status.st_mode) and status.st_size > reader_limits.DOCUMENT.bytes:
+            raise NotADocument(reader_limits.DOCUMENT.too_large)
+        raw = file.read(reader_limits.DOCUMENT.bytes + 1)
     return from_json(raw)
 
 
 def from_json(raw: bytes) -> Document:
     """A document of any of our schemas, within the limits; :class:`NotADocument` for anything else."""
-    if len(raw) > MOST_BYTES:
-        raise NotADocument(_too_large())
+    if len(raw) > reader_limits.DOCUMENT.bytes:
+        raise NotADocument(reader_limits.DOCUMENT.too_large)
     for mark, encoding in _MARKS:
         if raw.startswith(mark):  # written by editors and shells on Windows
             raw = raw[len(mark) :].decode(encoding, "replace").encode()
@@ -218,20 +220,16 @@ def from_json(raw: bytes) -> Document:
         document = _decoder.decode(raw)
         check(document, numbers=_LONG_NUMBER.search(raw) is not None)
     except RecursionError:
-        raise NotADocument(f"it is nested more than {MOST_DEPTH} deep") from None
+        raise NotADocument(reader_limits.DOCUMENT.too_deep) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
         raise NotADocument(_newer(raw) or printable(str(error)[:_QUOTED])) from error
     return _with_snapshot(document, _run_times_read)
 
 
-def _too_large() -> str:
-    return f"it is larger than {MOST_BYTES >> 20} MiB, the maximum"
-
-
 def _newer(raw: bytes) -> str:
     """The message for a document of a newer version; empty for any other."""
     try:
-        tag = msgspec.json.decode(raw, type=_Tagged).schema
+        tag = _tagged.decode(raw).schema
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
     name, _, version = tag.partition("/")

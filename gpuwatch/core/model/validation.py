@@ -14,7 +14,6 @@ from gpuwatch.core import reader_limits
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.contrast import Contrast
 
-MOST_DEPTH = reader_limits.DOCUMENT.depth
 MOST_VALUES = 2_000_000
 """Maximum number of values and commas: memory use grows with them."""
 MOST_TEXT = 1 << 20

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.torch_stacks import MOST_FRAMES, Stacks
 from gpuwatch.explain.traces.wire import BYTES, VARINT, BrokenMessage, fields, signed, text, varint
@@ -86,7 +87,7 @@ def read(data: bytes) -> Profile:
     values = {named(name): place for place, (name, _) in enumerate(kinds)}
     if "space" not in values:
         shown = ", ".join(name for name in values if name) or "nothing"
-        raise BrokenMessage(f"it is a pprof profile of {shown[:80]}, not of a device's memory")
+        raise BrokenMessage(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
     frames: dict[int, list[dict[str, Any]]] = {}
     for key, (start, end) in locations.items():
         frames[key] = [

@@ -74,7 +74,7 @@ def _numbers(ranges: str, pattern: str) -> Iterator[str]:
     for one in ranges.split(","):
         found = _RANGE.fullmatch(one.strip())
         if found is None or (found[2] is not None and int(found[2]) < int(found[1])):
-            raise UsageError(f"[{ranges[:40]}] in {pattern[:80]!r} is no range of numbers", hint="for example n[1-4,7]")
+            raise UsageError(f"{ranges[:40]!r} in {pattern[:80]!r} is no range of numbers", hint="for example n[1-4,7]")
         first, last = found[1], found[2] or found[1]
         for number in range(int(first), int(last) + 1):
             yield str(number).zfill(len(first))

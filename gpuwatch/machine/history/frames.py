@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from gpuwatch.core import reader_limits
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Host, MigInstance, Process, Snapshot
 
@@ -296,7 +297,7 @@ class FrameDecoder:
                 raise DamagedFrame(f"a frame of kind {kind!r} without a key frame before it")
         except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, ValueError, TypeError) as error:
             self._last = None
-            raise error if isinstance(error, DamagedFrame) else DamagedFrame(str(error)) from error
+            raise error if isinstance(error, DamagedFrame) else DamagedFrame(printable(str(error))) from error
 
     def begin(self, snapshot: Snapshot) -> None:
         """Takes a snapshot, as a key frame has one."""

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.frames import (
@@ -54,7 +55,7 @@ class ChunkReader:
                 try:
                     self._found = _of_findings(body)
                 except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                    raise DamagedFrame(str(error)) from error
+                    raise DamagedFrame(printable(str(error))) from error
             else:
                 self._decoder.take(kind, body)
                 yield self._decoder, self._found

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.text import printable, shorten
 
 _VERSIONS = {
     "TLS10": ssl.TLSVersion.TLSv1,
@@ -242,7 +243,7 @@ def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
         context, files = _context(tls, path.parent)
         return Settings(context, users, headers, frozenset(tls.get("client_allowed_sans", ())), **limit), files
     except _WrongError as error:
-        raise UsageError(f"{name}: {error}") from None
+        raise UsageError(f"{name}: {shorten(printable(str(error)), 200)}") from None
 
 
 class _WrongError(Exception):
