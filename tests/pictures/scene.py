@@ -18,26 +18,20 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 
-PROGRAMS = (
-    ("0", "train.py 700 6 2"),
-    ("1", "notebook.py"),
-    ("2", "finetune.py 1400 4 5"),
-    ("2", "evaluate.py 300 1 4"),
-)
-"""The visible GPU and the command of each program: matrices held, seconds at work and at rest."""
+WORK = {"train.py": ("0", 14_000, 6, 2), "finetune.py": ("2", 9_000, 4, 5), "evaluate.py": ("2", 5_000, 1, 4)}
+"""For each program at work its GPU, the MiB that it takes, and seconds of work and of rest."""
 PROBED = ("default", "growth", "limit", "cpu-only")
 PROBING = 4
 """Frames of the tour that show probes."""
 IDLE_FINDING = "idle.memory-held"
 
-_TRAIN = """
-import sys, time
+_WORKS = """
+import time
 import tensorflow as tf
-batches, busy, rest = map(float, sys.argv[1:])
-for gpu in tf.config.list_physical_devices("GPU"):
-    tf.config.experimental.set_memory_growth(gpu, True)
+memory, busy, rest = {settings}
+limit = tf.config.LogicalDeviceConfiguration(memory_limit=memory)
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("GPU")[0], [limit])
 a = tf.random.uniform([1536, 1536])
-batches = [tf.identity(a) for _ in range(int(batches))]
 while True:
     end = time.time() + busy
     while time.time() < end:
@@ -64,17 +58,19 @@ class Taken:
 def _programs() -> Iterator[None]:
     """Programs at work on GPU 0 and 2, a forgotten notebook on GPU 1; GPU 3 is free."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("train.py", "finetune.py", "evaluate.py"):
-            (Path(folder) / name).write_text(_TRAIN)
+        visible = {"notebook.py": "1"}
         (Path(folder) / "notebook.py").write_text(_FORGOTTEN)
+        for name, (gpu, *settings) in WORK.items():
+            visible[name] = gpu
+            (Path(folder) / name).write_text(_WORKS.format(settings=settings))
         started = [
             subprocess.Popen(
-                ["env", f"CUDA_VISIBLE_DEVICES={visible}", sys.executable, *command.split()],
+                ["env", f"CUDA_VISIBLE_DEVICES={gpu}", sys.executable, name],
                 cwd=folder,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            for visible, command in PROGRAMS
+            for name, gpu in visible.items()
         ]
         try:
             yield
@@ -143,7 +139,7 @@ async def _watch(camera: Camera, seconds: float) -> None:
     """Everything else, beside the programs."""
     app = camera.app
     await camera.press("1")
-    await camera.until(lambda: len(_holders(app)) == len(PROGRAMS), 120, "the programs on the GPUs")
+    await camera.until(lambda: len(_holders(app)) > len(WORK), 120, "the programs on the GPUs")
     await asyncio.sleep(20)
     camera.frame("gpuwatch · who is on which GPU, with which framework", 2.5)
     await camera.until(lambda: _found(app, IDLE_FINDING), seconds, f"the finding {IDLE_FINDING}")
