@@ -155,7 +155,8 @@ async def test_a_second_writes_little_still_or_busy(stage: Stage, output: list[s
                 await pilot.pause()
             sizes.append(len("".join(output).encode()))
         assert sum(sizes[:6]) / 6 < 600, "12 processes and two GPUs of which some numbers change"
-        assert 10 < sum(sizes[8:]) / 10 < 200, "the clock, and graphs now and then"
+        assert 10 < sorted(sizes[8:])[5] < 60, "the clock"
+        assert sum(sizes[8:]) / 10 < 200, "and graphs, while they fill"
 
 
 async def test_what_covers_a_pane_is_not_written_over(stage: Stage, output: list[str]) -> None:
