@@ -137,7 +137,7 @@ def preferred(config_file: Path | None, given: dict[str, Any]) -> Loaded:
             value = [part.strip() for part in value.split(",") if part.strip()]
         try:
             changes[field] = checks[field](value)
-        except preferences.Wrong as wrong:
+        except preferences.InvalidValue as wrong:
             known = NAMES.get(field) if field != "filter" else None
             hint = "choose from " + ", ".join(known()) if known else "see gpuwatch --help"
             raise UsageError(f"--{field.replace('_', '-')} {wrong}", hint=hint) from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.links import file_shown, with_links
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
@@ -33,6 +34,16 @@ def output_option(command: _F) -> _F:
         type=click.Path(path_type=Path, allow_dash=True),
         metavar="FILE",
         help=f"Write to FILE (- for stdout), in the format of its suffix: {SUFFIXES}.",
+    )(command)
+
+
+def format_option(command: _F) -> _F:
+    """``--format``, as the parameter ``format_name``."""
+    return click.option(
+        "--format",
+        "format_name",
+        type=Choice(list(BY_NAME)),
+        help="Use this format (default: that of the suffix; text on stdout).",
     )(command)
 
 

@@ -11,7 +11,7 @@ import click
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, python_option, sim_option
-from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
+from gpuwatch.cli.output import check_output, data, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
 from gpuwatch.core.errors import GpuwatchError, UsageError
@@ -23,7 +23,6 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
-from gpuwatch.share.reports.report_formats import BY_NAME
 
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording
@@ -58,12 +57,7 @@ Examples:
 @click.command(cls=NodeCommand, epilog=_REPORT_EXAMPLES)
 @click.argument("source", required=False, type=click.Path(path_type=Path), metavar="[DOCUMENT|RECORDING]")
 @output_option
-@click.option(
-    "--format",
-    "format_name",
-    type=Choice(list(BY_NAME)),
-    help="Use this format (default: that of the suffix; text on stdout).",
-)
+@format_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.diagnostic/1, or the document's own).")
 @click.option(
     "--since",

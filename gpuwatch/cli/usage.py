@@ -9,13 +9,12 @@ import click
 
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.output import check_output, format_option, output_option, publish, redact_option
 from gpuwatch.cli.own_recording import own_recording
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.usage import By
-from gpuwatch.share.reports.report_formats import BY_NAME
 
 _EXAMPLES = """\b
 Examples:
@@ -40,12 +39,7 @@ _LENGTH = 7 * 86_400.0
     "--by", type=Choice(list(get_args(By))), default="user", show_default=True, help="What the hours are summed by."
 )
 @output_option
-@click.option(
-    "--format",
-    "format_name",
-    type=Choice(list(BY_NAME)),
-    help="Use this format (default: that of the suffix; text on stdout).",
-)
+@format_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a row for each group.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.usage/1).")
 @redact_option

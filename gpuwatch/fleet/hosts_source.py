@@ -46,7 +46,7 @@ class HostsSource:
             self._timer.cancel()
         self._streams.stop()
 
-    def every(self, interval: float) -> None:
+    def set_interval(self, interval: float) -> None:
         """Changes the seconds between samples."""
         self._streams.interval = interval
 

@@ -118,7 +118,7 @@ class PrometheusFeed:
                 collected.value(Sample(series.metric, (at, text)))
         views: list[HostView] = []
         for at, collected in sorted(moments.items()):
-            self._source.name_all(collected)
+            self._source.add_identities(collected)
             views += collected.hosts(at).values()
         return self._newer(views)
 

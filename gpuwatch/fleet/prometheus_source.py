@@ -34,7 +34,7 @@ class PrometheusSource:
     def start(self, news: Callable[[], None]) -> None:
         """Nothing to start: the server is asked."""
 
-    def every(self, interval: float) -> None:
+    def set_interval(self, interval: float) -> None:
         """It is asked as often as it is read."""
 
     def stop(self) -> None:
@@ -61,7 +61,7 @@ class PrometheusSource:
             collected.value(sample)
         for sample in self.server.query(queries.BESIDE):
             collected.beside(sample)
-        self.name_all(collected)
+        self.add_identities(collected)
         for labels in self._owned:
             collected.given(labels)
         hosts = collected.hosts(at)
@@ -85,7 +85,7 @@ class PrometheusSource:
                 hosts[name] = HostView(name=name, snapshot=before.snapshot if before else None, reason=why)
         return dict(sorted(hosts.items()))
 
-    def name_all(self, collected: Collected) -> None:
+    def add_identities(self, collected: Collected) -> None:
         """Adds what is known of the GPUs beside their readings: names, hosts, drivers."""
         for labels in self._identity:
             collected.identity(labels)
@@ -100,7 +100,7 @@ class PrometheusSource:
         collected = Collected()
         for sample in samples:
             collected.value(sample)
-        self.name_all(collected)
+        self.add_identities(collected)
         found = next(iter(collected.hosts(at).values()), None)
         listed = self._last.get(name)
         if found is None or found.snapshot is None or listed is None or listed.snapshot is None:

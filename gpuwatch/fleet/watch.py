@@ -25,7 +25,7 @@ class FleetSource(Protocol):
         """All hosts now; may block for seconds."""
         ...
 
-    def every(self, interval: float) -> None:
+    def set_interval(self, interval: float) -> None:
         """The interval between two reads is now so many seconds."""
         ...
 
@@ -55,7 +55,7 @@ class FleetWatch:
     @interval.setter
     def interval(self, seconds: float) -> None:
         self._interval = seconds
-        self.source.every(seconds)
+        self.source.set_interval(seconds)
         self._due.set()
 
     @property

@@ -105,7 +105,7 @@ class _Spool:
                     yield piece
 
 
-class _Lasting:
+class _InfoSeries:
     """Samples of info series: one now and then, as they never change."""
 
     def __init__(self, spool: _Spool, family: Family) -> None:
@@ -123,7 +123,7 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
     known: dict[Key, str] = {}
     about: dict[str, str] = {}
     families = {spec.id: device_family(spec) for spec in NUMBERS}
-    infos = _Lasting(spool, INFO)
+    infos = _InfoSeries(spool, INFO)
     for times, columns in stretch.numbers():
         moments = [moment(at) for at in times]
         for uuid in dict.fromkeys(uuid for uuid, _ in columns):
@@ -148,7 +148,7 @@ def _samples(stretch: Stretch, spool: _Spool) -> None:
 def _parts(stretch: Stretch, spool: _Spool) -> None:
     """MIG instances and processes, which are in the samples themselves."""
     last = float("-inf")
-    instances, programs = _Lasting(spool, MIG_INFO), _Lasting(spool, PROCESS_INFO)
+    instances, programs = _InfoSeries(spool, MIG_INFO), _InfoSeries(spool, PROCESS_INFO)
     for at, snapshot, _ in stretch.samples():
         if at <= last:  # the clock was set back: a series may not
             continue
@@ -184,7 +184,7 @@ def _parts(stretch: Stretch, spool: _Spool) -> None:
 
 def _means(stretch: Stretch, spool: _Spool) -> None:
     specs = {spec.id: (spec, device_family(spec)) for spec in NUMBERS}
-    infos = _Lasting(spool, INFO)
+    infos = _InfoSeries(spool, INFO)
     for at, device, metrics in stretch.means():
         own = labels(gpu_labels(device, stretch.host))
         infos.seen(_info(stretch, device), at)

@@ -19,7 +19,7 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.share.reports import diagnostic_machine as machine
 from gpuwatch.share.reports import diagnostic_runs as runs
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, STATES, VALUES, Content, Table, clean, clean_finding
-from gpuwatch.share.reports.diagnostic_story import became, story
+from gpuwatch.share.reports.diagnostic_story import consequence, story
 from gpuwatch.share.reports.doctor_content import libraries_table, packages_table
 
 _WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then make this report again."
@@ -91,7 +91,7 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
         return (
             f"{CAUSES['healthy']}.{f' {usable}.' if usable else ''}{f' {clean(own.title)}.' if own is not None else ''}"
         )
-    harm = became(document, main)
+    harm = consequence(document, main)
     return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
 
 

@@ -218,7 +218,7 @@ def _how(run: Run) -> str:
     return _HOW.get(run.verdict, run.verdict)
 
 
-def became(document: Diagnostic, main: SourcedFinding) -> str:
+def consequence(document: Diagnostic, main: SourcedFinding) -> str:
     """``python train.py ran out of GPU memory``: what the cause did to the latest program; empty if nothing."""
     run = document.programs[0] if document.programs else None
     if run is None or run.verdict in ("ok", "skipped", "interrupted") or run.primary != main.id:

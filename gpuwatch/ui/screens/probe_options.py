@@ -17,6 +17,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.settings.preferences import InvalidValue
 from gpuwatch.ui.widgets.paint import Line, Painted
 
 _FIELDS = (
@@ -31,21 +32,17 @@ _FIELDS = (
 )
 
 
-class Wrong(ValueError):
-    """Invalid input; the message says why."""
-
-
 def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
-    """The parameters typed; raises :class:`Wrong` for the first invalid one."""
+    """The parameters typed; raises :class:`InvalidValue` for the first invalid one."""
     text = {name: value.strip() for name, value in typed.items()}
     if text["workload"] not in ("", *WORKLOADS):
-        raise Wrong(f"workload must be one of {', '.join(WORKLOADS)}")
+        raise InvalidValue(f"workload must be one of {', '.join(WORKLOADS)}")
     seconds = _number(text["seconds"] or "1", "seconds", 0.01, 3600)
     limit = text["memory_limit"]
     fraction = text["fraction"]
     virtual = text["virtual"]
     if virtual and whole_number(virtual) is None:
-        raise Wrong(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
+        raise InvalidValue(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
     return replace(
         Parameters(),
         workload=text["workload"],
@@ -63,9 +60,9 @@ def _number(text: str, name: str, low: float, high: float) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise Wrong(f"{name}: {printable(text)!r} is not a number") from None
+        raise InvalidValue(f"{name}: {printable(text)!r} is not a number") from None
     if not low <= value <= high:
-        raise Wrong(f"{name} must be between {low:g} and {high:g}")
+        raise InvalidValue(f"{name} must be between {low:g} and {high:g}")
     return value
 
 
@@ -75,7 +72,7 @@ def _device(text: str, devices: Sequence[Device]) -> str:
     found = [d for d in devices if (str(d.index) == text if text.isdigit() else d.uuid.startswith(text))]
     if len(found) != 1:
         known = ", ".join(str(device.index) for device in devices) or "none"
-        raise Wrong(f"there is no GPU {printable(text)}; here: {known}")
+        raise InvalidValue(f"there is no GPU {printable(text)}; here: {known}")
     return found[0].uuid
 
 
@@ -122,7 +119,7 @@ class ParametersModal(Modal[Parameters]):
         typed = {name: field.value for name, field in self._inputs.items()}
         try:
             self.dismiss(parsed(typed, self._devices))
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             self._problem.paint((Line(((f"✖ {wrong}", "error"),)),))
 
     def action_close(self) -> None:

@@ -78,7 +78,7 @@ class Preferences:
         )
 
 
-class Wrong(ValueError):
+class InvalidValue(ValueError):
     """An invalid value; the message says why. ``used``: its valid part, if any."""
 
     def __init__(self, message: str, used: object = None) -> None:
@@ -95,7 +95,7 @@ class Setting(NamedTuple):
     field: str
     """Name of the field of :class:`Preferences`."""
     check: Callable[[object], object]
-    """Converts a value of the file; raises :class:`Wrong` for an invalid one."""
+    """Converts a value of the file; raises :class:`InvalidValue` for an invalid one."""
     shown: Callable[[Any], object] = lambda value: value
     """Converts a value for the file."""
     help: str = ""
@@ -115,26 +115,26 @@ def _quoted(value: object) -> str:
 
 def _flag(value: object) -> object:
     if not isinstance(value, bool):
-        raise Wrong(f"is {_quoted(value)}, not true or false")
+        raise InvalidValue(f"is {_quoted(value)}, not true or false")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise Wrong(f"is {_quoted(value)}, not text in quotes")
+        raise InvalidValue(f"is {_quoted(value)}, not text in quotes")
     return value
 
 
 def _interval(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not MIN_INTERVAL <= value <= MAX_INTERVAL:
-        raise Wrong(f"is {_quoted(value)}, not a number from {MIN_INTERVAL:g} to {MAX_INTERVAL:g}")
+        raise InvalidValue(f"is {_quoted(value)}, not a number from {MIN_INTERVAL:g} to {MAX_INTERVAL:g}")
     return float(value)
 
 
 def _theme(value: object) -> object:
     name = _text(value)
     if not is_known(name):
-        raise Wrong(f"is {_quoted(name)}, not a known theme{did_you_mean(name, known_themes())}")
+        raise InvalidValue(f"is {_quoted(name)}, not a known theme{did_you_mean(name, known_themes())}")
     return name
 
 
@@ -144,7 +144,7 @@ def _one_of(known: Iterable[str], what: str) -> Callable[[object], str]:
     def check(value: object) -> str:
         name = _text(value)
         if name not in names:
-            raise Wrong(f"is {_quoted(name)}, not a known {what}{did_you_mean(name, names)}")
+            raise InvalidValue(f"is {_quoted(name)}, not a known {what}{did_you_mean(name, names)}")
         return name
 
     return check
@@ -155,23 +155,23 @@ def _filter(value: object) -> object:
     try:
         parse(text)
     except FilterError as error:
-        raise Wrong(f"is invalid: {error}") from None
+        raise InvalidValue(f"is invalid: {error}") from None
     return text
 
 
 def names_of(value: object, known: Iterable[str], what: str) -> tuple[str, ...]:
-    """A list of ids; :class:`Wrong` if one is unknown, with the known ones in ``used``."""
+    """A list of ids; :class:`InvalidValue` if one is unknown, with the known ones in ``used``."""
     names = tuple(known)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise Wrong(f"is {_quoted(value)}, not a list of names in quotes")
+        raise InvalidValue(f"is {_quoted(value)}, not a list of names in quotes")
     good = tuple(dict.fromkeys(name for name in value if name in names))
     for name in value:
         if name not in names:
-            raise Wrong(f"has the unknown {what} {_quoted(name)}{did_you_mean(name, names)}", good or None)
+            raise InvalidValue(f"has the unknown {what} {_quoted(name)}{did_you_mean(name, names)}", good or None)
     if not good:
-        raise Wrong(f"is empty: name at least one {what}")
+        raise InvalidValue(f"is empty: name at least one {what}")
     if len(good) < len(value):
-        raise Wrong(f"names a {what} twice", good)
+        raise InvalidValue(f"names a {what} twice", good)
     return good
 
 
@@ -180,12 +180,12 @@ def _thresholds(value: object, *, falling: bool = False) -> tuple[float, ...]:
     if not isinstance(value, list) or not all(
         isinstance(one, (int, float)) and not isinstance(one, bool) and 0 <= one <= 200 for one in value
     ):
-        raise Wrong(f"is {_quoted(value)}, not a list of percentages")
+        raise InvalidValue(f"is {_quoted(value)}, not a list of percentages")
     found = tuple(float(one) for one in value)
     if len(found) > 2:
-        raise Wrong(f"has {len(found)} percentages: name one for high and one for full")
+        raise InvalidValue(f"has {len(found)} percentages: name one for high and one for full")
     if found != tuple(sorted(found, reverse=falling)):
-        raise Wrong(f"is not in {'falling' if falling else 'rising'} order")
+        raise InvalidValue(f"is not in {'falling' if falling else 'rising'} order")
     return found
 
 

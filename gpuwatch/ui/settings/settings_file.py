@@ -22,7 +22,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.ownership import distrust
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.settings.default_comments import with_comments
-from gpuwatch.ui.settings.preferences import SETTINGS, Preferences, Wrong
+from gpuwatch.ui.settings.preferences import SETTINGS, InvalidValue, Preferences
 
 ENVIRONMENT = "GPUWATCH_CONFIG_FILE"
 """Variable that names the settings file, unless ``--config-file`` does."""
@@ -151,7 +151,7 @@ def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]
             continue
         try:
             found[setting.field] = setting.check(table[setting.key])
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             problems.append(f"{setting.name} {wrong}")
             if wrong.used is not None:
                 found[setting.field] = wrong.used
