@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.rows import ProcessRows
 from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.host import ProcessTable
+from tests.diagnosis.watching import gpu, program, sample
 
 LACK = Missing("no_sample", detail="none")
 _WORK = "import sys\nfor line in sys.stdin:\n    sum(range(10 ** 6))\n    print('done', flush=True)\n"
@@ -54,7 +60,7 @@ def test_a_list_is_the_same_list_until_one_of_its_processes_runs_or_goes(
 
     def look(now: float) -> list[object]:
         rows.begin(now)
-        return list(rows.rows(entries, device, used, LACK))
+        return list(rows.rows(entries, device, used, LACK, 50.0))
 
     look(1.0)
     second, third, fourth = look(2.0), look(3.0), look(4.0)
@@ -98,8 +104,51 @@ def test_a_process_that_hidepid_hides_is_not_taken_for_another_container_s(
     rows.begin(1.0)
     device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
     entries = [GpuProcess(running.pid, "C", 2**30), GpuProcess(gone.pid, "C", 2**30)]
-    seen, ended = rows.rows(entries, device, {}, LACK)
+    seen, ended = rows.rows(entries, device, {}, LACK, None)
     assert seen.note == note
     assert ended.note == "in another PID namespace, or exited"
     lack = seen.missing["cpu_percent"]
     assert lack.reason == ("permission_denied" if "hidden" in note else "unknown")
+
+
+def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the driver's samples of each process; where it has none, by who else computes there, or that nobody does."""
+    clock = [1000.0]
+    monkeypatch.setattr("gpuwatch.machine.collector.rows.time.time", lambda: clock[0])
+    rows = ProcessRows(ProcessTable())
+    device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
+    both = [GpuProcess(pid, "C", 1 << 30) for pid in (4_200_001, 4_200_002)]
+
+    def look(busy: float | None, *shares: tuple[int, int] | None, entries: Sequence[GpuProcess] = both) -> list[object]:
+        """What is shown 100 seconds later than before."""
+        clock[0] += 100
+        rows.begin(clock[0])
+        used = {
+            one.pid: Utilization(*share, 0, 0) for one, share in zip(entries, shares, strict=False) if share is not None
+        }
+        found = rows.rows(entries, device, used, None if used else LACK, busy)
+        return [row.idle_seconds(clock[0]) for row in found]
+
+    assert look(0.0) == [0.0, 0.0], "idle since the first look"
+    assert look(1.0) == [100.0, 100.0]
+    assert look(90.0, (90, 4), (0, 0)) == [0.0, 200.0]
+    assert look(90.0, (0, 3), None) == [0.0, 300.0], "it copies, and the other has no kernel"
+    assert look(0.0) == [0.0, 400.0]
+    assert look(90.0) == [None, None], "the driver does not tell which of them"
+    assert look(0.0) == [0.0, 0.0], "it may have computed meanwhile"
+    assert look(90.0, entries=both[:1]) == [0.0]
+    assert rows.rows(both, device, {}, LACK, None)[0].missing["idle_since"] == LACK
+
+
+def test_a_document_says_for_how_long_a_process_is_idle() -> None:
+    at = datetime.datetime(2026, 11, 20, 10, tzinfo=datetime.UTC)
+    rows = [program(pid, gpu=0) for pid in (1, 2, 3)]
+    for row, since in zip(rows, (at.timestamp() - 90, 0, None), strict=True):
+        row.readings.update({} if since is None else {"idle_since": int(since)})
+    snapshot = msgspec.structs.replace(sample(0, [gpu()], rows), taken_at=at)
+    written = json.loads(to_json(snapshot))["processes"]
+    assert [one["readings"].get("idle_seconds") for one in written] == [90.0, 0.0, None]
+    assert not any("idle_since" in one["readings"] for one in written)
+    back = from_json(json.dumps(json.loads(to_json(snapshot))).encode())
+    assert isinstance(back, Snapshot)
+    assert [row.readings.get("idle_since") for row in back.processes] == [at.timestamp() - 90, 0, None]

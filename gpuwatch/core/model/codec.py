@@ -28,9 +28,10 @@ from gpuwatch.core.model.export_lines import EventLine, FindingLine, MeansLine
 from gpuwatch.core.model.period import Period
 from gpuwatch.core.model.pick import HostPick, Pick
 from gpuwatch.core.model.probe_list import ProbeList, RecipeList
+from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.recording import RecordingCheck, RecordingInfo
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.snapshot import RUN_SECONDS, Process, Snapshot
+from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.core.model.usage import Usage
 from gpuwatch.core.model.validation import MOST_VALUES, Inconsistent, check
@@ -106,7 +107,7 @@ def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
     Terminal control characters are escaped, which does not change the data.
     """
     if isinstance(document, (Snapshot, Diagnostic, Comparison)):
-        document = _with_snapshot(document, _run_times_written)
+        document = _with_snapshot(document, _times_written)
     try:
         raw = msgspec.json.encode(document)
     except UnicodeEncodeError:
@@ -152,26 +153,36 @@ def _of_rows(snapshot: Snapshot, change: Callable[[Process], Process]) -> Snapsh
     return replace(snapshot, **rows)
 
 
-def _run_times_written(snapshot: Snapshot) -> Snapshot:
-    """Adds each process's run time, so that readers need not compute it."""
+def _times_written(snapshot: Snapshot) -> Snapshot:
+    """Adds each process's run time, and for how long it is idle instead of since when: readers need not compute it."""
     at = snapshot.taken_at.timestamp()
 
     def written(row: Process) -> Process:
-        ran = row.run_seconds(at)
-        return row if ran is None else replace(row, readings={**row.readings, RUN_SECONDS: ran})
+        times = {RUN_SECONDS: row.run_seconds(at), IDLE_SECONDS: row.idle_seconds(at)}
+        known = {name: seconds for name, seconds in times.items() if seconds is not None}
+        return replace(row, readings=_without(row.readings, IDLE_SINCE) | known) if known else row
 
     return _of_rows(snapshot, written)
 
 
-def _run_times_read(snapshot: Snapshot) -> Snapshot:
-    """Removes run times that follow from the start of a process."""
+def _times_read(snapshot: Snapshot) -> Snapshot:
+    """The opposite: removes run times that follow from the start of a process."""
+    at = snapshot.taken_at.timestamp()
 
     def read(row: Process) -> Process:
+        idle = row.readings.get(IDLE_SECONDS)
+        if type(idle) in (int, float):
+            since = round(at - idle) if idle else 0  # type: ignore[operator]
+            row = replace(row, readings=_without(row.readings, IDLE_SECONDS) | {IDLE_SINCE: since})
         if row.create_time is None or RUN_SECONDS not in row.readings:
             return row
-        return replace(row, readings={name: value for name, value in row.readings.items() if name != RUN_SECONDS})
+        return replace(row, readings=_without(row.readings, RUN_SECONDS))
 
     return _of_rows(snapshot, read)
+
+
+def _without(readings: dict[str, Value], name: str) -> dict[str, Value]:
+    return {one: value for one, value in readings.items() if one != name}
 
 
 def _as_text(value: Any) -> Any:
@@ -223,7 +234,7 @@ def from_json(raw: bytes) -> Document:
         raise NotADocument(reader_limits.DOCUMENT.too_deep) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
         raise NotADocument(_newer(raw) or printable(str(error)[:_QUOTED])) from error
-    return _with_snapshot(document, _run_times_read)
+    return _with_snapshot(document, _times_read)
 
 
 def _newer(raw: bytes) -> str:

@@ -29,6 +29,11 @@ RUN_SECONDS = "run_seconds"
 """A reading of processes in documents, computed by :meth:`Process.run_seconds`: if stored, every row would change in
 every snapshot."""
 
+IDLE_SINCE = "idle_since"
+"""A reading of processes: since when no kernel of it was seen (seconds since the epoch), or since when the collector
+looks; 0 while it computes. Documents have :data:`IDLE_SECONDS` instead."""
+IDLE_SECONDS = "idle_seconds"
+
 CPU_BUILD = "+cpu"
 """Ends the version in :attr:`Process.framework` if the framework was built without CUDA."""
 
@@ -203,12 +208,17 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds for which it had run at ``at`` (seconds since the epoch); None if its start is unknown."""
         return None if self.create_time is None else max(at - self.create_time, 0.0)
 
+    def idle_seconds(self, at: float) -> float | None:
+        """Seconds for which it had not computed on its GPU at ``at``; 0 if it computes, None if that is unknown."""
+        since = number(self.readings.get(IDLE_SINCE))
+        return None if since is None else max(at - since, 0.0) if since else 0.0
+
     def get(self, reading_id: str) -> Reading:
-        """One of :data:`PROCESS_READINGS`; KeyError for another id."""
+        """One of :data:`PROCESS_READINGS`, or :data:`IDLE_SINCE`; KeyError for another id."""
         value = self.readings.get(reading_id)
         if value is not None:
             return value
-        if reading_id not in PROCESS_READINGS:
+        if reading_id not in PROCESS_READINGS and reading_id != IDLE_SINCE:
             raise KeyError(reading_id)
         return self.missing.get(reading_id, _NEVER_READ)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-IDLE = 1.0
-"""Utilization in percent up to which a device counts as idle."""
 STARVED = 60.0
 """Mean utilization in percent up to which a device that waits for its input does so much of the time."""
 HELD_SHARE = 0.2

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
-from gpuwatch.core.model.reading import Missing, Value
+from gpuwatch.core.model.reading import Missing, Value, number
 from gpuwatch.core.model.snapshot import (
     UNLISTED,
     Device,
@@ -187,7 +187,7 @@ class Collector:
         described = [_device(device, source) for source, device, _, _ in listed]
         self._rows.devices(described)
         for (source, device, read, lacks), description in zip(listed, described, strict=True):
-            rows, complete = self._processes(source, device, problems)
+            rows, complete = self._processes(source, device, problems, number(read.get("utilization.gpu_percent")))
             if device.accounted is not description.accounted:  # a process has just exited
                 description = replace(description, accounted=device.accounted)
             made = self._made.get(device.uuid)
@@ -236,9 +236,13 @@ class Collector:
         return self._topology if self._topology == joined else joined
 
     def _processes(
-        self, source: DeviceSource[SourceDevice], device: SourceDevice, problems: list[Problem]
+        self,
+        source: DeviceSource[SourceDevice],
+        device: SourceDevice,
+        problems: list[Problem],
+        busy: float | None,
     ) -> tuple[list[Process], bool]:
-        """The processes of one device, and whether the list is complete."""
+        """The processes of one device, and whether the list is complete. ``busy``: its utilization in percent."""
         found = source.processes(device)
         if found is None:
             return [], False
@@ -250,7 +254,7 @@ class Collector:
         if not listed:
             return [], not failed
         utilization, lack = source.utilization(device)
-        return self._rows.rows(listed, device, utilization, lack), not failed
+        return self._rows.rows(listed, device, utilization, lack, busy), not failed
 
 
 class _Connection:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from gpuwatch.core.model.activity import IDLE, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
-from gpuwatch.core.model.snapshot import RUN_SECONDS, Device, Mapped, Process
+from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process
 from gpuwatch.core.model.visibility import visible_to
 from gpuwatch.machine.sources.base import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.host import Facts, ProcessTable, clock_of
@@ -16,6 +18,7 @@ NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the 
 _NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
 _MEMORY_UNKNOWN = Missing("not_supported", detail="the driver does not report this process's memory")
 _NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
+_NOT_TOLD = Missing("not_supported", detail="the driver does not tell which process of this GPU computes")
 _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
 
 _Key = tuple[int, str | None]
@@ -66,10 +69,11 @@ class ProcessRows:
         device: SourceDevice,
         utilization: Mapping[int, Utilization],
         lack: Missing | None,
+        busy: float | None,
     ) -> list[Process]:
-        """The rows of a device's processes; only changed rows are new objects."""
+        """The rows of a device's processes; only changed rows are new objects. ``busy``: the device's utilization."""
         look, now, devices, uuid, index = self._look, self._now, self._devices, device.uuid, device.index
-        made_of_all = (index, utilization, lack)
+        made_of_all = (index, utilization, lack, None if busy is None else busy <= IDLE)
         whole = self._lists_before.get(uuid)
         same = whole is not None and whole.entries is entries and whole.devices is devices
         if whole is not None and same and whole.made_of == made_of_all and self._unmoved(whole.known, now):
@@ -77,6 +81,7 @@ class ProcessRows:
             return whole.rows
         before = self._before.get(uuid, {})
         here = self._rows[uuid] = {}
+        working = any(max(used.sm, used.memory) > IDLE for used in utilization.values())
         known: list[tuple[int, Facts, int]] = []
         found = []
         for entry in entries:
@@ -86,15 +91,23 @@ class ProcessRows:
             changes: int | str = self._absent(pid, now) if facts is None else facts.changes
             key = (pid, entry.mig_instance)
             kept = before.get(key)
+            idle = is_idle(
+                busy,
+                None if used is None else max(used.sm, used.memory),
+                only_others=used is None and working,
+                alone=len(entries) == 1,
+            )
+            since = self._idle_since(idle, kept, facts)
             if kept is not None:
                 made = kept[0]
                 same = made[4] is facts and made[3] == changes and (made[0] is entry or made[0] == entry)
-                if not (same and made[6] is devices and made[1] == used and made[2] == lack and made[5] == index):
+                same = same and made[7] == since and made[6] is devices
+                if not (same and made[1] == used and made[2] == lack and made[5] == index):
                     kept = None
             if kept is None:
-                made_of = (entry, used, lack, changes, facts, index, devices)
+                made_of = (entry, used, lack, changes, facts, index, devices, since)
                 absent = changes if isinstance(changes, str) else ""
-                kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, absent))
+                kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, absent, since))
             here[key] = kept
             found.append(kept[1])
             if facts is not None:
@@ -103,9 +116,17 @@ class ProcessRows:
             self._lists[uuid] = _List(entries, made_of_all, devices, tuple(known), found)
         return found
 
+    @staticmethod
+    def _idle_since(idle: bool | None, kept: _Made | None, facts: Facts | None) -> int | None:
+        """The value of :data:`IDLE_SINCE`: that of the sample before, if it was idle then; None if it is unknown."""
+        if not idle:
+            return None if idle is None else 0
+        before = kept[0][7] if kept is not None and kept[0][4] is facts else None  # else another process has its pid
+        return before if isinstance(before, int) and before else int(time.time())
+
     def host_row(self, facts: Facts) -> Process:
         """The row of a process on a machine where no GPU answers."""
-        made_of = (None, None, None, facts.changes, facts, None, self._devices)
+        made_of = (None, None, None, facts.changes, facts, None, self._devices, None)
         key = (facts.pid, None)
         kept = self._before.get("", {}).get(key)
         if kept is None or not _same(kept[0], made_of):
@@ -142,6 +163,7 @@ def _gpu_process(
     lack: Missing | None,
     devices: list[Device],
     absent: str,
+    idle_since: int | None,
 ) -> Process:
     readings: dict[str, Value] = {}
     missing: dict[str, Missing] = {}
@@ -156,6 +178,10 @@ def _gpu_process(
         readings["memory_percent"] = utilization.memory
         readings["encoder_percent"] = utilization.encoder
         readings["decoder_percent"] = utilization.decoder
+    if idle_since is None:
+        missing[IDLE_SINCE] = lack or _NOT_TOLD
+    else:
+        readings[IDLE_SINCE] = idle_since
     mapped, note = sees(facts, devices) if facts is not None else ((), absent)
     return Process(
         pid=entry.pid,
@@ -207,7 +233,7 @@ def _host_readings(facts: Facts | None, missing: dict[str, Missing], absent: str
 
 def host_process(facts: Facts) -> Process:
     """A row without a GPU."""
-    missing = dict.fromkeys(("gpu_memory_bytes", *_OF_GPUS), _NO_GPU)
+    missing = dict.fromkeys(("gpu_memory_bytes", *_OF_GPUS, IDLE_SINCE), _NO_GPU)
     readings = _host_readings(facts, missing)
     return Process(
         pid=facts.pid,

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import ago, memory, reading
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.snapshot import PROCESS_READINGS, RUN_SECONDS, Device
+from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECONDS, Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
@@ -148,7 +148,7 @@ def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
     ):
         if value is None:
             lines.append([(f"  {name}", "strong"), (f"  {printable(why)}", "text")])
-    lines += _entries(row.missing, (*PROCESS_READINGS, RUN_SECONDS))
+    lines += _entries(row.missing, (*PROCESS_READINGS, IDLE_SINCE, RUN_SECONDS))
     if not row.missing:
         lines.append([("  no reading of this process is missing", "ok")])
     device = view.snapshot.device(row.device_uuid) if view.snapshot is not None else None

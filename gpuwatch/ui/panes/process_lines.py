@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuwatch.core.formatting.units import UNKNOWN, duration, memory
+from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.view import View
@@ -20,6 +20,7 @@ from gpuwatch.ui.tables.columns import (
     Placed,
     Row,
     Unexplained,
+    clock_text,
     command_text,
     in_order,
     place,
@@ -74,9 +75,9 @@ def parts_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
     return {(device.uuid, one.id): one.index for device in snapshot.devices for one in device.mig_instances}
 
 
-def run_time(process: Process, placed: Placed, at: float) -> str:
-    """Text of the run-time column."""
-    return right(duration(process.run_seconds(at)), placed.width)
+def time_text(process: Process, placed: Placed, at: float) -> str:
+    """Text of a column of times, in its width."""
+    return right(clock_text(placed.column, process, at), placed.width)
 
 
 def process_count(rows: Iterable[Row]) -> int:
@@ -155,7 +156,8 @@ def table_lines(
 
 def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch: Branch | None) -> None:
     column = placed.column
-    text = duration(process.run_seconds(style.at)) if column.follows_clock else column.text_of(process, placed.width)
+    follows = column.seconds is not None
+    text = clock_text(column, process, style.at) if follows else column.text_of(process, placed.width)
     number = (
         style.parts.get((process.device_uuid, process.mig_instance)) if column.id == "mig" and style.parts else None
     )
@@ -175,7 +177,7 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
         pen.to(placed.start)
         pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), "dim")
         return
-    if text.startswith(("–", "(")) or column.id in _DIM or process.type == "G":
+    if text.startswith(("–", "(")) or text in ("busy", "<1m") or column.id in _DIM or process.type == "G":
         ink = "dim"
     elif column.id in ("gpu", "memory"):
         ink = "strong"

@@ -6,14 +6,15 @@ the sort menu, the settings file and shell completion follow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from gpuwatch.core.formatting.brief import short_framework, without_folder
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, memory, short_size
-from gpuwatch.core.model.snapshot import RUN_SECONDS, Device, Mapped, Process, Snapshot
+from gpuwatch.core.formatting.units import UNKNOWN, duration, memory, short_size
+from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
 
 Key = tuple[str | None, int, float | None]
@@ -70,8 +71,9 @@ class Column:
     """Why it is hidden while no process has a value for it; empty: it is shown anyway."""
     known_late: bool = False
     """With ``empty_reason``: whether the first rows of a process may lack its value."""
-    follows_clock: bool = False
-    """Whether it shows the run time, which changes while the row stays the same."""
+    seconds: Callable[[Process, float], float | None] | None = None
+    """Of a column that shows a time, which grows while the row stays the same: that time at a moment (seconds since the
+    epoch)."""
 
     def value_of(self, process: Process) -> Sortable:
         """The value a process sorts by; None if unknown."""
@@ -175,6 +177,26 @@ def _framework(process: Process, width: int) -> str:
     return short_framework(process.framework, width)
 
 
+def _idle_value(process: Process) -> float | None:
+    """Larger the longer it is idle; the least for one that computes."""
+    since = process.number(IDLE_SINCE)
+    return None if since is None else -since or -math.inf
+
+
+def clock_text(column: Column, process: Process, at: float) -> str:
+    """The text of a column that has :attr:`Column.seconds`."""
+    assert column.seconds is not None
+    seconds = column.seconds(process, at)
+    if column.id != "idle" or seconds is None:
+        return duration(seconds)
+    if not process.number(IDLE_SINCE):
+        return "busy"
+    return next((f"{seconds // each:.0f}{unit}" for unit, each in _UNITS if seconds >= each), "<1m")
+
+
+_UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
+
+
 COLUMNS: tuple[Column, ...] = (
     Column(
         "gpu",
@@ -248,6 +270,17 @@ COLUMNS: tuple[Column, ...] = (
     Column("mbw", "MBW%", 4, 4, "memory bandwidth: share of time it read or wrote GPU memory", "%", "memory_percent"),
     Column("enc", "ENC%", 4, 4, "video encoder utilization", "%", "encoder_percent", chosen=False),
     Column("dec", "DEC%", 4, 4, "video decoder utilization", "%", "decoder_percent", chosen=False),
+    Column(
+        "idle",
+        "IDLE",
+        4,
+        4,
+        "time since a kernel of it was seen, or since gpuwatch looks; busy: it computes",
+        "h:mm:ss",
+        IDLE_SINCE,
+        value=_idle_value,
+        seconds=Process.idle_seconds,
+    ),
     Column("cpu", "CPU%", 5, 6, "host CPU; 100 is one core", "%", "cpu_percent", text=_cpu),
     Column("host", "HOST", 6, 6, "host memory that it holds (RSS)", "bytes", "host_memory_bytes", text=_host_memory),
     Column("threads", "THR", 4, 4, "number of threads", "", "threads", chosen=False),
@@ -260,7 +293,7 @@ COLUMNS: tuple[Column, ...] = (
         "h:mm:ss",
         RUN_SECONDS,
         value=lambda p: None if p.create_time is None else -p.create_time,
-        follows_clock=True,
+        seconds=Process.run_seconds,
     ),
     Column(
         "command",
@@ -276,8 +309,8 @@ COLUMNS: tuple[Column, ...] = (
 BY_ID = {column.id: column for column in COLUMNS}
 DEFAULT_COLUMNS = tuple(column.id for column in COLUMNS if column.chosen)
 _LEFT_NUMBERS = frozenset({"gpu", "sees"})
-_GPU_ONLY = frozenset({"gpu", "type", "mig", "sees", "visible", "memory", "sm", "mbw", "enc", "dec"})
-_FOLDING = ("type", "mbw", "host", "framework", "sees", "container", "time")
+_GPU_ONLY = frozenset({"gpu", "type", "mig", "sees", "visible", "memory", "sm", "mbw", "enc", "dec", "idle"})
+_FOLDING = ("type", "mbw", "host", "idle", "framework", "sees", "container", "time")
 """Columns dropped when there is no room, in this order; those not shown by default are dropped next."""
 _SHED_EARLY = frozenset(_FOLDING[:3])
 _TAKEN_BY_MARK = 2

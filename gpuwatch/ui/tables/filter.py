@@ -78,7 +78,13 @@ _EXACT = {"gpu": _gpu, "mig": _mig, "sees": _sees, "visible": _visible}
 _SHORT = {"memory": "mem", "container": "job", "command": "cmd"}
 """Fields that are shorter than the ids of their columns, which are fields too."""
 _KINDS: dict[str, Kind] = {"GiB": "size", "bytes": "size", "%": "percent", "h:mm:ss": "time"}
-_SHOWN: dict[str, Callable[[float], float]] = {"memory": shown_memory, "cpu": float, "host": float, "time": math.floor}
+_SHOWN: dict[str, Callable[[float], float]] = {
+    "memory": shown_memory,
+    "cpu": float,
+    "host": float,
+    "time": math.floor,
+    "idle": math.floor,
+}
 """How columns round; the others show no digits after the point."""
 _SPELLED: dict[str, Callable[[Process], str | None]] = {
     "framework": lambda process: _names_of(process.framework) if process.framework else "",
@@ -98,7 +104,7 @@ def _text(column: Column) -> Callable[[Process, float], str]:
 
 def _amount(column: Column) -> Amount[[Process, float]]:
     def get(process: Process, at: float) -> float | None:
-        return process.run_seconds(at) if column.follows_clock else process.number(column.reading)
+        return column.seconds(process, at) if column.seconds is not None else process.number(column.reading)
 
     return Amount(get, _KINDS.get(column.unit, "count"), _SHOWN.get(column.id, round))
 

@@ -31,8 +31,8 @@ from gpuwatch.ui.panes.process_lines import (
     marks_of,
     parts_of,
     process_count,
-    run_time,
     table_lines,
+    time_text,
 )
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
@@ -131,18 +131,18 @@ class ProcessTable(Painted, can_focus=True):
             if self.filter is not None or self.as_tree:  # either may depend on run times and other processes
                 self._collect()
             else:
-                self._redraw_run_times()
+                self._redraw_times()
 
-    def _redraw_run_times(self) -> None:
+    def _redraw_times(self) -> None:
         """Replaces the run times in the lines on screen, which takes a twentieth of the time of a redraw."""
         view, lines = self._view, list(self._lines)
         assert view is not None
         for placed in self._columns:
-            if not placed.column.follows_clock:
+            if placed.column.seconds is None:
                 continue
             for y, row in enumerate(self._rows[self.top : self.top + self._room], self._inset + 1):
                 if isinstance(row, Process) and y < len(lines):
-                    line = replaced(lines[y], placed.start + self._inset, run_time(row, placed, view.moment))
+                    line = replaced(lines[y], placed.start + self._inset, time_text(row, placed, view.moment))
                     if line is None:  # not in its place
                         self.redraw()
                         return

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import memory, size, steady_span
+from gpuwatch.core.model.activity import IDLE, is_idle
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import WSL, Device, Process
@@ -13,7 +14,7 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST, HELD_SHARE, IDLE
+from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST, HELD_SHARE
 from gpuwatch.explain.diagnosis.rules.phrasing import command, seen_as, setting_of, who
 
 _YOUNG = 120.0
@@ -115,17 +116,15 @@ def _instead(occurrence: Occurrence) -> str:
 
 def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
     """If the device is busy, the driver's samples per process say for whom; no sample means no kernel."""
-    busy = device.number("utilization.gpu_percent")
-    if busy is not None and busy <= IDLE:
-        return True
-    own = row.number("sm_percent")
-    if own is not None:
-        return own <= 0
     unsampled = row.missing.get("sm_percent")
-    others = any((other.number("sm_percent") or 0) > IDLE for other in rows if other.pid != row.pid)
-    if unsampled is not None and unsampled.reason == "no_sample" and others:
-        return True
-    return None if busy is None or others or len(rows) > 1 else False
+    only_others = unsampled is not None and unsampled.reason == "no_sample"
+    own = [one for one in (row.number("sm_percent"), row.number("memory_percent")) if one is not None]
+    return is_idle(
+        device.number("utilization.gpu_percent"),
+        max(own, default=None),
+        only_others=only_others and any((other.number("sm_percent") or 0) > IDLE for other in rows if other is not row),
+        alone=len(rows) == 1,
+    )
 
 
 def _young(row: Process, at: float) -> bool:

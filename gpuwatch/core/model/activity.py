@@ -1,0 +1,22 @@
+"""Whether a process computes on its GPU, as far as the driver tells."""
+
+from __future__ import annotations
+
+IDLE = 1.0
+"""Utilization in percent up to which a GPU counts as idle."""
+
+
+def is_idle(busy: float | None, own: float | None, *, only_others: bool, alone: bool) -> bool | None:
+    """Whether a process had no kernel; None if the driver does not tell.
+
+    ``busy``: utilization of its GPU in percent. ``own``: the process's share of it (nvmlDeviceGetProcessUtilization).
+    ``only_others``: the driver has samples of other processes that compute there, and none of this one.
+    ``alone``: no other process is on the GPU.
+    """
+    if busy is not None and busy <= IDLE:
+        return True
+    if own is not None:
+        return own <= 0
+    if only_others:
+        return True
+    return False if busy is not None and alone else None
