@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Mapped, Process
 from gpuwatch.ui.details.key_help import _FILTER
-from gpuwatch.ui.tables.columns import COLUMNS, Column
+from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, Column, clock_text, in_order, matching
 from gpuwatch.ui.tables.filter import FIELDS, SIGNS, FilterError, parse
 from gpuwatch.ui.tables.filter_language import _words
 from tests.ui import machines
@@ -244,3 +244,18 @@ def test_a_filter_of_memory_agrees_with_what_the_table_shows(mib: float) -> None
         wanted = parse(text)
         assert wanted is not None
         assert wanted(process, AT) is matches, text
+
+
+def test_idle_processes_are_found_and_shown_by_the_minute() -> None:
+    at = 1_800_000_000.0
+    seconds = (None, at, 59, 61, 7300, 200_000)
+    rows = [
+        msgspec.structs.replace(machines.process(number), readings={} if ago is None else {"idle_since": int(at - ago)})
+        for number, ago in enumerate(seconds)
+    ]
+    column = BY_ID["idle"]
+    assert [clock_text(column, row, at) for row in rows] == ["–", "busy", "<1m", "1m", "2h", "2d"]
+    assert [row.pid for row in in_order(rows, column, reverse=True)] == [rows[n].pid for n in (5, 4, 3, 2, 1, 0)]
+    wanted = parse("idle>1m")
+    assert wanted is not None
+    assert [row.pid for row in matching(rows, wanted, at)] == [row.pid for row in rows[3:]]

@@ -39,7 +39,7 @@ _FILTER = (
     ('"a b"', "this exact text, with blanks and signs"),
     ("user:al", "contains; type, job, framework, cmd"),
     ("gpu:1", "equals; pid, mig; in: visible, sees"),
-    ("mem>2GiB", "< = >= <=; sm mbw enc dec cpu host threads, time>1h30m"),
+    ("mem>2GiB", "< = >= <=; sm mbw enc dec cpu host threads, time>1h30m idle>1m"),
     ("-xorg", "does not match; works with all of these"),
 )
 _FLEET_FILTER = (
