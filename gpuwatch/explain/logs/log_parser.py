@@ -112,6 +112,11 @@ class LogParser:
         facts.lines += 1
         if line and not line.isspace():
             self._keep_last(line if len(line) < _MAX_KEPT else line[:_MAX_KEPT])
+        placer = "): /" in line
+        if placer and not (self._work.open or self._exceptions.open or self._frames.open or self._units.open):
+            # The rest of such a line is not looked at, of which a graph has as many as it has nodes.
+            if not self._ooms.in_dump() and self._placements.known_node(line):
+                return
         if line.startswith('{"') and self._enveloped(line):
             return
         if self._work.open:
@@ -157,7 +162,7 @@ class LogParser:
         if self._units.open and self._row(line):
             return
         if not self._units.open and not self._ooms.in_dump():
-            if "): /" in line and self._placements.node(line):
+            if placer and self._placements.node(line):
                 return
             shape = line.encode("utf-8", "replace").translate(None, _DIGITS)
             kind = self._shapes.get(shape)

@@ -49,16 +49,21 @@ class PlacementCounter:
         self._eager: dict[tuple[str, str], int] = {}
         self._graph: dict[tuple[str, str], int] = {}
         self._nodes: set[int] = set()
+        self._ends: dict[str, tuple[tuple[str, str], int]] = {}
+        """Key, and its hash, by what follows the node in a placer line: an op and a device."""
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         self._devices: dict[str, str] = {}
         self._copies: dict[tuple[str, int, str, str], int] = {}
 
     def executing(self, message: str) -> tuple[str, str] | None:
         """An ``Executing op`` line; returns its key for :meth:`again`, None if it is not counted."""
-        match = _EXECUTING.search(message)
-        if match is None:
-            return None
-        key = self._key(match[1], match[2])
+        op, found, where = message.removeprefix("Executing op ").rstrip().partition(" in device ")
+        if not found or " " in op or " " in where:
+            match = _EXECUTING.search(message)
+            if match is None:
+                return None
+            op, where = match[1], match[2]
+        key = self._key(op, where)
         if key is not None:
             self.again(key)
         return key
@@ -84,7 +89,7 @@ class PlacementCounter:
 
     def node(self, message: str) -> bool:
         """A placer line; False for other lines."""
-        if self._again(message):
+        if self.known_node(message):
             return True
         match = _NODE.search(message)
         if match is None or (match[2] is None and match.start() > 0):
@@ -96,27 +101,30 @@ class PlacementCounter:
         op = match[2] or node.rsplit("/", 1)[-1]
         key = self._key(op, match[3])
         if key is not None:
-            self._count(node, key)
+            if match[2] and len(self._ends) < MAX_KEYS:
+                self._ends[message[match.end(1) :]] = key, hash(key)
+            self._count(hash(node) ^ hash(key), key)
         return True
 
-    def _again(self, message: str) -> bool:
-        """Takes a line of an op and device that were seen before, which most are, without a search for its parts."""
-        at, end = message.find(": ("), message.find("): /")
-        if not 0 < at < end:
+    def known_node(self, message: str) -> bool:
+        """Takes a placer line of an op and device that were seen before, which most are, without a search for its parts."""
+        at = message.find(": (")
+        if at < 1 or (known := self._ends.get(message[at:])) is None:
             return False
-        key = self._names.get((message[at + 3 : end], message[end + 3 :].rstrip()))
         node = message[:at]
-        if key is None or ":" in node or node[0] == "[" or not node.isprintable() or " " in node:
+        if ":" in node or node[0] == "[" or " " in node or not node.isprintable():
             return False
-        self._count(node, key)
+        key, of_key = known
+        identity = hash(node) ^ of_key
+        if identity not in self._nodes:
+            self._count(identity, key)
         return True
 
-    def _count(self, node: str, key: tuple[str, str]) -> None:
-        identity = hash((node, key))
+    def _count(self, identity: int, key: tuple[str, str]) -> None:
         if identity not in self._nodes and len(self._nodes) < MAX_NODES:
             self._nodes.add(identity)
-            if key in self._graph or len(self._graph) < MAX_KEYS:
-                self._graph[key] = self._graph.get(key, 0) + 1
+            if (count := self._graph.get(key, 0)) or len(self._graph) < MAX_KEYS:
+                self._graph[key] = count + 1
 
     def result(self) -> list[Placement]:
         """Placements, most frequent first."""
