@@ -53,16 +53,16 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     """
     from gpuwatch.cli.follow_input import InputFollower
     from gpuwatch.explain.diagnosis.explain import explain as explained
-    from gpuwatch.explain.logs.log_parser import LogParser
+    from gpuwatch.explain.logs.program_starts import LogReader
 
     check_output(output)
     terminated = False
     if str(log) == "-":
         if sys.stdin is None:
             raise UsageError("cannot read stdin: it is closed")
-        parser = LogParser()
-        with InputFollower(parser, talk=progress_wanted()) as follower:
-            document = explained(lines_of(sys.stdin.fileno(), log, follower), source="stdin", parser=parser)
+        reader = LogReader()
+        with InputFollower(reader, talk=progress_wanted()) as follower:
+            document = explained(lines_of(sys.stdin.fileno(), log, follower), source="stdin", reader=reader)
         terminated = follower.ended_by == signal.SIGTERM
     else:
         document = explanation_of(log)

@@ -14,7 +14,7 @@ from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.logs.log_parser import LogParser
+    from gpuwatch.explain.logs.program_starts import LogReader
 
 _QUIET = 0.3
 """Seconds without a line after which the log is judged: most bursts are over by then."""
@@ -29,8 +29,8 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 class InputFollower:
     """Waits for a pipe; on a terminal it shows causes and a status line meanwhile."""
 
-    def __init__(self, parser: LogParser, *, talk: bool) -> None:
-        self._parser = parser
+    def __init__(self, reader: LogReader, *, talk: bool) -> None:
+        self._reader = reader
         self._talk = talk
         self._shown: set[tuple[str, str]] = set()
         self._judged_lines = 0
@@ -86,7 +86,7 @@ class InputFollower:
         self._judge()
         # Not between pasted lines, which the terminal shows itself.
         if time.monotonic() - self._heard > _SILENT and not self._status and not self._pasted:
-            lines = self._parser.facts.lines
+            lines = self._reader.parser.facts.lines
             self._status = True
             so_far = f"{lines:,} line{'s' if lines != 1 else ''} so far"
             progress(f"waiting for more ({so_far}); Ctrl+C shows the explanation")
@@ -94,7 +94,7 @@ class InputFollower:
     def _judge(self) -> None:
         """Prints new causes, each with its line and what to do."""
         self._judged = time.monotonic()
-        facts = self._parser.facts
+        facts = self._reader.parser.facts
         if facts.lines == self._judged_lines:
             return
         self._judged_lines = facts.lines

@@ -17,8 +17,7 @@ from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED
-from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.starts import Starts
+from gpuwatch.explain.logs.program_starts import LogReader
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
 
 _ENDS_ALL = 16
@@ -30,38 +29,34 @@ def explain(
     environment: Mapping[str, str] | None = None,
     *,
     source: str | None = None,
-    parser: LogParser | None = None,
+    reader: LogReader | None = None,
 ) -> Explanation:
     """Explains the lines of a log in one pass. ``environment``: only if it is that of the logged program.
 
-    ``parser``: a parser whose facts the caller reads meanwhile.
+    ``reader``: one whose parser's facts the caller looks at meanwhile.
     """
-    parser = LogParser() if parser is None else parser
-    feed, queries, starts = parser.feed, SmiQueryReader(), Starts()
+    reader = LogReader() if reader is None else reader
+    feed, queries = reader.parser.feed, SmiQueryReader()
     of_query, run = queries.take, 0
-    earlier: LogFacts | None = None
-    count, first = 1, 0
     for line in lines:
         if not of_query(line):
             run = 0
-            if (key := starts.key) is not None and key in line and (begun := starts.again(line, parser)):
-                parser.close()
-                earlier, count = parser.facts, count + 1
-                first = earlier.lines - len(begun) + 1
-                parser.restart(begun)
+            if (key := reader.key) is not None and key in line and reader.begins(line):
+                feed = reader.parser.feed
             feed(line)
         elif run < _ENDS_ALL:  # the rules for words of a log would judge what nvidia-smi only lists
             run += 1
             feed("")
         else:
-            parser.skip()
-    parser.close()
-    found = explanation(parser.facts, environment or {}, source=source, machine=queries.snapshot())
-    return found if earlier is None else _with_earlier(found, earlier, parser.facts, count, first)
+            reader.parser.skip()
+    reader.parser.close()
+    found = explanation(reader.parser.facts, environment or {}, source=source, machine=queries.snapshot())
+    return found if reader.earlier is None else _with_earlier(found, reader.earlier, reader)
 
 
-def _with_earlier(last: Explanation, earlier: LogFacts, facts: LogFacts, count: int, first: int) -> Explanation:
-    """The explanation of the last of ``count`` starts, or of the one before if it shows nothing."""
+def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Explanation:
+    """The explanation of the last of several starts, or of the one before if it shows nothing."""
+    facts, count, first = reader.parser.facts, reader.count, reader.first
     before = explanation(earlier, {}, source=last.source, machine=last.machine)
     how = next((found.title for found in before.findings if found.id == before.primary), "")
     title = f"The log is of {count} starts; this is about the last, from line {first} on"

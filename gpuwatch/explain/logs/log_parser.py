@@ -63,8 +63,8 @@ _QUIET = re.compile(
 class LogParser:
     """Takes lines; ``facts`` can be read at any time. Memory is bounded."""
 
-    def __init__(self) -> None:
-        self._facts = LogFacts()
+    def __init__(self, lines_before: int = 0) -> None:
+        self._facts = LogFacts(lines=lines_before)
         self._placements = PlacementCounter()
         self._ooms = tensorflow_oom.OomCollector()
         self._memo: dict[str, tuple[str, str] | int | None] = {}
@@ -113,10 +113,10 @@ class LogParser:
         if line and not line.isspace():
             self._keep_last(line if len(line) < _MAX_KEPT else line[:_MAX_KEPT])
         placer = "): /" in line
-        if placer and not (self._work.open or self._exceptions.open or self._frames.open or self._units.open):
-            # The rest of such a line is not looked at, of which a graph has as many as it has nodes.
-            if not self._ooms.in_dump() and self._placements.known_node(line):
-                return
+        # Of graphs there is a line for each node, in which nothing else needs a look.
+        busy = placer and (self._work.open or self._exceptions.open or self._frames.open or self._units.open)
+        if placer and not busy and not self._ooms.in_dump() and self._placements.known_node(line):
+            return
         if line.startswith('{"') and self._enveloped(line):
             return
         if self._work.open:
@@ -233,14 +233,6 @@ class LogParser:
         """Lines since the last exception, or report that the program ended badly; None without one."""
         at = max(self._facts.last_error_line or 0, self._ends.at)
         return self._facts.lines - at if at else None
-
-    def restart(self, lines: list[str]) -> None:
-        """Another start of the program began with ``lines``, the last read: all is forgotten but the number before."""
-        before = self._facts.lines - len(lines)
-        self.__init__()  # type: ignore[misc]
-        self._facts.lines = before
-        for line in lines:
-            self.feed(line)
 
     def skip(self) -> None:
         """Counts a line that is read elsewhere."""

@@ -107,7 +107,7 @@ class PlacementCounter:
         return True
 
     def known_node(self, message: str) -> bool:
-        """Takes a placer line of an op and device that were seen before, which most are, without a search for its parts."""
+        """Takes a placer line of an op and device that were seen before, without a search for its parts."""
         at = message.find(": (")
         if at < 1 or (known := self._ends.get(message[at:])) is None:
             return False

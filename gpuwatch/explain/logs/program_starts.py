@@ -7,6 +7,7 @@ that come again before any error do not mark a start: ranks and workers print th
 from __future__ import annotations
 
 from gpuwatch.explain.logs.exceptions import TRACEBACK
+from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
 
 _HEAD = 3
@@ -19,7 +20,7 @@ _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
 
 
-class Starts:
+class _Heads:
     """Takes the lines of a log that contain :attr:`key`."""
 
     def __init__(self) -> None:
@@ -71,3 +72,35 @@ class Starts:
         elif len(self._head) == _HEAD:
             telling = len({*self._head}) > 1 and len("".join(self._longest.split())) >= _SHORTEST
             self.key = self._longest if telling else None
+
+
+class LogReader:
+    """The parser of the last start that was read, and what the one before it was about."""
+
+    def __init__(self) -> None:
+        self.parser = LogParser()
+        self.earlier: LogFacts | None = None
+        """The facts of the start before the last; None if there is only one."""
+        self.count = 1
+        """Starts that were seen."""
+        self.first = 0
+        """Number of the last start's first line."""
+        self._heads = _Heads()
+
+    @property
+    def key(self) -> str | None:
+        """What a line must contain for :meth:`begins`; None: no line is wanted."""
+        return self._heads.key
+
+    def begins(self, line: str) -> bool:
+        """Whether a line, which is not parsed yet, shows that another start began: then its parser is a new one."""
+        begun = self._heads.again(line, self.parser)
+        if not begun:
+            return False
+        self.parser.close()
+        self.earlier, self.count = self.parser.facts, self.count + 1
+        before = self.earlier.lines - len(begun)
+        self.first, self.parser = before + 1, LogParser(before)
+        for one in begun:
+            self.parser.feed(one)
+        return True
