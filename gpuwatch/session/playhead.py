@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
 from operator import sub
 
 from gpuwatch.machine.collector.feed import FeedStatus
@@ -55,16 +55,6 @@ class Navigation(ABC):
         ``uuid``: of those alone that concern this GPU, or the whole machine. The event; None if there is none.
         """
 
-    @cached_property
-    def _events_known(self) -> EventTrack:
-        return EventTrack()
-
-    @property
-    def track(self) -> EventTrack:
-        """All events so far."""
-        self._events_known.take(self.timeline.events())
-        return self._events_known
-
     def step(self, samples: int) -> None:
         """Moves by ``samples`` samples; negative: back."""
         times, moment = self.timeline.times, self.moment
@@ -106,9 +96,9 @@ class Navigation(ABC):
 class Playhead(Navigation):
     """The moment that is shown during a pause; it can be moved."""
 
-    def __init__(self, live: View, timeline: SampleStore, ring: History) -> None:
-        """Starts at ``live``; nothing is decoded before it is moved."""
-        self.timeline = timeline
+    def __init__(self, live: View, timeline: SampleStore, ring: History, track: Callable[[], EventTrack]) -> None:
+        """Starts at ``live``; nothing is decoded before it is moved. ``track``: gives all events so far."""
+        self.timeline, self._track = timeline, track
         self._event_at: float | None = None
         """Time of the event that was gone to, which may be after the sample that is shown."""
         self._ring = ring
@@ -128,7 +118,7 @@ class Playhead(Navigation):
         if self.moment is not None:
             times, stretches = self.timeline.times, self.timeline.stretches(3 * asked)
             begin, end = from_round(times[0], times[-1]), times[-1]
-            position = PlayheadPosition(self.moment, begin, end, asked, stretches, self.track.drawn)
+            position = PlayheadPosition(self.moment, begin, end, asked, stretches, self._track().drawn)
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
 
     def go(self, moment: float) -> None:
@@ -148,7 +138,7 @@ class Playhead(Navigation):
             findings=kept.findings,
             wrong=ranked(kept.findings),
             until=kept.at,
-            events=self.track.until(kept.at + 0.5),
+            events=self._track().until(kept.at + 0.5),
         )
 
     def go_to_event(self, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
@@ -157,12 +147,12 @@ class Playhead(Navigation):
         times = self.timeline.times
         if now is None or not times:
             return None
-        found = self.track.beside(max(now, times[0]) if way > 0 else now, way, bad=bad, uuid=uuid)
+        found = self._track().beside(max(now, times[0]) if way > 0 else now, way, bad=bad, uuid=uuid)
         if found is None or found.at < times[0]:  # its samples are not kept
             return None
         self.go(found.at)
         self._event_at = found.at
-        self._view = replace(self._view, events=self.track.until(max(found.at, (self.moment or 0.0) + 0.5)))
+        self._view = replace(self._view, events=self._track().until(max(found.at, (self.moment or 0.0) + 0.5)))
         return found
 
     def _interval(self, moment: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -94,8 +95,6 @@ class Session:
         self._wrong: tuple[tuple[Finding, ...], tuple[Finding, ...]] | None = None
         self._troubled = float("-inf")
         self._running = False
-        self._happened: EventTrack | None = None
-        """What the timeline of a live view shows; created when it is first drawn."""
 
     # The feed
 
@@ -251,6 +250,18 @@ class Session:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         return self._conditions.count if self._conditions is not None else 0
 
+    @cached_property
+    def _track(self) -> EventTrack:
+        from gpuwatch.session.event_track import EventTrack
+
+        return EventTrack()
+
+    @property
+    def track(self) -> EventTrack:
+        """All events so far, as timelines show them."""
+        self._track.take(self.timeline.events())
+        return self._track
+
     @property
     def unseen_events(self) -> int:
         """Number of events since :meth:`see_events`."""
@@ -321,14 +332,11 @@ class Session:
         times = self.timeline.times
         if not times:
             return None
-        from gpuwatch.session.event_track import SPANS, EventTrack, from_round
+        from gpuwatch.session.event_track import SPANS, from_round
 
-        if self._happened is None:
-            self._happened = EventTrack()
-        self._happened.take(self.timeline.events())
         end, asked = max(times[-1], self.clock()), self.feed.interval
         begin = from_round(max(times[0], end - SPANS[-1]), end)
-        return PlayheadPosition(end, begin, end, asked, self.timeline.stretches(3 * asked), self._happened.drawn)
+        return PlayheadPosition(end, begin, end, asked, self.timeline.stretches(3 * asked), self.track.drawn)
 
     @property
     def paused(self) -> bool:
@@ -340,7 +348,7 @@ class Session:
         if self.playhead is None:
             from gpuwatch.session.playhead import Playhead
 
-            self.playhead = Playhead(self.live_view(), self.timeline, self.history)
+            self.playhead = Playhead(self.live_view(), self.timeline, self.history, lambda: self.track)
         return self.playhead
 
     def resume(self) -> None:
