@@ -26,7 +26,9 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(path_type=Path), shell_complete=files)
-@click.option("--for", "seconds", type=Duration(1.0, 3600.0), default="60s", show_default=True, help="How long.")
+@click.option(
+    "--for", "seconds", type=Duration(1.0, 3600.0), default="60s", show_default=True, help="Record for this long."
+)
 @gpm_option
 @sim_option
 @click.pass_context

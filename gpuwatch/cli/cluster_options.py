@@ -56,14 +56,14 @@ def nodes_options(command: F) -> F:
             metavar="COMMAND",
             expose_value=False,
             callback=_remember,
-            help="With --on: what to call there, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
+            help="With --on: run gpuwatch there as this command, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
         ),
         click.option(
             "--launcher-options",
             metavar="OPTIONS",
             expose_value=False,
             callback=_remember,
-            help="With --on: further options of ssh or srun, such as '--gres=gpu:8'.",
+            help="With --on: pass these options to ssh or srun, such as '--gres=gpu:8'.",
         ),
         click.option(
             "--node-timeout",

@@ -67,7 +67,7 @@ class _Source:
 @click.argument("second", type=click.Path(path_type=Path), shell_complete=files, metavar="B")
 @click.option("--since", metavar="TIME", help="Begin in recordings: 14:05, '2h ago' (from its end), 2026-05-11T14:05.")
 @click.option("--until", metavar="TIME", help="End in recordings, likewise.")
-@click.option("--a-since", metavar="TIME", help="Begin in A, if other than in B.")
+@click.option("--a-since", metavar="TIME", help="Begin in A, if not as in B.")
 @click.option("--a-until", metavar="TIME", help="End in A.")
 @click.option("--b-since", metavar="TIME", help="Begin in B.")
 @click.option("--b-until", metavar="TIME", help="End in B.")
@@ -91,9 +91,9 @@ def diff(
 ) -> None:
     """Compare two machines, or two days of one: what changed?
 
-    A and B are recordings, reports (gpuwatch report, doctor), snapshots or runs, of one kind or with content in common:
-    versions, GPUs, limits and modes; findings that came and went; and of recordings numbers that differ by more than
-    they vary. Of two snapshots or profiles of a program's memory: what grew, by line.
+    A and B are recordings, reports (gpuwatch report, doctor), snapshots or runs, of the same kind or with content in
+    common: versions, GPUs, limits and modes; findings that came and went; and of recordings numbers that differ by more
+    than they vary. Of two snapshots or profiles of a program's memory: what grew, by line.
 
     Exits with 0 if nothing differs, 3 if something does, 2 if A or B is missing or cannot be compared, 1 if one is
     damaged or gpuwatch failed.

@@ -38,7 +38,7 @@ def doctor(
     """Check whether TensorFlow or PyTorch can use the GPUs here.
 
     Checks driver, devices, environment and framework, and names the cause if GPUs cannot be used. The framework is
-    imported in a separate process and runs one small op on each GPU. Exits with 3 if something keeps it from them.
+    imported in a separate process and runs one small op on each GPU. Exits with 3 if it cannot use them.
     """
     check_output(output)
     if wants_nodes(ctx):

@@ -65,7 +65,7 @@ Examples:
     "--vary",
     multiple=True,
     metavar="NAME=A,B,...",
-    help="Replace {NAME} in COMMAND by each of these values; repeatable.",
+    help="Replace {NAME} in COMMAND with each of these values; repeatable.",
 )
 @click.option(
     "--largest",
@@ -99,7 +99,7 @@ Examples:
     help="Run N at once on one GPU: who gets what, and how slow.",
 )
 @click.option(
-    "--recover", is_flag=True, help="COMMAND runs out of memory: find a setting that makes it pass, and verify it."
+    "--recover", is_flag=True, help="COMMAND runs out of memory: find and verify a setting that lets it finish."
 )
 @click.option(
     "--fits", metavar="SIZE,...", help="Would it run on cards of these sizes, such as 16GiB,24GiB? Names the smallest."
@@ -142,8 +142,8 @@ def experiment(
 
     Settings: default, growth, limit=6GiB, grow-to-limit=6GiB, fraction=0.5, async-allocator, mixed-float16, xla,
     visible=1, cpu-only (TensorFlow); expandable-segments, fraction=0.5, tf32 (PyTorch); no-preallocate,
-    platform-allocator (JAX); VARIABLE=value. Exits with 4 if no run succeeded, nothing made it pass (--recover), or no
-    card is large enough (--fits).
+    platform-allocator (JAX); VARIABLE=value. Exits with 4 if no run succeeded, no setting let it finish (--recover), or
+    no card is large enough (--fits).
     """
     from gpuwatch.experiment.trials.trial import Interrupted
 

@@ -40,13 +40,12 @@ Examples:
 def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
     """Explain a TensorFlow or PyTorch log: what happened, and why.
 
-    Files of other tools are recognised by their content: a profile of TensorFlow (*.xplane.pb), a snapshot of
-    PyTorch's allocator (torch.cuda.memory._dump_snapshot), its memory timeline (*.raw.json.gz) and a device memory
-    profile of JAX (memory.prof) tell who held the memory, the output of dcgmi diag -j which tests failed. Nothing in
-    them is run.
+    Files of other tools are recognised by their content and never executed. TensorFlow profiles (*.xplane.pb), PyTorch
+    memory snapshots (torch.cuda.memory._dump_snapshot) and timelines (*.raw.json.gz), and JAX device memory profiles
+    (memory.prof) show who held the memory; the output of dcgmi diag -j shows which tests failed.
 
-    So are nvidia-bug-report.log.gz and the output of nvidia-smi -q (or -q -x) in any log, of which the GPUs are shown
-    and judged. A log may be compressed (gzip, bzip2, xz, zstd).
+    nvidia-bug-report.log.gz and the output of nvidia-smi -q (or -q -x), also inside a log, show the GPUs and what is
+    wrong with them. Logs may be compressed (gzip, bzip2, xz, zstd).
 
     With -, the log is read from stdin until the program that writes it ends. On a terminal, causes are shown as soon
     as they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.

@@ -41,7 +41,7 @@ _PROCESSES = 50
     type=Choice(["core", "all"]),
     default="core",
     show_default=True,
-    help="core: at most 30 series a GPU; all: everything that NVML tells.",
+    help="core: at most 30 series a GPU; all: everything that NVML reports.",
 )
 @click.option(
     "--compat",
@@ -64,7 +64,7 @@ _PROCESSES = 50
     default="5s",
     show_default=True,
     metavar="DURATION",
-    help="Take a sample every so often, however often it is scraped.",
+    help="Time between samples, however often it is scraped.",
 )
 @click.option(
     "--host",
@@ -113,9 +113,9 @@ def exporter(
 ) -> None:
     """Serve metrics of the GPUs for Prometheus.
 
-    Free and busy GPUs, their owners, findings by cause, and what NVML tells, at /metrics until Ctrl+C or SIGTERM. What
-    could not be read is absent, never 0. While the driver hangs, the last sample is served with its age; readings are
-    left out when it is a minute old.
+    Free and busy GPUs, their owners, findings by cause, and what NVML reports, at /metrics until Ctrl+C or SIGTERM.
+    What could not be read is absent, never 0. While the driver hangs, the last sample is served with its age; readings
+    are left out when it is a minute old.
     """
     if commands and not processes:
         raise UsageError("--commands needs --processes")

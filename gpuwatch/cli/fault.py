@@ -157,7 +157,7 @@ def mismatch(machine: SimMachine, seconds: float | None) -> str:
 @gpu_fault()
 @click.argument("reasons")
 def throttle(machine: SimMachine, device: int, reasons: str) -> str:
-    """Throttle the GPU for REASONS, or no longer (off).
+    """Throttle the GPU for REASONS; off ends it.
 
     Separate several by commas: sw-power-cap, hw-slowdown, sync-boost, sw-thermal, hw-thermal,
     hw-power-brake. Their durations are counted as the driver does.

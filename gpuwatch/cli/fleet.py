@@ -37,8 +37,8 @@ _OPTIONS = (
     click.option(
         "--prometheus",
         metavar="URL",
-        help="All hosts that a Prometheus server has GPU metrics of: http://[user@]host:9090. A password may be in the "
-        "address, better in GPUWATCH_PROMETHEUS_PASSWORD.",
+        help="Show all hosts with GPU metrics on this Prometheus server: http://[user@]host:9090. A password may be in "
+        "the address, but is safer in GPUWATCH_PROMETHEUS_PASSWORD.",
     ),
     click.option(
         "--prometheus-header",
@@ -66,16 +66,14 @@ _HOSTS = (
     click.option(
         "--hosts",
         metavar="HOST,...",
-        help="These hosts, over ssh; they need nothing but gpuwatch: a,b,user@c:2222,n[01-16].",
+        help="Show these hosts, over ssh; only gpuwatch must be installed there: a,b,user@c:2222,n[01-16].",
     ),
     click.option(
         "--remote-command",
         metavar="COMMAND",
-        help="How gpuwatch is called on the hosts, for example 'uvx gpuwatch-tui' (default: gpuwatch).",
+        help="Run gpuwatch on the hosts as this command, for example 'uvx gpuwatch-tui' (default: gpuwatch).",
     ),
-    click.option(
-        "--ssh-options", metavar="OPTIONS", help="Further options of ssh to the hosts, for example '-J gateway'."
-    ),
+    click.option("--ssh-options", metavar="OPTIONS", help="Pass these options to ssh, for example '-J gateway'."),
 )
 FLEET_OPTIONS = (
     "prometheus",

@@ -33,7 +33,9 @@ Examples:
     help="Read logs and documents only below FOLDER; repeatable (default: wherever this user may).",
 )
 @click.option(
-    "--redact", is_flag=True, help="Replace users, hosts, paths, addresses and ids in all answers. Secrets always are."
+    "--redact",
+    is_flag=True,
+    help="Replace users, hosts, paths, addresses and ids in answers. Secrets are always masked.",
 )
 @python_option
 @sim_option

@@ -20,8 +20,8 @@ _SECTIONS: dict[str, str] = {
         ("seconds", "size", "workload", "memory_limit", "fraction", "virtual", "visible"),
         "Values of the configurations",
     ),
-    **dict.fromkeys(("copies", "recover", "fits", "largest"), "Other questions than which setting is best"),
-    **dict.fromkeys(("rounds", "stop_after", "success", "budget"), "How long"),
+    **dict.fromkeys(("copies", "recover", "fits", "largest"), "Other questions"),
+    **dict.fromkeys(("rounds", "stop_after", "success", "budget"), "Duration"),
     **dict.fromkeys(
         ("prometheus", "prometheus_headers", "prometheus_token_file", "prometheus_ca", "hosts", "ssh_options"), _HOSTS
     ),

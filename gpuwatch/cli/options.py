@@ -79,7 +79,7 @@ def sim_option(command: F) -> F:
         shell_complete=names("sim"),
         expose_value=False,
         help="Use simulated GPUs, for example 2x24GiB or 2xh100; 2x24GiB@NAME shares a named machine. FILE: GPUs as "
-        "nvidia-smi -q, gpuwatch snapshot --json or a recording shows them; RECORDING@14:05 as of then.",
+        "nvidia-smi -q, gpuwatch snapshot --json or a recording shows them; RECORDING@14:05: as at that time.",
     )(command)
 
 

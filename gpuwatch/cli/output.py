@@ -52,7 +52,7 @@ def redact_option(command: _F) -> _F:
     return click.option(
         "--redact",
         is_flag=True,
-        help="Replace users, hosts, paths, addresses and ids by names such as user-1. Secrets are always masked.",
+        help="Replace users, hosts, paths, addresses and ids with names such as user-1. Secrets are always masked.",
     )(command)
 
 

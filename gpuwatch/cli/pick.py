@@ -50,12 +50,12 @@ _LONGEST = 30 * 86_400.0
 @click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option("-n", "--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many GPUs.")
 @click.option("--free", type=Size(1), metavar="SIZE", help="Only GPUs with this much free memory, for example 20GiB.")
-@click.option("--idle", is_flag=True, help="Only GPUs on which nobody computes.")
+@click.option("--idle", is_flag=True, help="Only idle GPUs: nobody computes on them.")
 @click.option(
     "--reserve",
     "keep",
     is_flag=True,
-    help="Reserve them for COMMAND while it runs. Only gpuwatch pick heeds that: other programs are not kept out.",
+    help="Reserve them for COMMAND while it runs. Only gpuwatch pick respects this: other programs are not kept out.",
 )
 @click.option(
     "--wait",
@@ -64,7 +64,7 @@ _LONGEST = 30 * 86_400.0
     help="If too few are free, wait up to this long for them.",
 )
 @click.option(
-    "--index", is_flag=True, help="Give NVML's indices instead of UUIDs; they need CUDA_DEVICE_ORDER=PCI_BUS_ID."
+    "--index", is_flag=True, help="Print NVML's indices instead of UUIDs; they need CUDA_DEVICE_ORDER=PCI_BUS_ID."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.pick/1), with the reason for each refusal.")
 @click.option(
@@ -95,10 +95,10 @@ def pick(
 ) -> None:
     """Pick free GPUs, or run COMMAND on them.
 
-    Prints their UUIDs, as for CUDA_VISIBLE_DEVICES, which COMMAND gets. GPUs without processes come first, then those
-    that are not busy; of several, those with the fastest connections between them (NVLink, then PCIe), then those with
-    the most free memory. A CUDA_VISIBLE_DEVICES that is set limits the choice.
-    Exits with 1, and prints nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
+    Prints their UUIDs for CUDA_VISIBLE_DEVICES, or runs COMMAND with it set. GPUs without processes come first, then
+    those that are not busy; of several, those with the fastest connections between them (NVLink, then PCIe), then those
+    with the most free memory. If CUDA_VISIBLE_DEVICES is set, only its GPUs are considered. Exits with 1, and prints
+    nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
     """
     conditions = Conditions(count, free, idle)
     asked = asked_fleet(**where)

@@ -71,8 +71,8 @@ def _to_file(ctx: click.Context, file: Path) -> None:
     cls=_Record,
     lazy={
         "info": Lazy("gpuwatch.cli.record_file:info", "Print what is in a recording."),
-        "check": Lazy("gpuwatch.cli.record_file:check", "Read all of a recording, report damage and gaps."),
-        "cut": Lazy("gpuwatch.cli.record_file:cut", "Write a part of a recording to a new file."),
+        "check": Lazy("gpuwatch.cli.record_file:check", "Read a whole recording and report damage and gaps."),
+        "cut": Lazy("gpuwatch.cli.record_file:cut", "Write part of a recording to a new file."),
     },
     invoke_without_command=True,
     epilog=_EXAMPLES,
@@ -84,7 +84,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
     default="1s",
     show_default=True,
     metavar="DURATION",
-    help="Take a sample every so often.",
+    help="Time between samples.",
 )
 @click.option(
     "--max-size",
@@ -112,9 +112,9 @@ def record(ctx: click.Context, /, **options: Any) -> None:
     """Record the GPUs and their processes to FILE.
 
     Records until Ctrl+C or SIGTERM; without FILE, to a file of this machine in the state folder. A recording is
-    continued if it exists. Each sample is written at once, so a kill loses none. The file is private; to let others
-    read it, change its mode or group. Dashboards on this machine take their samples from the recording, so that
-    one process queries the driver, and go back to its begin.
+    continued if it exists. Each sample is written to disk immediately, so a kill loses none. The file is private; to
+    let others read it, change its mode or group. Dashboards on this machine take their samples from the recording, so
+    that one process queries the driver, and can go back to its start.
     """
     if ctx.invoked_subcommand in (None, _to_file.name):
         ctx.obj = options

@@ -43,14 +43,14 @@ def info(file: Path, as_json: bool) -> None:
             click.echo(harmless("\n".join(overview(found)) + "\n"), nl=False)
 
 
-@click.command(epilog="\b\nExamples:\n  gpuwatch record check night.gpuwatch && echo whole\n")
+@click.command(epilog="\b\nExamples:\n  gpuwatch record check night.gpuwatch && echo intact\n")
 @_file
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.recording-check/1).")
 @click.pass_context
 def check(ctx: click.Context, file: Path, as_json: bool) -> None:
-    """Read all of a recording, report damage and gaps.
+    """Read a whole recording and report damage and gaps.
 
-    Exits with 0 if everything can be read, and with 1 if something is damaged. Gaps are no damage.
+    Exits with 0 if everything can be read, and with 1 if something is damaged. Gaps are not damage.
     """
     from gpuwatch.machine.recording.check import checked, lines
 
@@ -78,7 +78,7 @@ Examples:
 )
 @redact_option
 def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bool) -> None:
-    """Write a part of a recording to a new file."""
+    """Write part of a recording to a new file."""
     from gpuwatch.machine.recording.cut import cut_out
     from gpuwatch.machine.recording.time_expressions import moment, shown
 

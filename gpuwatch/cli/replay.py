@@ -55,10 +55,10 @@ def replay(
 ) -> None:
     """Open the dashboard on a recording.
 
-    Without FILE, on that of a recorder that runs here, else on the newest that gpuwatch record made without a name.
+    Without FILE: the recording in progress on this machine, else the newest that gpuwatch record made without FILE.
 
     Every tab shows what was recorded. Space pauses and plays, [ and ] step, + and - change the speed, n and N go to the
-    next and previous warning or error, T goes to a time. A recording that still grows is followed at its end.
+    next and previous warning or error, T goes to a time. A recording in progress is followed live.
     """
     from gpuwatch.machine.recording.time_expressions import moment, shown
 

@@ -62,9 +62,9 @@ Examples:
 @click.option(
     "--since",
     metavar="TIME",
-    help="Of a recording: begin there: -2h, 14:05, 2026-05-11T14:05 (default: all). -2h counts from its end.",
+    help="Of a recording: begin here: -2h, 14:05, 2026-05-11T14:05 (default: all). -2h counts from its end.",
 )
-@click.option("--until", metavar="TIME", help="Of a recording: end there, likewise.")
+@click.option("--until", metavar="TIME", help="Of a recording: end here, written alike.")
 @click.option(
     "--with",
     "files",

@@ -46,7 +46,7 @@ Examples:
     "--every",
     type=Duration(0.25, 3600.0),
     metavar="DURATION",
-    help="With --json: print a sample every so often, one on each line, until interrupted.",
+    help="With --json: print a sample at this interval, one per line, until interrupted.",
 )
 @output_option
 @redact_option

@@ -36,7 +36,7 @@ _LENGTH = 7 * 86_400.0
 )
 @click.option("--until", metavar="TIME", help="End, likewise (default: the end of the recording).")
 @click.option(
-    "--by", type=Choice(list(get_args(By))), default="user", show_default=True, help="What the hours are summed by."
+    "--by", type=Choice(list(get_args(By))), default="user", show_default=True, help="Group the hours by this."
 )
 @output_option
 @format_option

@@ -76,7 +76,7 @@ class FreeGpusArguments(Arguments, frozen=True):
         Annotated[float, Meta(gt=0, le=1 << 20)] | None,
         Meta(description="Only GPUs with this much free memory, in GiB (2**30 bytes)."),
     ] = None
-    idle: Annotated[bool, Meta(description="Only GPUs on which nobody computes.")] = False
+    idle: Annotated[bool, Meta(description="Only idle GPUs: nobody computes on them.")] = False
 
 
 class UsageArguments(Arguments, frozen=True):
@@ -86,7 +86,7 @@ class UsageArguments(Arguments, frozen=True):
         Word | None, Meta(description="Begin: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d before the end).")
     ] = None
     until: Annotated[Word | None, Meta(description="End, likewise (default: the end of the recording).")] = None
-    by: Annotated[By, Meta(description="What the hours are summed by.")] = "user"
+    by: Annotated[By, Meta(description="Group the hours by this.")] = "user"
 
 
 class CompareArguments(Arguments, frozen=True):
