@@ -321,8 +321,11 @@ PROGRAMS = (
             b = tf.Variable([[1.0, 2.0, 3.0]])
         with tf.device("/GPU:0"):
             k = a * b
+            b.assign_add([[1.0, 1.0, 1.0]])
         print(k.device)
         """,
+        "placement.together",
+        fallbacks=frozenset({("AssignAddVariableOp", "GPU:0")}),
     ),
     _program(
         "strings-on-the-gpu",
@@ -544,6 +547,28 @@ PROGRAMS = (
         """,
         "visibility.hidden",
         fallbacks=frozenset({("Fill", "auto"), ("Sum", "auto")}),
+    ),
+    _program(
+        "no-gpu-visible",
+        "guide/gpu: limiting visible devices, to none",
+        """
+        import tensorflow as tf
+        tf.config.set_visible_devices([], "GPU")
+        print(tf.ones([8, 8]) @ tf.ones([8, 8]))
+        """,
+        "visibility.hidden",
+        fallbacks=frozenset({("Fill", "auto"), ("MatMul", "auto")}),
+    ),
+    _program(
+        "mirrored-on-a-gpu-too-many",
+        "guide/distributed_training: MirroredStrategy(devices=...)",
+        """
+        import tensorflow as tf
+        strategy = tf.distribute.MirroredStrategy(["/gpu:0", "/gpu:5"])
+        with strategy.scope():
+            v = tf.Variable(1.0)
+        """,
+        "distribution.devices-missing",
     ),
     _program(
         "misspelt-variable",
