@@ -168,6 +168,19 @@ def test_advice_for_a_line(line: str, said: str) -> None:
     assert said in explain([line]).findings[0].action
 
 
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ("OSError: [Errno 12] Cannot allocate memory|KeyError: 'a'|KeyError: 'b'|KeyError: 'c'", "program's own error"),
+        ("OSError: [Errno 12] Cannot allocate memory|KeyError: 'a'", "host's memory (RAM)"),
+        ("KeyError: 'a'|KeyError: 'b'|KeyError: 'c'|OSError: [Errno 12] Cannot allocate memory", "host's memory (RAM)"),
+    ],
+)
+def test_memory_that_an_earlier_cell_of_a_notebook_lacked(errors: str, said: str) -> None:
+    cells = [[f"{one.partition(':')[0]}      Traceback (most recent call last)", one] for one in errors.split("|")]
+    assert said in explain([line for cell in cells for line in cell]).findings[0].title
+
+
 def test_every_pattern_compiles_and_its_title_needs_no_more_than_its_group() -> None:
     meaning("none of them")
     for title, _, patterns, _ in (*SYSTEM, *PROGRAM, *MACHINE):

@@ -71,54 +71,38 @@ ADDRESS_SPACE = Meaning(
 )
 SYSTEM: tuple[Meaning, ...] = (
     SHARED_MEMORY,
-    Meaning(
-        'The disk is full: the "device" without space is a disk, not the GPU',
-        "Look at df -h and df -i for the folder in that line (checkpoints, caches, /tmp); make room there.",
-        (r"(?i)no space left on device|oserror: \[errno 28\]",),
-    ),
-    Meaning(
-        "The disk quota is used up",
-        "Look at quota -s for the folder in that line; move caches (HF_HOME, TORCH_HOME, KERAS_HOME) elsewhere.",
-        (r"(?i)disk quota exceeded|oserror: \[errno 122\]",),
-    ),
-    Meaning(
-        "The process has too many files open",
-        "Raise the limit (ulimit -n), or use fewer workers; PyTorch:"
-        " torch.multiprocessing.set_sharing_strategy('file_system').",
-        (r"(?i)too many open files|oserror: \[errno 24\]",),
-    ),
+    Meaning('The disk is full: the "device" without space is a disk, not the GPU',
+            "Look at df -h and df -i for the folder in that line (checkpoints, caches, /tmp); make room there.",
+            (r"(?i)no space left on device|oserror: \[errno 28\]",)),
+    Meaning("The disk quota is used up",
+            "Look at quota -s for the folder in that line; move caches (HF_HOME, TORCH_HOME, KERAS_HOME) elsewhere.",
+            (r"(?i)disk quota exceeded|oserror: \[errno 122\]",)),
+    Meaning("The process has too many files open",
+            "Raise the limit (ulimit -n), or use fewer workers; PyTorch:"
+            " torch.multiprocessing.set_sharing_strategy('file_system').",
+            (r"(?i)too many open files|oserror: \[errno 24\]",)),
     HOST_MEMORY,
     _THREADS,
     _UNMAPPED,
     COMPILER,
     CUDA_COMPILER,
-    Meaning(
-        "ninja is missing, which PyTorch needs to compile extensions; the GPU is not the problem",
-        "Install it: pip install ninja.",
-        (r"(?i)ninja is required to load c\+\+ extensions",),
-    ),
+    Meaning("ninja is missing, which PyTorch needs to compile extensions; the GPU is not the problem",
+            "Install it: pip install ninja.",
+            (r"(?i)ninja is required to load c\+\+ extensions",)),
     COMPILE,
-    Meaning(
-        "The strategy has no cluster, or one without parameter servers or workers",
-        _TF_CONFIG,
-        (r"ValueError: (?:Cluster spec must be non-empty in|There must be at least one (?:ps|worker))",),
-    ),
-    Meaning(
-        "The task of this process is not in the strategy's cluster",
-        _TF_CONFIG,
-        (
-            r"ValueError: (?:Disallowed task type found in cluster spec|Unrecognized task_type)",
-            r"ValueError: (?:`task_type`[^\0]*not found in cluster_spec|The `task_id`[^\0]*exceeds the maximum id)",
-        ),
-    ),
-    Meaning(
-        "A dataset of ParameterServerStrategy was iterated by the coordinator itself, as fit() of Keras 3 does: only"
-        " its workers can",
-        "Use ClusterCoordinator.create_per_worker_dataset and schedule in a loop of your own, or Keras 2 (pip install"
-        " tf_keras, TF_USE_LEGACY_KERAS=1). On one machine MirroredStrategy does the same work.",
-        (r"ClusterCoordinator\.create_per_worker_dataset",),
-    ),
-)
+    Meaning("The strategy has no cluster, or one without parameter servers or workers",
+            _TF_CONFIG,
+            (r"ValueError: (?:Cluster spec must be non-empty in|There must be at least one (?:ps|worker))",)),
+    Meaning("The task of this process is not in the strategy's cluster",
+            _TF_CONFIG,
+            (r"ValueError: (?:Disallowed task type found in cluster spec|Unrecognized task_type)",
+             r"ValueError: (?:`task_type`[^\0]*not found in cluster_spec|The `task_id`[^\0]*exceeds the maximum id)")),
+    Meaning("A dataset of ParameterServerStrategy was iterated by the coordinator itself, as fit() of Keras 3 does:"
+            " only its workers can",
+            "Use ClusterCoordinator.create_per_worker_dataset and schedule in a loop of your own, or Keras 2 (pip"
+            " install tf_keras, TF_USE_LEGACY_KERAS=1). On one machine MirroredStrategy does the same work.",
+            (r"ClusterCoordinator\.create_per_worker_dataset",)),
+)  # fmt: skip
 """What the operating system, a compiler or a cluster's description refused: only of the error that ended a program,
 since one can handle a full disk, and torch.compile goes on without a compiler if told to."""
 
@@ -147,334 +131,214 @@ WORKER_EXITED = Meaning(
 )
 
 MACHINE: tuple[Meaning, ...] = (
-    Meaning(
-        "The X server (Xorg) failed: its lines marked (EE) say why, the first most",
-        "Read those lines: no card or no screen found means that its driver is missing, or that the card belongs to"
-        " another driver (lspci -k). Programs that only compute need no X server.",
-        (r"Fatal server error|no screens found|Server terminated with error|Caught signal \d+ .*Server aborting",),
-    ),
+    Meaning("The X server (Xorg) failed: its lines marked (EE) say why, the first most",
+            "Read those lines: no card or no screen found means that its driver is missing, or that the card belongs"
+            " to another driver (lspci -k). Programs that only compute need no X server.",
+            (r"Fatal server error|no screens found|Server terminated with error|Caught signal \d+ .*Server aborting",)),
     SEGFAULT,
     WAITED,
     WORKER_EXITED,
     ENDED_BY_SIGTERM,
-    Meaning(
-        "The kernel reports that a program crashed (segfault): {0}",
-        "The file after 'in' is the library in which it happened: update it, or install the version that the program"
-        f" was built for. {FAULTS}",
-        (r"\b([^\s\[]+\[\d+\]): segfault at ", r"\btraps: ([^\s\[]+\[\d+\]) general protection"),
-    ),
-    Meaning(
-        "It was interrupted in a debugger (Ctrl+C, SIGINT)",
-        "The frames of bt show where it was at that moment; a program that seems to hang waits in the lowest ones.",
-        (r"received signal SIGINT, Interrupt",),
-    ),
-    Meaning(
-        "bfloat16 was asked for, and this GPU or this build of PyTorch does not have it",
-        "A GPU of compute capability 8.0 (Ampere) or later has it; on an older one use fp16=True or float32. If this is"
-        " one, PyTorch does not see it: gpuwatch doctor on that machine says why.",
-        (r"Your setup doesn't support bf16/gpu", r"Bfloat16 is only supported on GPUs with compute capability"),
-    ),
-    Meaning(
-        "Triton could not compile a kernel for this GPU",
-        "Most often the kernel needs a newer GPU (before Ampere: no bfloat16, less shared memory) or another Triton:"
-        " update Triton and the framework together, or choose another attention or quantisation backend.",
-        (r"PassManager::run failed|Failures have been detected while processing an MLIR pass pipeline",),
-    ),
-    Meaning(
-        "ComfyUI rejected the workflow: {0}",
-        "Open the workflow and mend that node: a newer version has other inputs, or a model that it names is missing.",
-        (r"(Required input is missing: \w+|Value not in list: \w+|Return type mismatch between linked nodes)",),
-    ),
-    Meaning(
-        "This PyTorch was built without NCCL, as on Windows",
-        "Use the backend gloo (init_process_group('gloo'); Lightning: PL_TORCH_DISTRIBUTED_BACKEND=gloo), or Linux"
-        " (WSL2).",
-        (r"Distributed package doesn't have NCCL",),
-    ),
-    Meaning(
-        "A library of CUDA for transforms or solvers (cuFFT, cuSOLVER, cuSPARSE) failed in an operation",
-        "Run the step alone and on the CPU: NaN in its input, no free GPU memory, or another CUDA library in"
-        " LD_LIBRARY_PATH are the usual reasons; cuFFT of CUDA 11.7 also fails on newer GPUs.",
-        (r"cuFFT error|CUFFT_\w+|CUSOLVER_STATUS_\w+|CUSPARSE_STATUS_\w+|cusolver error|cusparse error",),
-    ),
-    Meaning(
-        "The other end of a connection went away: another process of the program ended first",
-        "Look for the process that failed before, in this log or its own.",
-        (r"^RuntimeError: (?:Connection reset by peer|Broken pipe|received 0 items of ancdata)",),
-    ),
-    Meaning(
-        "The linker did not find libcuda, which belongs to the driver",
-        "Add its folder to LIBRARY_PATH (/usr/lib/x86_64-linux-gnu, /usr/lib/wsl/lib), or the stub's of the toolkit"
-        " (/usr/local/cuda/lib64/stubs) for building only.",
-        (r"cannot find -lcuda\b",),
-    ),
-    Meaning(
-        "A database file is in use by another process",
-        "Give each process its own file, or a database server (Optuna: JournalStorage or PostgreSQL).",
-        (r"OperationalError\)?:? .{0,40}database is locked|^database is locked",),
-    ),
-    Meaning(
-        "A rank of the job did not come: the others waited for it at the start",
-        "Compare the number of processes that started with the world size, and MASTER_ADDR, MASTER_PORT on every node;"
-        " look for the rank that failed before (its own log) and for a firewall between the nodes.",
-        (
-            r"client socket has timed out after",
-            r"waiting for clients\. \d+/\d+ clients joined",
-            r"^DistStoreError: .*[Tt]imed out",
-        ),
-    ),
-    Meaning(
-        "Its terminal was closed (SIGHUP)",
-        "Start it under tmux, nohup or the scheduler.",
-        (r"^SignalException: Process \d+ got signal: 1$", r"Received Signals\.SIGHUP death signal"),
-    ),
-    Meaning(
-        "The job used more of the host's memory (RAM) than it had requested",
-        "Request more (--mem), or keep less data in memory and use fewer workers.",
-        (r"[Ee]xceeded (?:job |step |its )?memory (?:limit|quota)|exceeded memory limit",),
-    ),
-    Meaning(
-        "The model needs more of the host's memory (RAM) than is free",
-        "Use a smaller or more quantised model, a shorter context, or end other programs.",
-        (r"model requires more system memory",),
-    ),
-    Meaning(
-        "The conda environment could not be activated: {0}",
-        "In a script run source $(conda info --base)/etc/profile.d/conda.sh first, then conda activate NAME; conda env"
-        " list names those that exist.",
-        (
-            r"(Run 'conda init' before 'conda activate')",
-            r"(Your shell has not been properly configured to use 'conda activate')",
-            r"(?:EnvironmentNameNotFound|EnvironmentLocationNotFound): (.{1,100}?)\.?$",
-        ),
-    ),
-    Meaning(
-        "The environment module could not be loaded on this node",
-        "module spider NAME (module avail) lists the versions that exist here, and what must be loaded before.",
-        (r"following module\(s\) are unknown", r"Unable to locate a modulefile|cannot be loaded as requested"),
-    ),
-    Meaning(
-        "The shell script names a file that does not exist: {0}",
-        "Compare the path with the folder in which the script was started (a job's: sbatch --chdir); to activate an"
-        " environment takes the path of its activate.",
-        (
-            r"^(?:/bin/)?(?:ba|z|da|)sh: (?:line \d+: )?(\S+): No such file or directory",
-            r"^\S+: line \d+: (\S+): No such file or directory",
-        ),
-    ),
-    Meaning(
-        "The script has Windows line ends",
-        "Convert it: dos2unix FILE (sed -i 's/\\r$//' FILE).",
-        (r"\^M: bad interpreter|\$'\\r': command not found",),
-    ),
-    Meaning(
-        "The script or command may not be executed",
-        "chmod +x FILE, or start it with its interpreter (bash FILE); the file system must not be mounted noexec.",
-        (r"^(?:/bin/)?(?:ba|z|da|)sh: .*: Permission denied$", r"bad interpreter: Permission denied"),
-    ),
-    Meaning(
-        "The program was called with an option or argument that it does not accept",
-        "That line names it: compare it with --help of this version.",
-        (
-            r"^Error: (?:No such option|Missing (?:option|argument)|Invalid value for|Got unexpected extra arg)",
-            r"Flags parsing error:|Could not consume arg:|unrecognized arguments:",
-        ),
-    ),
-    Meaning(
-        "The image was built for another kind of CPU",
-        "Use an image for this platform (docker pull --platform linux/amd64 or linux/arm64), or build it here.",
-        (r"exec format error|no matching manifest for",),
-    ),
-    Meaning(
-        "The container's image could not be pulled",
-        "Check its name and tag, log in to its registry (docker login; Kubernetes: imagePullSecrets), and the network.",
-        (r"ErrImagePull|ImagePullBackOff|pull access denied|manifest (?:for \S+ )?(?:unknown|not found)",),
-    ),
-    Meaning(
-        "Kubernetes removed the pod: its node ran out of a resource",
-        "Request that resource for the pod (memory, ephemeral-storage), write less to its own file system (volumes),"
-        " and set limits for its neighbours.",
-        (r"The node was low on resource",),
-    ),
-    Meaning(
-        "The node's device plugin has no free GPU for the pod",
-        "Delete pods that ended on that node, or restart the device plugin's pod; nvidia-smi on the node says whether"
-        " a GPU was lost.",
-        (r"Allocate failed due to .{0,80}unavailable for (?:nvidia|amd)\.com/",),
-    ),
-    Meaning(
-        "The ollama server does not answer",
-        "Start it (ollama serve, or its service), and look at OLLAMA_HOST and at the server's own log.",
-        (r"could not connect to (?:a running )?ollama",),
-    ),
-    Meaning(
-        "NVIDIA's installer did not find the sources (headers) of the running kernel",
-        "Install them (apt install linux-headers-$(uname -r); dnf install kernel-devel-$(uname -r)) and start it"
-        " again.",
-        (r"[Uu]nable to find the kernel source tree|kernel headers? for target kernel \S+ (?:were|was)? ?not found",),
-    ),
-    Meaning(
-        "NVIDIA's installer found the driver or an X server in use",
-        "Stop what uses the GPU (systemctl isolate multi-user.target; persistence daemon, containers), unload the"
-        " modules (modprobe -r nvidia-drm nvidia-modeset nvidia-uvm nvidia) and start it again.",
-        (r"appears? to already be loaded in your kernel|appear to be running an X server",),
-    ),
-    Meaning(
-        "NVIDIA's installer rejects this compiler: it is newer than the toolkit knows",
-        "Install the toolkit without the driver from the distribution's packages, use an older gcc (CC=gcc-12), or a"
-        " newer CUDA toolkit; --override skips the check.",
-        (r"unsupported compiler version|unsupported GNU version",),
-    ),
-    Meaning(
-        "CUDA's installer could not install the driver: its own log says why",
-        "Read /var/log/nvidia-installer.log (kernel headers, nouveau, Secure Boot, a running X server), or install the"
-        " driver from the distribution's packages and only the toolkit here (--toolkit).",
-        (r"Install of (?:driver component|[\d.]+) failed",),
-    ),
-    Meaning(
-        "Packages of the system do not fit each other",
-        "apt --fix-broken install, then remove the NVIDIA packages of other sources (apt list --installed | grep"
-        " nvidia) and install them from one repository.",
-        (r"you have held broken packages|unmet dependencies|dpkg was interrupted|error processing package",),
-    ),
-    Meaning(
-        "The package is not in the repositories that this system knows",
-        "Add NVIDIA's repository for this distribution (cuda-keyring, nvidia-container-toolkit), then apt update.",
-        (r"Unable to locate package|Unable to find a match:|No package \S+ available",),
-    ),
-    Meaning(
-        "Another program installs packages at the moment",
-        "Wait until it ends (unattended-upgrades at the start of a machine), then start it again.",
-        (r"Could not get lock /var/lib",),
-    ),
-    Meaning(
-        "pip found no build of the package for this Python and platform",
-        "Use a Python that the package supports (its page on PyPI lists them), another version, or for CUDA builds the"
-        " index of the framework (pytorch.org's --index-url).",
-        (r"No matching distribution found for|Could not find a version that satisfies",),
-    ),
-    Meaning(
-        "pip could not build a package",
-        "Read the first error above it: a missing compiler, nvcc or CUDA_HOME, another torch in the isolated build"
-        " (--no-build-isolation), or too little memory (MAX_JOBS=2); or install a prebuilt wheel.",
-        (
-            r"Failed (?:to build|building wheel)|Could not build wheels",
-            r"subprocess-exited-with-error|metadata-generation-failed",
-        ),
-    ),
-    Meaning(
-        "CMake found no CUDA compiler, or was not told for which GPUs to build",
-        "Install the CUDA toolkit and put its bin folder into PATH (or CUDACXX=/usr/local/cuda/bin/nvcc), and set"
-        " -DCMAKE_CUDA_ARCHITECTURES (native, or 80, 86, 90).",
-        (
-            r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_ARCHITECTURES must be",
-            r"Failed to detect a default CUDA arch",
-        ),
-    ),
-    Meaning(
-        "The linker did not find a function of CUDA's libraries",
-        "Link the library that has it (-lcudart -lcublas -lcudnn; -L/usr/local/cuda/lib64) after the objects that use"
-        " it.",
-        (r"undefined reference to `(?:cu|nv|nccl)\w+",),
-    ),
+    Meaning("The kernel reports that a program crashed (segfault): {0}",
+            "The file after 'in' is the library in which it happened: update it, or install the version that the"
+            f" program was built for. {FAULTS}",
+            (r"\b([^\s\[]+\[\d+\]): segfault at ", r"\btraps: ([^\s\[]+\[\d+\]) general protection")),
+    Meaning("It was interrupted in a debugger (Ctrl+C, SIGINT)",
+            "The frames of bt show where it was at that moment; a program that seems to hang waits in the lowest ones.",
+            (r"received signal SIGINT, Interrupt",)),
+    Meaning("bfloat16 was asked for, and this GPU or this build of PyTorch does not have it",
+            "A GPU of compute capability 8.0 (Ampere) or later has it; on an older one use fp16=True or float32. If"
+            " this is one, PyTorch does not see it: gpuwatch doctor on that machine says why.",
+            (r"Your setup doesn't support bf16/gpu", r"Bfloat16 is only supported on GPUs with compute capability")),
+    Meaning("Triton could not compile a kernel for this GPU",
+            "Most often the kernel needs a newer GPU (before Ampere: no bfloat16, less shared memory) or another"
+            " Triton: update Triton and the framework together, or choose another attention or quantisation backend.",
+            (r"PassManager::run failed|Failures have been detected while processing an MLIR pass pipeline",)),
+    Meaning("ComfyUI rejected the workflow: {0}",
+            "Open the workflow and mend that node: a newer version has other inputs, or a model that it names is"
+            " missing.",
+            (r"(Required input is missing: \w+|Value not in list: \w+|Return type mismatch between linked nodes)",)),
+    Meaning("This PyTorch was built without NCCL, as on Windows",
+            "Use the backend gloo (init_process_group('gloo'); Lightning: PL_TORCH_DISTRIBUTED_BACKEND=gloo), or Linux"
+            " (WSL2).",
+            (r"Distributed package doesn't have NCCL",)),
+    Meaning("A library of CUDA for transforms or solvers (cuFFT, cuSOLVER, cuSPARSE) failed in an operation",
+            "Run the step alone and on the CPU: NaN in its input, no free GPU memory, or another CUDA library in"
+            " LD_LIBRARY_PATH are the usual reasons; cuFFT of CUDA 11.7 also fails on newer GPUs.",
+            (r"cuFFT error|CUFFT_\w+|CUSOLVER_STATUS_\w+|CUSPARSE_STATUS_\w+|cusolver error|cusparse error",)),
+    Meaning("The other end of a connection went away: another process of the program ended first",
+            "Look for the process that failed before, in this log or its own.",
+            (r"^RuntimeError: (?:Connection reset by peer|Broken pipe|received 0 items of ancdata)",)),
+    Meaning("The linker did not find libcuda, which belongs to the driver",
+            "Add its folder to LIBRARY_PATH (/usr/lib/x86_64-linux-gnu, /usr/lib/wsl/lib), or the stub's of the"
+            " toolkit (/usr/local/cuda/lib64/stubs) for building only.",
+            (r"cannot find -lcuda\b",)),
+    Meaning("A database file is in use by another process",
+            "Give each process its own file, or a database server (Optuna: JournalStorage or PostgreSQL).",
+            (r"OperationalError\)?:? .{0,40}database is locked|^database is locked",)),
+    Meaning("A rank of the job did not come: the others waited for it at the start",
+            "Compare the number of processes that started with the world size, and MASTER_ADDR, MASTER_PORT on every"
+            " node; look for the rank that failed before (its own log) and for a firewall between the nodes.",
+            (r"client socket has timed out after", r"waiting for clients\. \d+/\d+ clients joined",
+             r"^DistStoreError: .*[Tt]imed out")),
+    Meaning("Its terminal was closed (SIGHUP)",
+            "Start it under tmux, nohup or the scheduler.",
+            (r"^SignalException: Process \d+ got signal: 1$", r"Received Signals\.SIGHUP death signal")),
+    Meaning("The job used more of the host's memory (RAM) than it had requested",
+            "Request more (--mem), or keep less data in memory and use fewer workers.",
+            (r"[Ee]xceeded (?:job |step |its )?memory (?:limit|quota)|exceeded memory limit",)),
+    Meaning("The model needs more of the host's memory (RAM) than is free",
+            "Use a smaller or more quantised model, a shorter context, or end other programs.",
+            (r"model requires more system memory",)),
+    Meaning("The conda environment could not be activated: {0}",
+            "In a script run source $(conda info --base)/etc/profile.d/conda.sh first, then conda activate NAME; conda"
+            " env list names those that exist.",
+            (r"(Run 'conda init' before 'conda activate')",
+             r"(Your shell has not been properly configured to use 'conda activate')",
+             r"(?:EnvironmentNameNotFound|EnvironmentLocationNotFound): (.{1,100}?)\.?$")),
+    Meaning("The environment module could not be loaded on this node",
+            "module spider NAME (module avail) lists the versions that exist here, and what must be loaded before.",
+            (r"following module\(s\) are unknown", r"Unable to locate a modulefile|cannot be loaded as requested")),
+    Meaning("The shell script names a file that does not exist: {0}",
+            "Compare the path with the folder in which the script was started (a job's: sbatch --chdir); to activate"
+            " an environment takes the path of its activate.",
+            (r"^(?:/bin/)?(?:ba|z|da|)sh: (?:line \d+: )?(\S+): No such file or directory",
+             r"^\S+: line \d+: (\S+): No such file or directory")),
+    Meaning("The script has Windows line ends",
+            "Convert it: dos2unix FILE (sed -i 's/\\r$//' FILE).",
+            (r"\^M: bad interpreter|\$'\\r': command not found",)),
+    Meaning("The script or command may not be executed",
+            "chmod +x FILE, or start it with its interpreter (bash FILE); the file system must not be mounted noexec.",
+            (r"^(?:/bin/)?(?:ba|z|da|)sh: .*: Permission denied$", r"bad interpreter: Permission denied")),
+    Meaning("The program was called with an option or argument that it does not accept",
+            "That line names it: compare it with --help of this version.",
+            (r"^Error: (?:No such option|Missing (?:option|argument)|Invalid value for|Got unexpected extra arg)",
+             r"Flags parsing error:|Could not consume arg:|unrecognized arguments:")),
+    Meaning("The image was built for another kind of CPU",
+            "Use an image for this platform (docker pull --platform linux/amd64 or linux/arm64), or build it here.",
+            (r"exec format error|no matching manifest for",)),
+    Meaning("The container's image could not be pulled",
+            "Check its name and tag, log in to its registry (docker login; Kubernetes: imagePullSecrets), and the"
+            " network.",
+            (r"ErrImagePull|ImagePullBackOff|pull access denied|manifest (?:for \S+ )?(?:unknown|not found)",)),
+    Meaning("Kubernetes removed the pod: its node ran out of a resource",
+            "Request that resource for the pod (memory, ephemeral-storage), write less to its own file system"
+            " (volumes), and set limits for its neighbours.",
+            (r"The node was low on resource",)),
+    Meaning("The node's device plugin has no free GPU for the pod",
+            "Delete pods that ended on that node, or restart the device plugin's pod; nvidia-smi on the node says"
+            " whether a GPU was lost.",
+            (r"Allocate failed due to .{0,80}unavailable for (?:nvidia|amd)\.com/",)),
+    Meaning("The ollama server does not answer",
+            "Start it (ollama serve, or its service), and look at OLLAMA_HOST and at the server's own log.",
+            (r"could not connect to (?:a running )?ollama",)),
+    Meaning("NVIDIA's installer did not find the sources (headers) of the running kernel",
+            "Install them (apt install linux-headers-$(uname -r); dnf install kernel-devel-$(uname -r)) and start it"
+            " again.",
+            (r"[Uu]nable to find the kernel source tree",
+             r"kernel headers? for target kernel \S+ (?:were|was)? ?not found",)),
+    Meaning("NVIDIA's installer found the driver or an X server in use",
+            "Stop what uses the GPU (systemctl isolate multi-user.target; persistence daemon, containers), unload the"
+            " modules (modprobe -r nvidia-drm nvidia-modeset nvidia-uvm nvidia) and start it again.",
+            (r"appears? to already be loaded in your kernel|appear to be running an X server",)),
+    Meaning("NVIDIA's installer rejects this compiler: it is newer than the toolkit knows",
+            "Install the toolkit without the driver from the distribution's packages, use an older gcc (CC=gcc-12), or"
+            " a newer CUDA toolkit; --override skips the check.",
+            (r"unsupported compiler version|unsupported GNU version",)),
+    Meaning("CUDA's installer could not install the driver: its own log says why",
+            "Read /var/log/nvidia-installer.log (kernel headers, nouveau, Secure Boot, a running X server), or install"
+            " the driver from the distribution's packages and only the toolkit here (--toolkit).",
+            (r"Install of (?:driver component|[\d.]+) failed",)),
+    Meaning("Packages of the system do not fit each other",
+            "apt --fix-broken install, then remove the NVIDIA packages of other sources (apt list --installed | grep"
+            " nvidia) and install them from one repository.",
+            (r"you have held broken packages|unmet dependencies|dpkg was interrupted|error processing package",)),
+    Meaning("The package is not in the repositories that this system knows",
+            "Add NVIDIA's repository for this distribution (cuda-keyring, nvidia-container-toolkit), then apt update.",
+            (r"Unable to locate package|Unable to find a match:|No package \S+ available",)),
+    Meaning("Another program installs packages at the moment",
+            "Wait until it ends (unattended-upgrades at the start of a machine), then start it again.",
+            (r"Could not get lock /var/lib",)),
+    Meaning("pip found no build of the package for this Python and platform",
+            "Use a Python that the package supports (its page on PyPI lists them), another version, or for CUDA builds"
+            " the index of the framework (pytorch.org's --index-url).",
+            (r"No matching distribution found for|Could not find a version that satisfies",)),
+    Meaning("pip could not build a package",
+            "Read the first error above it: a missing compiler, nvcc or CUDA_HOME, another torch in the isolated build"
+            " (--no-build-isolation), or too little memory (MAX_JOBS=2); or install a prebuilt wheel.",
+            (r"Failed (?:to build|building wheel)|Could not build wheels",
+             r"subprocess-exited-with-error|metadata-generation-failed")),
+    Meaning("CMake found no CUDA compiler, or was not told for which GPUs to build",
+            "Install the CUDA toolkit and put its bin folder into PATH (or CUDACXX=/usr/local/cuda/bin/nvcc), and set"
+            " -DCMAKE_CUDA_ARCHITECTURES (native, or 80, 86, 90).",
+            (r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_ARCHITECTURES must be",
+             r"Failed to detect a default CUDA arch")),
+    Meaning("The linker did not find a function of CUDA's libraries",
+            "Link the library that has it (-lcudart -lcublas -lcudnn; -L/usr/local/cuda/lib64) after the objects that"
+            " use it.",
+            (r"undefined reference to `(?:cu|nv|nccl)\w+",)),
     COMPILE._replace(says=(r"collect2: error|ld returned \d+ exit status|^CMake Error|Configuring incomplete",)),
-    Meaning(
-        "A file system failed: a network disk that went away, or a damaged one",
-        "Start again when it is back; keep checkpoints on a disk of the node, and tell its administrator (dmesg names"
-        " it).",
-        (r"\[Errno (?:5|116|107|121|103)\]|Stale file handle|Input/output error|Transport endpoint is not connected",),
-    ),
-    Meaning(
-        "torch.compile needs Triton, which is not installed or does not work",
-        "Install it (pip install triton; Windows: triton-windows), or go without torch.compile"
-        " (TORCH_COMPILE_DISABLE=1).",
-        (r"Cannot find a working triton installation",),
-    ),
-    Meaning(
-        "The loss was given values outside 0 to 1, where it takes probabilities",
-        "Apply torch.sigmoid before BCELoss (or use BCEWithLogitsLoss), scale targets to 0 to 1, and look for NaN in"
-        " the model's output.",
-        (
-            r"Assertion `(?:input_val >= zero|input >= 0\. && input <= 1)",
-            r"all elements of (?:input|target) should be between",
-        ),
-    ),
-    Meaning(
-        "A kernel stopped at an assertion: a label is out of range",
-        "Labels must be from 0 to classes - 1 (or ignore_index): compare their smallest and largest with the width of"
-        " the last layer.",
-        (r"Assertion `(?:cur_target|t|target|\*target) >= 0 && ", r"Assertion `target_val"),
-    ),
-    Meaning(
-        "A kernel stopped at an assertion: an index is out of range",
-        "Compare the largest index with the table: token ids with the size of the embedding (resize_token_embeddings"
-        " after adding tokens), positions with the longest sequence; the same step on the CPU names the line.",
-        (r"Assertion `(?:srcIndex|-?sizes\[|index >= -|ind >= 0|idx_dim|idx >= 0|index_value|0 <= index)",),
-    ),
-    Meaning(
-        "The file was saved from a GPU, and this process has none",
-        "torch.load(…, map_location='cpu') reads it without. If there should be a GPU, gpuwatch doctor on that machine"
-        " says why there is none: not requested (Slurm: --gres=gpu:1), hidden, no driver, or a build without CUDA.",
-        (r"CUDA device but torch\.cuda\.is_available\(\) is False",),
-    ),
-    Meaning(
-        "The port is taken: another program on this host, or what is left of one, listens on it",
-        "Choose another (torchrun: --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has it:"
-        " ss -ltnp (Windows: netstat -ano).",
-        (
-            r"(?i)failed to listen on any local network address",
-            r"(?i)address already in use",
-            r"\[(?:Errno|WinError) (?:98|48|10048)\]",
-            r"EADDRINUSE|port is already allocated",
-            r"Cannot find empty port in range",
-            r"Only one usage of each socket address",
-        ),
-    ),
-    Meaning(
-        "No node of the cluster has a free GPU for the pod: it waits",
-        "kubectl describe nodes shows nvidia.com/gpu: what is allocatable and what is allocated. If no node lists any,"
-        " the device plugin does not run.",
-        (r"Insufficient (?:nvidia\.com|amd\.com|gpu\.intel\.com)/",),
-    ),
-    Meaning(
-        "Slurm could not set up the job's cgroup: the node's setup, not the program",
-        "Tell its administrator (cgroup.conf and the cgroup version of that node); --exclude=NODE avoids it.",
-        (r"to init root cgroup|cgroup namespace '\w+' not mounted|(?i:unable to create .{0,20}cgroup)",),
-    ),
-    Meaning(
-        "Two GPUs cannot access each other's memory (peer access): NCCL fails, as in many virtual machines",
-        "Set NCCL_P2P_DISABLE=1; if shared memory fails too, NCCL_SHM_DISABLE=1. nvidia-smi topo -p2p r shows which"
-        " pairs can.",
-        (r"NCCL WARN Cuda failure 217|peer access is not supported between",),
-    ),
-    Meaning(
-        "NCCL could not set up NVLink SHARP (NVLS); it usually goes on without it",
-        "If the job fails there: NCCL_NVLS_ENABLE=0, a newer NCCL, or a fabric manager of the driver's version.",
-        (r"transport/nvls\.cc:\d+ NCCL WARN",),
-    ),
-    Meaning(
-        "What read the program's output went away (a closed pipe, head, a closed terminal)",
-        "Write the output to a file, or start the program under tmux, nohup or the scheduler.",
-        (r"^BrokenPipeError",),
-    ),
-    Meaning(
-        "Slurm rejected the job: no node fits what it asks for, or the account may not",
-        "Compare --gres, --mem, --constraint, --partition and --account with sinfo -o '%P %G %m %f' and sacctmgr show"
-        " assoc user=$USER.",
-        (
-            r"^(?:srun|sbatch|salloc): (?:error|fatal): .*(?:Unable to allocate resources|submission failed|Invalid"
-            r" generic resource|are mutually exclusive)",
-            r"Requested node configuration is not available",
-        ),
-    ),
-    Meaning(
-        "Slurm could not start the command: it does not exist on that node, or may not be executed",
-        "Check its path on that node, its #! line, chmod +x, and that the script loads modules and environments.",
-        (r"^(?:slurmstepd|srun): error: .*execve\(",),
-    ),
-    Meaning(
-        "The nodes with GPUs are tainted, and the pod does not tolerate it",
-        "Add to its spec: tolerations: [{{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}}].",
-        (r"untolerated taint \{nvidia\.com/",),
-    ),
-)
+    Meaning("A file system failed: a network disk that went away, or a damaged one",
+            "Start again when it is back; keep checkpoints on a disk of the node, and tell its administrator (dmesg"
+            " names it).",
+            (r"\[Errno (?:5|116|107|121|103)\]|Stale file handle|Input/output error",
+             r"Transport endpoint is not connected",)),
+    Meaning("torch.compile needs Triton, which is not installed or does not work",
+            "Install it (pip install triton; Windows: triton-windows), or go without torch.compile"
+            " (TORCH_COMPILE_DISABLE=1).",
+            (r"Cannot find a working triton installation",)),
+    Meaning("The loss was given values outside 0 to 1, where it takes probabilities",
+            "Apply torch.sigmoid before BCELoss (or use BCEWithLogitsLoss), scale targets to 0 to 1, and look for NaN"
+            " in the model's output.",
+            (r"Assertion `(?:input_val >= zero|input >= 0\. && input <= 1)",
+             r"all elements of (?:input|target) should be between")),
+    Meaning("A kernel stopped at an assertion: a label is out of range",
+            "Labels must be from 0 to classes - 1 (or ignore_index): compare their smallest and largest with the width"
+            " of the last layer.",
+            (r"Assertion `(?:cur_target|t|target|\*target) >= 0 && ", r"Assertion `target_val")),
+    Meaning("A kernel stopped at an assertion: an index is out of range",
+            "Compare the largest index with the table: token ids with the size of the embedding"
+            " (resize_token_embeddings after adding tokens), positions with the longest sequence; the same step on the"
+            " CPU names the line.",
+            (r"Assertion `(?:srcIndex|-?sizes\[|index >= -|ind >= 0|idx_dim|idx >= 0|index_value|0 <= index)",)),
+    Meaning("The file was saved from a GPU, and this process has none",
+            "torch.load(…, map_location='cpu') reads it without. If there should be a GPU, gpuwatch doctor on that"
+            " machine says why there is none: not requested (Slurm: --gres=gpu:1), hidden, no driver, or a build"
+            " without CUDA.",
+            (r"CUDA device but torch\.cuda\.is_available\(\) is False",)),
+    Meaning("The port is taken: another program on this host, or what is left of one, listens on it",
+            "Choose another (torchrun: --master-port, or --rdzv-endpoint=localhost:0 for a free one), or find who has"
+            " it: ss -ltnp (Windows: netstat -ano).",
+            (r"(?i)failed to listen on any local network address", r"(?i)address already in use",
+             r"\[(?:Errno|WinError) (?:98|48|10048)\]", r"EADDRINUSE|port is already allocated",
+             r"Cannot find empty port in range", r"Only one usage of each socket address")),
+    Meaning("No node of the cluster has a free GPU for the pod: it waits",
+            "kubectl describe nodes shows nvidia.com/gpu: what is allocatable and what is allocated. If no node lists"
+            " any, the device plugin does not run.",
+            (r"Insufficient (?:nvidia\.com|amd\.com|gpu\.intel\.com)/",)),
+    Meaning("Slurm could not set up the job's cgroup: the node's setup, not the program",
+            "Tell its administrator (cgroup.conf and the cgroup version of that node); --exclude=NODE avoids it.",
+            (r"to init root cgroup|cgroup namespace '\w+' not mounted|(?i:unable to create .{0,20}cgroup)",)),
+    Meaning("Two GPUs cannot access each other's memory (peer access): NCCL fails, as in many virtual machines",
+            "Set NCCL_P2P_DISABLE=1; if shared memory fails too, NCCL_SHM_DISABLE=1. nvidia-smi topo -p2p r shows"
+            " which pairs can.",
+            (r"NCCL WARN Cuda failure 217|peer access is not supported between",)),
+    Meaning("NCCL could not set up NVLink SHARP (NVLS); it usually goes on without it",
+            "If the job fails there: NCCL_NVLS_ENABLE=0, a newer NCCL, or a fabric manager of the driver's version.",
+            (r"transport/nvls\.cc:\d+ NCCL WARN",)),
+    Meaning("What read the program's output went away (a closed pipe, head, a closed terminal)",
+            "Write the output to a file, or start the program under tmux, nohup or the scheduler.",
+            (r"^BrokenPipeError",)),
+    Meaning("Slurm rejected the job: no node fits what it asks for, or the account may not",
+            "Compare --gres, --mem, --constraint, --partition and --account with sinfo -o '%P %G %m %f' and sacctmgr"
+            " show assoc user=$USER.",
+            (r"^(?:srun|sbatch|salloc): (?:error|fatal): .*(?:Unable to allocate resources|submission failed|Invalid"
+             r" generic resource|are mutually exclusive)",
+             r"Requested node configuration is not available")),
+    Meaning("Slurm could not start the command: it does not exist on that node, or may not be executed",
+            "Check its path on that node, its #! line, chmod +x, and that the script loads modules and environments.",
+            (r"^(?:slurmstepd|srun): error: .*execve\(",)),
+    Meaning("The nodes with GPUs are tainted, and the pod does not tolerate it",
+            "Add to its spec: tolerations: [{{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}}].",
+            (r"untolerated taint \{nvidia\.com/",)),
+)  # fmt: skip

@@ -37,437 +37,260 @@ TWO_DEVICES = Meaning(
 )
 _ROWS: tuple[Meaning, ...] = (
     # Packages
-    Meaning(
-        "The module {0} of Python exists on Unix only, and this is Windows",
-        "Use a version of the importing package that supports Windows, or run the program in WSL2; pip cannot install"
-        " that module.",
-        (r"^ModuleNotFoundError: No module named '(resource|fcntl|pwd|grp|termios|pty|tty|syslog|posix)'",),
-    ),
-    Meaning(
-        "Another custom node of ComfyUI is missing: {0}",
-        "Install that node with ComfyUI's manager (or clone it into custom_nodes), or remove the node that imports it;"
-        " pip has no such package.",
-        (r"No module named ['\"]?(custom_nodes\.[\w.]+)",),
-    ),
-    Meaning(
-        "The Python module {0} is not installed in the environment that ran",
-        "Install the package that has it with the same interpreter (python -m pip install …), or activate the"
-        " environment that has it: python -c 'import sys; print(sys.executable)' shows which one runs.",
-        (r"^(?:ModuleNotFoundError|ImportError): No module named ['\"]?([\w.]+)",),
-    ),
-    Meaning(
-        "{0} is not in the installed version of the package it is imported from",
-        "Compare the versions with what the program asks for (its requirements file; pip check), and install those.",
-        (r"^ImportError: cannot import name '([^']+)'(?!.*partially initialized)",),
-    ),
-    Meaning(
-        "A module was imported while it was still being imported: {0}",
-        "Look for a file of the program with the name of a package (torch.py, random.py), or two modules that import"
-        " each other.",
-        (
-            r"^ImportError: cannot import name '([^']+)' from partially initialized",
-            r"^AttributeError: partially initialized module '([^']+)'",
-        ),
-    ),
-    Meaning(
-        "The code uses {0}, which the installed version does not have: another version, or a misspelt name",
-        "If that module is the program's own, correct the name; if a package's, compare its version with what the"
-        " program asks for (its requirements file; pip check), or look for a file of the program with its name.",
-        (r"^AttributeError: module '[\w.]+' has no attribute '([^']+)'",),
-    ),
-    Meaning(
-        "A function was called with the argument {0}, which it does not have",
-        "Compare that line with the function's definition. If both are the program's own, one of them was changed"
-        " without the other; if the function is a package's, its documentation for the installed version (pip show)"
-        " lists the arguments.",
-        (r"^TypeError: .*got an unexpected keyword argument '([^']+)'",),
-    ),
-    Meaning(
-        "A function was called without {0}, which it requires",
-        "Compare that line with the function's definition: another version of it takes more arguments. Of a custom node"
-        " of ComfyUI: update it, then place the node in the workflow anew, which gives it its new inputs.",
-        (r"^TypeError: .*missing \d+ required (?:positional|keyword-only) arguments?: ('[^']+')",),
-    ),
-    Meaning(
-        "A value is None, and {0} of it is used",
-        "Find what returned None: a lookup or an allocation that failed, a function without return, a file that was not"
-        " found. Check for it before that line.",
-        (r"^AttributeError: 'NoneType' object has no attribute '([^']+)'",),
-    ),
-    Meaning(
-        "The name {0} is used before it is defined, or misspelt",
-        "Correct it at that line, or import it; in a notebook, run the cell that defines it first (restart the kernel"
-        " and run all cells: that shows the order).",
-        (r"^NameError: name '([^']+)' is not defined",),
-    ),
-    Meaning(
-        "A value of type {0} is formatted as a number",
-        "Convert it first (float(…)), or leave the format out where a value is missing.",
-        (r"^ValueError: Unknown format code '\w' for object of type '(\w+)'",),
-    ),
-    Meaning(
-        "A compiled package was built for another version of NumPy",
-        "Install NumPy as that package needs it (often: pip install 'numpy<2'), or a newer build of the package.",
-        (
-            r"numpy\.(?:dtype|ndarray|ufunc) size changed",
-            r"compiled using NumPy 1\.x cannot be run in",
-            r"numpy\.core\.multiarray failed to import",
-            r"RuntimeError: Numpy is not available",
-        ),
-    ),
-    Meaning(
-        "A compiled package was built for a newer system: its C or C++ library is older here",
-        "Install a build for this system (conda, a container, an older release of the package), or take libstdc++ from"
-        " conda (conda install -c conda-forge libstdcxx-ng) and put its folder first in LD_LIBRARY_PATH.",
-        (r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found",),
-    ),
-    Meaning(
-        "A shared library that a package needs is missing, none of CUDA's: {0}",
-        "Install the system package that has it (apt-file search, conda install), or add its folder to"
-        " LD_LIBRARY_PATH.",
-        (r"(?:ImportError|OSError): (lib(?!cu|nv)[\w.+-]+\.so[.\d]*): cannot open shared object file",),
-    ),
-    Meaning(
-        "The installed program does not know this kind of model: {0}",
-        "Update it (transformers, vLLM, llama.cpp, Ollama), or use the version that the model's page names.",
-        (
-            r"unknown model architecture: '([^']+)'",
-            r"Model architectures \[?'?([\w-]+)'?.{0,200} are not supported",
-            r"has model type `?'?([\w-]+)`?'? but Transformers does not recognize",
-        ),
-    ),
-    Meaning(
-        "torch and torchvision (or torchaudio) of different versions: an operator is missing",
-        "Install them together, as pytorch.org lists them for one version.",
-        (r"operator torch(?:vision|audio)::\w+ does not exist", r"Couldn't load custom C\+\+ ops"),
-    ),
+    Meaning("The module {0} of Python exists on Unix only, and this is Windows",
+            "Use a version of the importing package that supports Windows, or run the program in WSL2; pip cannot"
+            " install that module.",
+            (r"^ModuleNotFoundError: No module named '(resource|fcntl|pwd|grp|termios|pty|tty|syslog|posix)'",)),
+    Meaning("Another custom node of ComfyUI is missing: {0}",
+            "Install that node with ComfyUI's manager (or clone it into custom_nodes), or remove the node that imports"
+            " it; pip has no such package.",
+            (r"No module named ['\"]?(custom_nodes\.[\w.]+)",)),
+    Meaning("The Python module {0} is not installed in the environment that ran",
+            "Install the package that has it with the same interpreter (python -m pip install …), or activate the"
+            " environment that has it: python -c 'import sys; print(sys.executable)' shows which one runs.",
+            (r"^(?:ModuleNotFoundError|ImportError): No module named ['\"]?([\w.]+)",)),
+    Meaning("{0} is not in the installed version of the package it is imported from",
+            "Compare the versions with what the program asks for (its requirements file; pip check), and install"
+            " those.",
+            (r"^ImportError: cannot import name '([^']+)'(?!.*partially initialized)",)),
+    Meaning("A module was imported while it was still being imported: {0}",
+            "Look for a file of the program with the name of a package (torch.py, random.py), or two modules that"
+            " import each other.",
+            (r"^ImportError: cannot import name '([^']+)' from partially initialized",
+             r"^AttributeError: partially initialized module '([^']+)'")),
+    Meaning("The code uses {0}, which the installed version does not have: another version, or a misspelt name",
+            "If that module is the program's own, correct the name; if a package's, compare its version with what the"
+            " program asks for (its requirements file; pip check), or look for a file of the program with its name.",
+            (r"^AttributeError: module '[\w.]+' has no attribute '([^']+)'",)),
+    Meaning("A function was called with the argument {0}, which it does not have",
+            "Compare that line with the function's definition. If both are the program's own, one of them was changed"
+            " without the other; if the function is a package's, its documentation for the installed version (pip"
+            " show) lists the arguments.",
+            (r"^TypeError: .*got an unexpected keyword argument '([^']+)'",)),
+    Meaning("A function was called without {0}, which it requires",
+            "Compare that line with the function's definition: another version of it takes more arguments. Of a custom"
+            " node of ComfyUI: update it, then place the node in the workflow anew, which gives it its new inputs.",
+            (r"^TypeError: .*missing \d+ required (?:positional|keyword-only) arguments?: ('[^']+')",)),
+    Meaning("A value is None, and {0} of it is used",
+            "Find what returned None: a lookup or an allocation that failed, a function without return, a file that"
+            " was not found. Check for it before that line.",
+            (r"^AttributeError: 'NoneType' object has no attribute '([^']+)'",)),
+    Meaning("The name {0} is used before it is defined, or misspelt",
+            "Correct it at that line, or import it; in a notebook, run the cell that defines it first (restart the"
+            " kernel and run all cells: that shows the order).",
+            (r"^NameError: name '([^']+)' is not defined",)),
+    Meaning("A value of type {0} is formatted as a number",
+            "Convert it first (float(…)), or leave the format out where a value is missing.",
+            (r"^ValueError: Unknown format code '\w' for object of type '(\w+)'",)),
+    Meaning("A compiled package was built for another version of NumPy",
+            "Install NumPy as that package needs it (often: pip install 'numpy<2'), or a newer build of the package.",
+            (r"numpy\.(?:dtype|ndarray|ufunc) size changed", r"compiled using NumPy 1\.x cannot be run in",
+             r"numpy\.core\.multiarray failed to import", r"RuntimeError: Numpy is not available")),
+    Meaning("A compiled package was built for a newer system: its C or C++ library is older here",
+            "Install a build for this system (conda, a container, an older release of the package), or take libstdc++"
+            " from conda (conda install -c conda-forge libstdcxx-ng) and put its folder first in LD_LIBRARY_PATH.",
+            (r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found",)),
+    Meaning("A shared library that a package needs is missing, none of CUDA's: {0}",
+            "Install the system package that has it (apt-file search, conda install), or add its folder to"
+            " LD_LIBRARY_PATH.",
+            (r"(?:ImportError|OSError): (lib(?!cu|nv)[\w.+-]+\.so[.\d]*): cannot open shared object file",)),
+    Meaning("The installed program does not know this kind of model: {0}",
+            "Update it (transformers, vLLM, llama.cpp, Ollama), or use the version that the model's page names.",
+            (r"unknown model architecture: '([^']+)'", r"Model architectures \[?'?([\w-]+)'?.{0,200} are not supported",
+             r"has model type `?'?([\w-]+)`?'? but Transformers does not recognize")),
+    Meaning("torch and torchvision (or torchaudio) of different versions: an operator is missing",
+            "Install them together, as pytorch.org lists them for one version.",
+            (r"operator torch(?:vision|audio)::\w+ does not exist", r"Couldn't load custom C\+\+ ops")),
     # Numbers
-    Meaning(
-        "The loss or the gradients became infinite or NaN: the loss scale of float16 reached its minimum",
-        "Use bfloat16 instead of float16 if the GPU has it, a lower learning rate, or gradient clipping; look for the"
-        " first step whose loss is not finite.",
-        (r"loss scale already at minimum", r"Minimum loss scale reached", r"reached minimum (?:loss )?scal"),
-    ),
-    Meaning(
-        "The backward pass produced NaN in {0}",
-        "The forward line of that function is in the traceback above it: guard its input (log or sqrt of 0, a division"
-        " by 0, exp of large values), or lower the learning rate.",
-        (r"Function '(\w+)' returned nan values",),
-    ),
-    Meaning(
-        "The loss became NaN or infinite, and the program stops then",
-        "Look for the first step whose loss is not finite: a lower learning rate, bfloat16 instead of float16,"
-        " gradient clipping, inputs without NaN.",
-        (
-            r"(?i)\bloss is (?:nan|inf)",
-            r"(?i)\bnan (?:loss|detected|found)",
-            r"(?i)contains? nan\b",
-            r"(?i)inf or nan ?: tensor|loss became infinite or nan|nan in summary histogram",
-            r"matrix contains invalid numeric entries|to satisfy the constraint[^\n]*\n?.*nan",
-            r"(?i)non-finite (?:loss|grad)|Input contains infinity",
-        ),
-    ),
+    Meaning("The loss or the gradients became infinite or NaN: the loss scale of float16 reached its minimum",
+            "Use bfloat16 instead of float16 if the GPU has it, a lower learning rate, or gradient clipping; look for"
+            " the first step whose loss is not finite.",
+            (r"loss scale already at minimum", r"Minimum loss scale reached", r"reached minimum (?:loss )?scal")),
+    Meaning("The backward pass produced NaN in {0}",
+            "The forward line of that function is in the traceback above it: guard its input (log or sqrt of 0, a"
+            " division by 0, exp of large values), or lower the learning rate.",
+            (r"Function '(\w+)' returned nan values",)),
+    Meaning("The loss became NaN or infinite, and the program stops then",
+            "Look for the first step whose loss is not finite: a lower learning rate, bfloat16 instead of float16,"
+            " gradient clipping, inputs without NaN.",
+            (r"(?i)\bloss is (?:nan|inf)", r"(?i)\bnan (?:loss|detected|found)", r"(?i)contains? nan\b",
+             r"(?i)inf or nan ?: tensor|loss became infinite or nan|nan in summary histogram",
+             r"matrix contains invalid numeric entries|to satisfy the constraint[^\n]*\n?.*nan",
+             r"(?i)non-finite (?:loss|grad)|Input contains infinity")),
     # Shapes, types, autograd: the code of the program
-    Meaning(
-        "NumPy arrays of different shapes in one operation: {0}",
-        "Print both shapes before that line: one has an axis more (scores where labels are expected: argmax), or they"
-        " are of different length.",
-        (r"operands could not be broadcast together with shapes (\([^)]*\) \([^)]*\))",),
-    ),
-    Meaning(
-        "Labels and predictions are of different kinds (classes and numbers, or another shape)",
-        "Turn predictions into classes first (argmax, a threshold), and give both the same shape.",
-        (r"Mix type of y not allowed|Classification metrics can't handle a mix of|Unknown label type",),
-    ),
-    Meaning(
-        "Shapes of tensors do not fit each other: the model and its input, not the GPU",
-        "Print the shapes before that line; a missing batch dimension and another image size are the usual reasons.",
-        (
-            r"shapes cannot be multiplied",
-            r"size mismatch, m1:",
-            r"must match the (?:size of tensor b|existing size)",
-            r"Sizes of tensors must match",
-            r"Expected \S+ ?(?:\(\w+\) or \S+ \(\w+\) )?input (?:for|to) ",
-            r"Expected \d\w? ?\(unbatched\)",
-            r"xpected input\S* to have \d+ channels",
-            r"expected input\[.*\] to have",
-            r"shape '\[.*\]' is invalid for input of size",
-            r"stack expects each tensor to be equal size",
-            r"Expected input batch_size",
-            r"Target size .* must be the same as input size",
-            r"Given (?:groups|transposed|normalized_shape)=",
-            r"multi-target not supported",
-            r"Incompatible shapes:",
-            r"Matrix size-incompatible",
-            r"Dimensions must be equal",
-            r"[Ii]s incompatible with the layer",
-            r"logits and labels must (?:be broadcastable|have the same)",
-            r"Shapes \(.*\) and \(.*\) are incompatible",
-            r"operands could not be broadcast",
-            r"inhomogeneous shape",
-            r"(?i)incompatible shapes for (?:broadcasting|dot)",
-            r"dot_general requires",
-            r"cannot reshape array of size",
-            r"Kernel size can't be greater than actual input size",
-            r"(?i)dimension out of range|is out of bounds for (?:dimension|axis)|index out of range in self",
-            r"too many indices for|elements cannot be converted to Scalar|only one element tensors can be converted",
-            r"expanded size of the tensor|doesn't match the broadcast shape|(?i:could not (?:be )?broadcast)",
-            r"xpected \d-dimensional (?:input|weight)|Input to reshape is a tensor with|indices\[.*\] = .* is not in",
-            r"Calculated (?:padded input|output) size|Tensors must have same number of dimensions",
-            r"view size is not compatible with input tensor's|should have at least \w+ dimensions",
-            r"expect(?:s|ed)? a non-empty (?:list of Tensors|TensorList)|Boolean value of Tensor with more",
-        ),
-    ),
+    Meaning("NumPy arrays of different shapes in one operation: {0}",
+            "Print both shapes before that line: one has an axis more (scores where labels are expected: argmax), or"
+            " they are of different length.",
+            (r"operands could not be broadcast together with shapes (\([^)]*\) \([^)]*\))",)),
+    Meaning("Labels and predictions are of different kinds (classes and numbers, or another shape)",
+            "Turn predictions into classes first (argmax, a threshold), and give both the same shape.",
+            (r"Mix type of y not allowed|Classification metrics can't handle a mix of|Unknown label type",)),
+    Meaning("Shapes of tensors do not fit each other: the model and its input, not the GPU",
+            "Print the shapes before that line; a missing batch dimension and another image size are the usual"
+            " reasons.",
+            (r"shapes cannot be multiplied", r"size mismatch, m1:",
+             r"must match the (?:size of tensor b|existing size)", r"Sizes of tensors must match",
+             r"Expected \S+ ?(?:\(\w+\) or \S+ \(\w+\) )?input (?:for|to) ", r"Expected \d\w? ?\(unbatched\)",
+             r"xpected input\S* to have \d+ channels", r"expected input\[.*\] to have",
+             r"shape '\[.*\]' is invalid for input of size", r"stack expects each tensor to be equal size",
+             r"Expected input batch_size", r"Target size .* must be the same as input size",
+             r"Given (?:groups|transposed|normalized_shape)=", r"multi-target not supported", r"Incompatible shapes:",
+             r"Matrix size-incompatible", r"Dimensions must be equal", r"[Ii]s incompatible with the layer",
+             r"logits and labels must (?:be broadcastable|have the same)", r"Shapes \(.*\) and \(.*\) are incompatible",
+             r"operands could not be broadcast", r"inhomogeneous shape",
+             r"(?i)incompatible shapes for (?:broadcasting|dot)", r"dot_general requires",
+             r"cannot reshape array of size", r"Kernel size can't be greater than actual input size",
+             r"(?i)dimension out of range|is out of bounds for (?:dimension|axis)|index out of range in self",
+             r"too many indices for|elements cannot be converted to Scalar|only one element tensors can be converted",
+             r"expanded size of the tensor|doesn't match the broadcast shape|(?i:could not (?:be )?broadcast)",
+             r"xpected \d-dimensional (?:input|weight)|Input to reshape is a tensor with|indices\[.*\] = .* is not in",
+             r"Calculated (?:padded input|output) size|Tensors must have same number of dimensions",
+             r"view size is not compatible with input tensor's|should have at least \w+ dimensions",
+             r"expect(?:s|ed)? a non-empty (?:list of Tensors|TensorList)|Boolean value of Tensor with more")),
     TWO_DEVICES,
-    Meaning(
-        "Tensors of one operation have different types (float16, bfloat16, float32)",
-        "Convert the input or the model (.to(dtype)), or run the step under torch.autocast, which does it.",
-        (
-            r"(?i)input type \(.*\) and (?:weight|bias) type \(",
-            r"must have the same dtype",
-            r"expected .* to have the same dtype",
-            r"expected scalar type \w+ but found",
-            r"Found dtype \w+ but expected",
-            r"to have (?:one of the following )?scalar types?",
-            r"can't be cast to the desired output type|source and destination dtypes match",
-            r"Could not infer dtype of|Invalid scalar type",
-            r"cannot compute \w+ as input #\d.* was expected to be an? \w+ tensor",
-        ),
-    ),
-    Meaning(
-        "The operation exists for other types only, not for {0} on this device",
-        "Convert the tensor (.float() for float16 on the CPU, .long() for labels). If float16 ran on the CPU, the"
-        " model was not moved to the GPU.",
-        (r"\"\w+\" not implemented for '(\w+)'",),
-    ),
-    Meaning(
-        "A tensor on the GPU was given to NumPy, which reads host memory only",
-        "Call .detach().cpu().numpy().",
-        (r"can't convert cuda:?\d* device type tensor to numpy",),
-    ),
-    Meaning(
-        "The gradient cannot be computed: the graph of the forward pass is gone, changed, or was not recorded",
-        "Look for in-place operations, a second backward() without retain_graph, detached or frozen tensors, and"
-        " torch.no_grad; torch.autograd.set_detect_anomaly(True) names the operation.",
-        (
-            r"backward through the graph a second time",
-            r"does not require grad and does not have a grad_fn",
-            r"modified by an inplace operation",
-            r"grad can be implicitly created only for scalar",
-            r"leaf Variable that requires grad|numpy\(\) on Tensor that requires grad",
-            r"No gradients provided for any variable",
-        ),
-    ),
-    Meaning(
-        "The steps of mixed precision are in the wrong order, or the weights themselves are float16",
-        "Keep the weights float32 under autocast; call scaler.scale(loss).backward(), unscale_, step, update in that"
-        " order.",
-        (
-            r"Attempting to unscale FP16 gradients",
-            r"No inf checks were recorded for this optimizer",
-            r"unscale_\(\) has already",
-        ),
-    ),
-    Meaning(
-        "Batch normalisation was given a batch of one sample",
-        "Drop the last, smaller batch (DataLoader(drop_last=True)), or use a larger one.",
-        (r"Expected more than 1 value per channel when training",),
-    ),
+    Meaning("Tensors of one operation have different types (float16, bfloat16, float32)",
+            "Convert the input or the model (.to(dtype)), or run the step under torch.autocast, which does it.",
+            (r"(?i)input type \(.*\) and (?:weight|bias) type \(", r"must have the same dtype",
+             r"expected .* to have the same dtype", r"expected scalar type \w+ but found",
+             r"Found dtype \w+ but expected", r"to have (?:one of the following )?scalar types?",
+             r"can't be cast to the desired output type|source and destination dtypes match",
+             r"Could not infer dtype of|Invalid scalar type",
+             r"cannot compute \w+ as input #\d.* was expected to be an? \w+ tensor")),
+    Meaning("The operation exists for other types only, not for {0} on this device",
+            "Convert the tensor (.float() for float16 on the CPU, .long() for labels). If float16 ran on the CPU, the"
+            " model was not moved to the GPU.",
+            (r"\"\w+\" not implemented for '(\w+)'",)),
+    Meaning("A tensor on the GPU was given to NumPy, which reads host memory only",
+            "Call .detach().cpu().numpy().",
+            (r"can't convert cuda:?\d* device type tensor to numpy",)),
+    Meaning("The gradient cannot be computed: the graph of the forward pass is gone, changed, or was not recorded",
+            "Look for in-place operations, a second backward() without retain_graph, detached or frozen tensors, and"
+            " torch.no_grad; torch.autograd.set_detect_anomaly(True) names the operation.",
+            (r"backward through the graph a second time", r"does not require grad and does not have a grad_fn",
+             r"modified by an inplace operation", r"grad can be implicitly created only for scalar",
+             r"leaf Variable that requires grad|numpy\(\) on Tensor that requires grad",
+             r"No gradients provided for any variable")),
+    Meaning("The steps of mixed precision are in the wrong order, or the weights themselves are float16",
+            "Keep the weights float32 under autocast; call scaler.scale(loss).backward(), unscale_, step, update in"
+            " that order.",
+            (r"Attempting to unscale FP16 gradients", r"No inf checks were recorded for this optimizer",
+             r"unscale_\(\) has already")),
+    Meaning("Batch normalisation was given a batch of one sample",
+            "Drop the last, smaller batch (DataLoader(drop_last=True)), or use a larger one.",
+            (r"Expected more than 1 value per channel when training",)),
     # Several processes
-    Meaning(
-        "DistributedDataParallel: parameters got no gradient in a step",
-        "Pass find_unused_parameters=True, or remove the parameters that the loss does not use;"
-        " TORCH_DISTRIBUTED_DEBUG=DETAIL names them.",
-        (r"Expected to have finished reduction in the prior iteration", r"mark a variable ready only once"),
-    ),
-    Meaning(
-        "torch.distributed was used before init_process_group",
-        "Start the program with torchrun and call torch.distributed.init_process_group() first; for one GPU switch the"
-        " distributed setting off.",
-        (
-            r"(?i)default process group has not been initialized",
-            r"(?i)please make sure to call init_process_group",
-            r"(?i)environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected",
-        ),
-    ),
-    Meaning(
-        "The numbers of the job do not fit: batch, processes, and parallel sizes",
-        "The batch must be micro batch x accumulation x data-parallel ranks, and the world size divisible by tensor x"
-        " pipeline size: compare the settings with the number of GPUs.",
-        (
-            r"Check batch related parameters",
-            r"train_batch_size is not equal to",
-            r"world[ _]size.{0,40}(?:is not divisible|must be divisible)",
-            r"(?:heads|vocab size).{0,60}(?:must be|is not) divisible by (?:tensor|the tensor)",
-        ),
-    ),
-    Meaning(
-        "A new process was started while the program's main module was still being imported",
-        "Put what starts processes (DataLoader workers too) under if __name__ == '__main__':",
-        (r"before the\s+current process has finished its bootstrapping phase",),
-    ),
-    Meaning(
-        "An object cannot be sent to a new process: {0}",
-        "Define it at the top of a module (no lambda, no local function), or start workers with fork (num_workers=0"
-        " needs none).",
-        (r"(?:Can't|cannot) pickle (?:local object )?'?([\w.<>]+)",),
-    ),
-    Meaning(
-        "The configuration lacks a value or has an unknown key: {0}",
-        "Give it on the command line (key=value; +key=value for a new one), or correct the configuration.",
-        (
-            r"^MissingMandatoryValue: Missing mandatory value: (\S+)",
-            r"^Could not override '([^']+)'",
-            r"^ConfigAttributeError: Key '([^']+)' is not in struct",
-        ),
-    ),
+    Meaning("DistributedDataParallel: parameters got no gradient in a step",
+            "Pass find_unused_parameters=True, or remove the parameters that the loss does not use;"
+            " TORCH_DISTRIBUTED_DEBUG=DETAIL names them.",
+            (r"Expected to have finished reduction in the prior iteration", r"mark a variable ready only once")),
+    Meaning("torch.distributed was used before init_process_group",
+            "Start the program with torchrun and call torch.distributed.init_process_group() first; for one GPU switch"
+            " the distributed setting off.",
+            (r"(?i)default process group has not been initialized", r"(?i)please make sure to call init_process_group",
+             r"(?i)environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected")),
+    Meaning("The numbers of the job do not fit: batch, processes, and parallel sizes",
+            "The batch must be micro batch x accumulation x data-parallel ranks, and the world size divisible by"
+            " tensor x pipeline size: compare the settings with the number of GPUs.",
+            (r"Check batch related parameters", r"train_batch_size is not equal to",
+             r"world[ _]size.{0,40}(?:is not divisible|must be divisible)",
+             r"(?:heads|vocab size).{0,60}(?:must be|is not) divisible by (?:tensor|the tensor)")),
+    Meaning("A new process was started while the program's main module was still being imported",
+            "Put what starts processes (DataLoader workers too) under if __name__ == '__main__':",
+            (r"before the\s+current process has finished its bootstrapping phase",)),
+    Meaning("An object cannot be sent to a new process: {0}",
+            "Define it at the top of a module (no lambda, no local function), or start workers with fork"
+            " (num_workers=0 needs none).",
+            (r"(?:Can't|cannot) pickle (?:local object )?'?([\w.<>]+)",)),
+    Meaning("The configuration lacks a value or has an unknown key: {0}",
+            "Give it on the command line (key=value; +key=value for a new one), or correct the configuration.",
+            (r"^MissingMandatoryValue: Missing mandatory value: (\S+)", r"^Could not override '([^']+)'",
+             r"^ConfigAttributeError: Key '([^']+)' is not in struct")),
     # Files, data, checkpoints
-    Meaning(
-        "A checkpoint does not fit the model: other layers or other shapes",
-        "Build the model with the settings of the checkpoint; the error lists what is missing or has another shape.",
-        (
-            r"Error\(s\) in loading state_dict",
-            r"size mismatch for \S+: copying a param",
-            r"Layer count mismatch when loading",
-            r"weight file containing \d+ layers into",
-            r"loaded state dict (?:has|contains) a",
-        ),
-    ),
-    Meaning(
-        "A checkpoint could not be written: most often the disk or a quota is full",
-        "Look at df -h, df -i and quota -s for its folder; the file that was begun is incomplete.",
-        (r"PytorchStreamWriter failed writing", r"unexpected pos \d+ vs \d+"),
-    ),
-    Meaning(
-        "A checkpoint or data file is damaged, cut off, or not what its name says",
-        "Compare its size with the source and fetch it again; a file of some hundred bytes is a pointer of Git LFS"
-        " (git lfs pull).",
-        (
-            r"failed finding central directory",
-            r"PytorchStreamReader failed",
-            r"unexpected EOF, expected \d+ more bytes",
-            r"invalid load key",
-            r"pickle data was truncated",
-            r"HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeaderDeserialization|HeaderTooSmall",
-            r"file signature not found",
-            r"(?:truncated|corrupted) record at",
-            r"File is not a zip file",
-            r"image file is truncated",
-            r"cannot identify image file|Invalid data found when processing input|could not parse ModelProto",
-            r"\(-215:Assertion failed\) !(?:_src|ssize)\.?empty",
-            r"invalid magic (?:characters|number)|gguf_init_from_file: failed",
-        ),
-    ),
-    Meaning(
-        "Weights were left out of memory (device meta), and the program moves the model all the same",
-        "Load it with device_map='auto' and do not call .to() on it, or use to_empty(); low_cpu_mem_usage=False loads"
-        " all.",
-        (r"Cannot copy out of meta tensor",),
-    ),
-    Meaning(
-        "A matrix cannot be factorised: it is singular or not positive definite, or has NaN",
-        "Add a small value to its diagonal (jitter), compute in float64, and look for NaN in its input.",
-        (r"factorization could not be completed|[Ss]ingular matrix|not positive[- ]definite|U\(\d+,\d+\) is zero",),
-    ),
-    Meaning(
-        "torch.load refuses the file: it holds more than weights",
-        "If you trust its source: torch.load(…, weights_only=False), or allow its classes by"
-        " torch.serialization.add_safe_globals.",
-        (r"Weights only load failed",),
-    ),
-    Meaning(
-        "A folder does not exist: {0}",
-        "Create it (mkdir -p) or correct the path; in a container or a job, look whether it is mounted there.",
-        (r"Parent directory (\S+) does not exist", r"Cannot save file into a non-existent directory: '([^']+)'"),
-    ),
-    Meaning(
-        "A file or folder does not exist: {0}",
-        "Correct the path (it may be relative to another folder), or fetch the file; in a container or a job, look"
-        " whether it is mounted there.",
-        (
-            r"^(?:FileNotFoundError|NotADirectoryError): .*?No such file or directory: [bu]?'([^']+)'",
-            r"^FileNotFoundError: .*WinError [23]\].*'([^']+)'",
-            r"^NotFoundError: .*?(\S+); No such file or directory",
-            r"Failed to find any matching files for (\S+)",
-            r"Cannot find any model weights with [`']([^`']+)",
-            r"^Error: pull model (manifest): file does not exist",
-        ),
-    ),
-    Meaning(
-        "The program may not write or read {0}",
-        "Look at its owner and mode (ls -ld), and in a container at the user and whether the mount is read-only.",
-        (r"^PermissionError: \[(?:Errno|WinError) \d+\].*?'([^']+)'", r"\[Errno 30\].*?'([^']+)'"),
-    ),
-    Meaning(
-        "The dataset is empty",
-        "Look at its path, at the file patterns and at filters: no sample was left.",
-        (
-            r"No columns to parse from file",
-            r"num_samples should be a positive integer value, but got num_samples=0",
-            r"Found 0 (?:files|images)",
-            r"(?i)couldn't find any class folder",
-            r"(?i)unexpected result of `?train_function`? \(empty logs\)",
-        ),
-    ),
-    Meaning(
-        "The dataset has no length (it is streamed), and the number of steps was not given",
-        "Set max_steps of the training's arguments, or give the dataset a length (__len__).",
-        (r"train_dataset does not implement __len__, max_steps has to be specified",),
-    ),
-    Meaning(
-        "The dataset that the configuration names is not there",
-        "Look at the paths in its yaml file: they are relative to the folder in which the program was started, or to"
-        " the one in its settings; the lines before name what was not found.",
-        (r"^(?:Exception|FileNotFoundError|AssertionError): Dataset (?:not found|'.*' (?:images )?not found)",),
-    ),
-    Meaning(
-        "The program itself reports what failed: {0}",
-        "Look for that message in its source, and for what it says was missing before.",
-        (
-            r"\b(?:[Pp]ipeline|[Tt]raining|[Ee]valuation|[Pp]reprocessing|[Ee]xperiment|[Ii]nference)"
-            r" failed: (?!.*(?i:gpu|cuda|nccl|memory|device|driver))([^\n]{8,})",
-        ),
-    ),
+    Meaning("A checkpoint does not fit the model: other layers or other shapes",
+            "Build the model with the settings of the checkpoint; the error lists what is missing or has another"
+            " shape.",
+            (r"Error\(s\) in loading state_dict", r"size mismatch for \S+: copying a param",
+             r"Layer count mismatch when loading", r"weight file containing \d+ layers into",
+             r"loaded state dict (?:has|contains) a")),
+    Meaning("A checkpoint could not be written: most often the disk or a quota is full",
+            "Look at df -h, df -i and quota -s for its folder; the file that was begun is incomplete.",
+            (r"PytorchStreamWriter failed writing", r"unexpected pos \d+ vs \d+")),
+    Meaning("A checkpoint or data file is damaged, cut off, or not what its name says",
+            "Compare its size with the source and fetch it again; a file of some hundred bytes is a pointer of Git LFS"
+            " (git lfs pull).",
+            (r"failed finding central directory", r"PytorchStreamReader failed",
+             r"unexpected EOF, expected \d+ more bytes", r"invalid load key", r"pickle data was truncated",
+             r"HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeaderDeserialization|HeaderTooSmall",
+             r"file signature not found", r"(?:truncated|corrupted) record at", r"File is not a zip file",
+             r"image file is truncated",
+             r"cannot identify image file|Invalid data found when processing input|could not parse ModelProto",
+             r"\(-215:Assertion failed\) !(?:_src|ssize)\.?empty",
+             r"invalid magic (?:characters|number)|gguf_init_from_file: failed")),
+    Meaning("Weights were left out of memory (device meta), and the program moves the model all the same",
+            "Load it with device_map='auto' and do not call .to() on it, or use to_empty(); low_cpu_mem_usage=False"
+            " loads all.",
+            (r"Cannot copy out of meta tensor",)),
+    Meaning("A matrix cannot be factorised: it is singular or not positive definite, or has NaN",
+            "Add a small value to its diagonal (jitter), compute in float64, and look for NaN in its input.",
+            (r"factorization could not be completed|[Ss]ingular matrix|not positive[- ]definite",
+             r"U\(\d+,\d+\) is zero",)),
+    Meaning("torch.load refuses the file: it holds more than weights",
+            "If you trust its source: torch.load(…, weights_only=False), or allow its classes by"
+            " torch.serialization.add_safe_globals.",
+            (r"Weights only load failed",)),
+    Meaning("A folder does not exist: {0}",
+            "Create it (mkdir -p) or correct the path; in a container or a job, look whether it is mounted there.",
+            (r"Parent directory (\S+) does not exist", r"Cannot save file into a non-existent directory: '([^']+)'")),
+    Meaning("A file or folder does not exist: {0}",
+            "Correct the path (it may be relative to another folder), or fetch the file; in a container or a job, look"
+            " whether it is mounted there.",
+            (r"^(?:FileNotFoundError|NotADirectoryError): .*?No such file or directory: [bu]?'([^']+)'",
+             r"^FileNotFoundError: .*WinError [23]\].*'([^']+)'",
+             r"^NotFoundError: .*?(\S+); No such file or directory", r"Failed to find any matching files for (\S+)",
+             r"Cannot find any model weights with [`']([^`']+)",
+             r"^Error: pull model (manifest): file does not exist")),
+    Meaning("The program may not write or read {0}",
+            "Look at its owner and mode (ls -ld), and in a container at the user and whether the mount is read-only.",
+            (r"^PermissionError: \[(?:Errno|WinError) \d+\].*?'([^']+)'", r"\[Errno 30\].*?'([^']+)'")),
+    Meaning("The dataset is empty",
+            "Look at its path, at the file patterns and at filters: no sample was left.",
+            (r"No columns to parse from file", r"num_samples should be a positive integer value, but got num_samples=0",
+             r"Found 0 (?:files|images)", r"(?i)couldn't find any class folder",
+             r"(?i)unexpected result of `?train_function`? \(empty logs\)")),
+    Meaning("The dataset has no length (it is streamed), and the number of steps was not given",
+            "Set max_steps of the training's arguments, or give the dataset a length (__len__).",
+            (r"train_dataset does not implement __len__, max_steps has to be specified",)),
+    Meaning("The dataset that the configuration names is not there",
+            "Look at the paths in its yaml file: they are relative to the folder in which the program was started, or"
+            " to the one in its settings; the lines before name what was not found.",
+            (r"^(?:Exception|FileNotFoundError|AssertionError): Dataset (?:not found|'.*' (?:images )?not found)",)),
+    Meaning("The program itself reports what failed: {0}",
+            "Look for that message in its source, and for what it says was missing before.",
+            (r"\b(?:[Pp]ipeline|[Tt]raining|[Ee]valuation|[Pp]reprocessing|[Ee]xperiment|[Ii]nference)"
+             r" failed: (?!.*(?i:gpu|cuda|nccl|memory|device|driver))([^\n]{8,})",)),
     # Services
-    Meaning(
-        "Hugging Face refuses the download: the model or dataset is private or gated, or does not exist",
-        "Check its name; accept its terms on its page, then log in (huggingface-cli login, HF_TOKEN).",
-        (
-            r"GatedRepoError|RepositoryNotFoundError",
-            r"(?i)you are trying to access a gated repo",
-            r"(?:401|403) Client Error.*huggingface\.co",
-            r"DatasetNotFoundError|429 Client Error",
-            r"is not a local folder and is not a valid model identifier",
-            r"Can't load (?:tokenizer|the model|config\w*|feature extractor) for '",
-        ),
-    ),
-    Meaning(
-        "A server on the network could not be reached, or refused: a download or a request failed",
-        "Look at network, proxy (HTTPS_PROXY) and certificates of this host; compute nodes often have none: fetch it"
-        " on a login node first (HF_HUB_OFFLINE=1 uses what is cached).",
-        (
-            r"Max retries exceeded with url",
-            r"^ConnectionError: .*(?:RemoteDisconnected|Connection aborted|NewConnectionError)",
-            r"(?i)(?:temporary failure in name resolution|name or service not known|getaddrinfo failed)",
-            r"CERTIFICATE_VERIFY_FAILED",
-            r"We couldn't connect to 'https?://",
-            r"<urlopen error|HTTP Error \d+:|Read timed out\.|^(?:ReadTimeout|ConnectTimeout|SSLError)\b",
-            r"LocalEntryNotFoundError|OfflineModeIsEnabled",
-        ),
-    ),
-    Meaning(
-        "Weights & Biases (wandb) ended the program, not the GPU",
-        "Log in (wandb login, WANDB_API_KEY) or go without it (WANDB_MODE=offline or disabled); its folder"
-        " wandb/latest-run/logs says more.",
-        (
-            r"(?i)wandb backend process has shutdown",
-            r"(?i)api_key not configured",
-            r"(?i)\bwandb\.(?:errors|sdk)\.",
-            r"HandleAbandonedError|MailboxClosedError",
-            r"^(?:CommError|UsageError|ServiceStartTimeoutError|AuthenticationError): .*(?i:wandb|api.?key|run )",
-        ),
-    ),
-)
+    Meaning("Hugging Face refuses the download: the model or dataset is private or gated, or does not exist",
+            "Check its name; accept its terms on its page, then log in (huggingface-cli login, HF_TOKEN).",
+            (r"GatedRepoError|RepositoryNotFoundError", r"(?i)you are trying to access a gated repo",
+             r"(?:401|403) Client Error.*huggingface\.co", r"DatasetNotFoundError|429 Client Error",
+             r"is not a local folder and is not a valid model identifier",
+             r"Can't load (?:tokenizer|the model|config\w*|feature extractor) for '")),
+    Meaning("A server on the network could not be reached, or refused: a download or a request failed",
+            "Look at network, proxy (HTTPS_PROXY) and certificates of this host; compute nodes often have none: fetch"
+            " it on a login node first (HF_HUB_OFFLINE=1 uses what is cached).",
+            (r"Max retries exceeded with url",
+             r"^ConnectionError: .*(?:RemoteDisconnected|Connection aborted|NewConnectionError)",
+             r"(?i)(?:temporary failure in name resolution|name or service not known|getaddrinfo failed)",
+             r"CERTIFICATE_VERIFY_FAILED", r"We couldn't connect to 'https?://",
+             r"<urlopen error|HTTP Error \d+:|Read timed out\.|^(?:ReadTimeout|ConnectTimeout|SSLError)\b",
+             r"LocalEntryNotFoundError|OfflineModeIsEnabled")),
+    Meaning("Weights & Biases (wandb) ended the program, not the GPU",
+            "Log in (wandb login, WANDB_API_KEY) or go without it (WANDB_MODE=offline or disabled); its folder"
+            " wandb/latest-run/logs says more.",
+            (r"(?i)wandb backend process has shutdown", r"(?i)api_key not configured", r"(?i)\bwandb\.(?:errors|sdk)\.",
+             r"HandleAbandonedError|MailboxClosedError",
+             r"^(?:CommError|UsageError|ServiceStartTimeoutError|AuthenticationError): .*(?i:wandb|api.?key|run )")),
+)  # fmt: skip
 PROGRAM = tuple(row._replace(cause=CAUSE) for row in _ROWS)
 
 _PLAIN = frozenset(

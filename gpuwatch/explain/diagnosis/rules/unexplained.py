@@ -44,6 +44,8 @@ _TYPES, _ASSERT = "ended.two-types", "ended.assert"
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
 _NEAR = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
+_LATER_CELLS = 3
+"""Errors of a notebook after one of which they cannot all be consequences."""
 _TELLING = 8
 """Characters from which a message is recognised within another."""
 _CUT = "The log ends within a Python traceback, before the error itself"
@@ -117,7 +119,7 @@ def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
     """The end that a log shows; None if nothing is known of it."""
     if log is None:
         return None
-    topic = next((one for one in ENDINGS if one in log.topics), None)
+    topic = next(_endings(log), None)
     if topic == HOST_MEMORY and _of_the_programs_data(log):
         # The kernel may have killed another program.
         lines = [line_of(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
@@ -131,6 +133,14 @@ def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
             title, action, certainty = other_rank(log)
             return _End(title, action, _once(own_lines(log), log.lines_of(PEER, WAITED)), certainty)
     return _by_topic(None, log, topic or _reported_topic(log), lines)
+
+
+def _endings(log: LogFacts) -> Iterator[str]:
+    """The topics of ends in a log; not of memory that a cell of a notebook lacked, after which another one failed."""
+    earlier = {line_of(error) for error in log.errors[:-_LATER_CELLS]} if log.open_traceback_line is not None else set()
+    for topic in ENDINGS:
+        if topic in log.topics and not (topic == HOST_MEMORY and earlier.issuperset(log.lines_of(topic))):
+            yield topic
 
 
 def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: list[str]) -> _End | None:
@@ -276,7 +286,7 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if _explains(log):
         only_warned = not log.ooms and not any(names_cause(topics_of(error.message)) for error in log.errors)
         return [line_of(log.errors[-1])] if only_warned and _of_the_programs_data(log) else []
-    endings = [line for topic in ENDINGS for line in log.lines_of(topic)][:1]
+    endings = [line for topic in _endings(log) for line in log.lines_of(topic)][:1]
     if endings:
         return endings
     _, report = reported(log)
