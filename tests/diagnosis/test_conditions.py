@@ -369,6 +369,15 @@ def test_memory_held_while_idle_becomes_a_warning() -> None:
     assert "for 7 min" in " ".join(found.evidence)
 
 
+@pytest.mark.parametrize("since", [0, 1])
+def test_whether_a_process_is_idle_is_what_its_row_says(since: int) -> None:
+    """The device alone would say the opposite."""
+    row = program()
+    row = msgspec.structs.replace(row, readings={**row.readings, "idle_since": since})
+    watch = watched(seconds(70, lambda s: sample(s, [gpu(used=21.0, busy=95.0 if since else 0.0)], [row])))
+    assert bool(of(watch.findings, "idle.memory-held")) is bool(since)
+
+
 def test_what_a_sleeping_gpu_does_not_tell_is_not_over() -> None:
     def make(s: int) -> Snapshot:
         asleep = msgspec.structs.replace(gpu(state="asleep"), readings={})

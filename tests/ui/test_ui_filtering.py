@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Mapped, Process
-from gpuwatch.ui.details.key_help import _FILTER
+from gpuwatch.ui.details.key_help import _FILTER, groups
 from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, Column, clock_text, in_order, matching
 from gpuwatch.ui.tables.filter import FIELDS, SIGNS, FilterError, parse
 from gpuwatch.ui.tables.filter_language import _words
@@ -189,6 +189,11 @@ def test_every_column_is_a_field_by_its_id_and_by_its_head(column: Column) -> No
 @pytest.mark.parametrize("word", [word for word, _ in _FILTER])
 def test_help_names_words_that_are_understood(word: str) -> None:
     assert message_of(word) == ""
+
+
+def test_help_spells_out_every_column() -> None:
+    named = {row for group in groups("overview") for row in group.rows}
+    assert named >= {(column.title, column.help) for column in COLUMNS}
 
 
 def test_help_names_every_field() -> None:

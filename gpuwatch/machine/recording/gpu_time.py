@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.formatting.brief import program_of
+from gpuwatch.core.model.activity import IDLE
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
 from gpuwatch.machine.history.process_events import GAP as GAP
@@ -25,8 +26,6 @@ from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 HOUR = 3600
 """Seconds of what is counted together; it begins at a multiple of them."""
-_IDLE = 1.0
-"""Utilization in percent up to which a device counts as idle."""
 _MOST_ROWS = 256
 _MOST_PROCESSES = 4000
 """Processes of one hour that are kept apart."""
@@ -269,7 +268,7 @@ class GpuTimeMeter:
             used = [one for (key, _), one in zip(entries, found, strict=True) if key in before]
             own = [one for one, _ in used if one is not None]
             if busy is not None or len(own) == len(used):
-                idle = busy <= _IDLE if busy is not None else max(own) <= _IDLE
+                idle = busy <= IDLE if busy is not None else max(own) <= IDLE
                 time.idle_seconds += seconds if idle else 0.0
             else:
                 time.unknown_seconds += seconds

@@ -11,6 +11,7 @@ from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
+from gpuwatch.ui.tables.columns import COLUMNS
 
 _HEADS = {
     "overview": "1 Overview",
@@ -129,7 +130,8 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
     most.sort(key=lambda row: _ORDER.find(row[0].split()[0]))
     keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
     words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (_FILTER, _SYMBOLS)
-    return [*keys, Group("Filter", words, "strong"), Group("Symbols", symbols, "strong")]
+    columns = [] if fleet else [Group("Columns", tuple((one.title, one.help) for one in COLUMNS), "strong")]
+    return [*keys, Group("Filter", words, "strong"), *columns, Group("Symbols", symbols, "strong")]
 
 
 def _list(action: Action, rows: list[tuple[str, str]], name: Callable[[str], str]) -> None:

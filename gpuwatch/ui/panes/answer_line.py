@@ -212,8 +212,8 @@ def _idle(view: View, snapshot: Snapshot) -> list[Part]:
         return []
     held, row, finding = holders[0]
     who = f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()
-    since = finding.since
-    lasts = f", {steady_span(view.moment - since.timestamp())}" if since is not None else ""
+    idle = row.idle_seconds(view.moment) or (view.moment - finding.since.timestamp() if finding.since else None)
+    lasts = f", {steady_span(idle)}" if idle is not None else ""
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""
     forms = (
         f"Idle: {who} holds {memory(held)} on {row.device_index}{lasts}{more}",

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.units import memory, size, steady_span
 from gpuwatch.core.model.activity import IDLE, is_idle
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import number
-from gpuwatch.core.model.snapshot import WSL, Device, Process
+from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
@@ -115,7 +115,10 @@ def _instead(occurrence: Occurrence) -> str:
 
 
 def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
-    """If the device is busy, the driver's samples per process say for whom; no sample means no kernel."""
+    """As the collector judged it; samples that were recorded before it did are judged here."""
+    since = row.number(IDLE_SINCE)
+    if since is not None:
+        return since > 0
     unsampled = row.missing.get("sm_percent")
     only_others = unsampled is not None and unsampled.reason == "no_sample"
     own = [one for one in (row.number("sm_percent"), row.number("memory_percent")) if one is not None]
