@@ -224,6 +224,13 @@ def test_an_unread_mig_mode_is_no_fault(row: str, told: str) -> None:
     assert explain([head, "|   0  Fake T4            Off  | 00000000:00:04.0 Off |     0 |", row]).primary == told
 
 
+def test_words_that_show_no_work() -> None:
+    assert _tells("[rank: 1] Child process with PID 71 ended") == ""
+    assert _tells("copying a param with shape torch.Size([10, 4]) from the file") == ""
+    assert _tells("link/ether b4:7a:f1:8c:86:a6 brd ff:ff") == ""
+    assert _tells("Mean Reciprocal Rank: 0.9") == last_lines.WORKED
+
+
 def test_noise_of_a_desktop_and_of_a_disk() -> None:
     stream = "2024-01-12 10:38:50.486622: E external/local_xla/xla/x.h:177] SetPriority unimplemented for this stream."
     assert _tells(stream) == ""

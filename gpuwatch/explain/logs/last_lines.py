@@ -78,15 +78,16 @@ _WORKS = re.compile(
     rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d|\[ *\d{{1,9}}/\d{{1,9}}\]"
     r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
     r" ?-?\d"
-    r"|(?<!:)\b(?:precision|recall|f1|auc|ndcg|mrr|bleu|rouge|iou|psnr|ssim|rmse|mae|rank|ttft|tpot|throughput)\b"
-    r"(?: ?[@(][\w/ ]{1,10}\)?)?(?: ?[:=] ?| {2,})\d"
+    r"|(?<!:)\b(?:precision|recall|f1|auc|ndcg|mrr|bleu|rouge|iou|psnr|ssim|rmse|mae|reciprocal rank|ttft|tpot"
+    r"|throughput)\b(?: ?[@(][\w/ ]{1,10}\)?)?(?: ?[:=] ?| {2,})\d"
     r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
     r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
     r"|\bPERF: +\d|^frame= *\d{1,9} fps=|^WallClock: |^Status\.+: (?:Exhausted|Running|Cracked)|\d [kMGT]?H/s\b"
     r"|Rendering \d{1,9}/\d|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
     r"|\bmAP\S{0,16}[:=] ?\d"
     r"|^\W{0,3}(?:mean_reward|ep_rew_mean|total_timesteps|fps|loss) +\| +-?\d|^\d{1,9}(?:, ?-?\d[\d.e+-]{0,20}){2,}$"
-    r"|^\d{1,2}, .{0,200}\d (?:%|MiB|W)$|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost=|\btorch\.Size\(\[\d",
+    r"|^\d{1,2}, .{0,200}\d (?:%|MiB|W)$|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost="
+    r"|(?<!shape )\btorch\.Size\(\[\d",
     re.IGNORECASE,
 )
 _ENDS = re.compile(
