@@ -445,7 +445,9 @@ def test_a_rule_that_raises_is_seen_and_stops_no_other() -> None:
     def breaks(evidence: Evidence) -> Iterator[Finding]:
         raise ZeroDivisionError("by zero")
 
-    found = diagnose(Evidence(snapshot=NO_DRIVER), [Rule("breaks", ("unknown",), breaks), *RULES["evidence"]])
+    found = diagnose(
+        Evidence(snapshot=NO_DRIVER), [Rule("breaks", ("unknown",), breaks), *rules_for(Evidence(snapshot=NO_DRIVER))]
+    )
     ids = [entry.id for entry in found]
     assert "driver.missing" in ids
     (broken,) = [entry for entry in found if entry.id == "unknown"]
@@ -472,7 +474,7 @@ def test_every_rule_yields_only_what_it_declares() -> None:
             (None, draft(), on_gpus("x")),
         )
     ]
-    for entry in RULES["evidence"]:
+    for entry in rules_for(every[0]):
         for evidence in every:
             assert {found.id for found in entry.find(evidence)} <= set(entry.causes), entry.name
 
