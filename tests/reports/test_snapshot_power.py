@@ -26,7 +26,7 @@ def power(*devices: Device) -> str:
     ("devices", "expected"),
     [
         (((100, 7200),), "100 W now; 2.0 Wh since the driver was loaded"),
-        (((100, 7200), (50, 1000)), "150 W now; 2.3 Wh since the driver was loaded (GPU 0 2.0 Wh, GPU 1 1000 J)"),
+        (((100, 7200), (50, 1000)), "150 W now; 2.3 Wh since the driver was loaded (GPU 0 2.0 Wh, GPU 1 0.3 Wh)"),
         (((100, None), (None, None)), "100 W now, without GPU 1; energy counter –"),
         (((None, None),), "– now; energy counter –"),
         (
@@ -60,3 +60,20 @@ def test_a_sum_names_every_gpu_that_it_leaves_out(known: list[tuple[float | None
 
 def test_without_gpus_there_is_no_such_line() -> None:
     assert "power" not in dict(snapshot_content(machines.snapshot(())).facts)
+
+
+@pytest.mark.parametrize(
+    ("joules", "most", "shown"),
+    [
+        (812.0, None, "812 J"),
+        (812.0, 4000.0, "0.2 Wh"),
+        (4000.0, 812.0, "1.1 Wh"),
+        (7.2e6, None, "2.00 kWh"),
+        (7.2e5, 7.2e6, "0.20 kWh"),
+        (5.0, 7.2e6, "<0.01 kWh"),
+        (0.0, 7.2e6, "0.00 kWh"),
+        (None, 7.2e6, "–"),
+    ],
+)
+def test_the_energies_of_a_column_have_one_unit(joules: float | None, most: float | None, shown: str) -> None:
+    assert energy(joules, most) == shown

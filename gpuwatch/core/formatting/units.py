@@ -150,13 +150,14 @@ def per_second(value: float | None) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def energy(joules: float | None) -> str:
-    """Energy: ``812 J``, ``12.3 Wh``, ``4.56 kWh``."""
+def energy(joules: float | None, most: float | None = None) -> str:
+    """Energy: ``812 J``, ``12.3 Wh``, ``4.56 kWh``; in a column, all in the unit of its largest, ``most``."""
     if joules is None:
         return UNKNOWN
-    if joules < 3600:
-        return f"{joules:.0f} J"
-    return f"{joules / 3600:.1f} Wh" if joules < 3.6e6 else f"{joules / 3.6e6:.2f} kWh"
+    largest = max(joules, most or 0.0)
+    each, unit, places = (1, "J", 0) if largest < 3600 else (3600, "Wh", 1) if largest < 3.6e6 else (3.6e6, "kWh", 2)
+    least = 10.0**-places
+    return f"<{least:g} {unit}" if 0 < joules / each < least / 2 else f"{joules / each:.{places}f} {unit}"
 
 
 def flops(value: float | None) -> str:

@@ -103,7 +103,7 @@ def _power(devices: Sequence[Device]) -> str:
     now = f"{sum(watts):.0f} W now{_without(draws)}" if watts else f"{UNKNOWN} now"
     if not joules:
         return f"{now}; energy counter {UNKNOWN}"
-    each = ", ".join(f"GPU {index} {energy(value)}" for index, value in used.items() if value is not None)
+    each = ", ".join(f"GPU {index} {energy(value, max(joules))}" for index, value in used.items() if value is not None)
     of = f" ({each})" if len(devices) > 1 else ""
     return f"{now}; {energy(sum(joules))} since the driver was loaded{_without(used)}{of}"
 

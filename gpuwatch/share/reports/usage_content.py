@@ -204,7 +204,7 @@ def _row(name: str, group: UsageGroup, usage: Usage, *, extra: bool, energies: b
         size(group.memory_peak_bytes),
         *(() if by == "process" else (str(group.processes),)),
         hours(group.process_hours),
-        *((energy(group.energy_joules),) if energies else ()),
+        *((energy(group.energy_joules, usage.total.energy_joules),) if energies else ()),
         gpus(group.gpus).removeprefix("GPUs ").removeprefix("GPU ") or UNKNOWN,
     )
 
@@ -269,6 +269,7 @@ def _bars(usage: Usage) -> Iterator[Bars]:
 
 def _devices(usage: Usage) -> Table:
     hours = hours_in(usage)
+    most = max((device.energy_joules or 0.0 for device in usage.devices), default=0.0)
     rows = [
         (
             str(device.index),
@@ -279,7 +280,7 @@ def _devices(usage: Usage) -> Table:
             hours(device.hours_held_idle) if device.hours_held_unknown < device.hours_held or not device.hours_held
             else UNKNOWN,
             hours(device.hours_free),
-            energy(device.energy_joules),
+            energy(device.energy_joules, most),
             clean(device.uuid),
         )
         for device in usage.devices
