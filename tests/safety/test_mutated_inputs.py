@@ -7,6 +7,7 @@ import pytest
 from tests.safety.mutated_inputs import READERS, fault, faults
 from tests.traces.hostile import Watched
 
+COUNT = 600
 WATCHED = Watched()
 CODE = ("allocator snapshot", "TensorFlow profile")
 """Readers of formats that could carry code; others compile the types of our own documents at their first use."""
@@ -18,7 +19,7 @@ def test_a_reader_refuses_in_one_line_what_it_cannot_read_and_runs_nothing(name:
     WATCHED.heard.clear()
     WATCHED.on = name in CODE
     try:
-        found = list(faults(name, 600, 7))
+        found = list(faults(name, COUNT, 7))
     finally:
         WATCHED.on = False
     assert not found

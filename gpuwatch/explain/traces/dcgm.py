@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpuwatch.core import reader_limits
 from gpuwatch.core.model.explanation import GpuTest, TestStatus
 
 _MOST_TESTS = 2000
@@ -43,8 +42,6 @@ def is_diagnostic(start: bytes) -> bool:
 
 def read(data: bytes) -> Diagnostic:
     """The tests; :class:`BrokenDiagnostic` for anything else."""
-    if len(data) > reader_limits.DCGM.bytes:
-        raise BrokenDiagnostic(reader_limits.DCGM.too_large)
     begin, end = data.find(b"{"), data.rfind(b"}") + 1
     try:
         value = msgspec.json.decode(data[max(begin, 0) : end])

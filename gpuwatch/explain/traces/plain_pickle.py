@@ -77,8 +77,6 @@ def load(data: bytes) -> Any:
 
 def _load(data: bytes) -> Any:  # one loop: a call for each of a million instructions would double its time
     limit = reader_limits.ALLOCATOR_SNAPSHOT
-    if len(data) > limit.bytes:
-        raise BrokenPickle(limit.too_large)
     stack: list[Any] = []
     marks: list[int] = []
     memo = _Memo()

@@ -11,7 +11,6 @@ import re
 
 import msgspec
 
-from gpuwatch.core import reader_limits
 from gpuwatch.core.model.memory_profile import Group, MemoryMoment, MemoryProfile
 
 _MOST_MOMENTS = 300
@@ -34,8 +33,6 @@ def is_timeline(start: bytes) -> bool:
 
 def profile(content: bytes) -> MemoryProfile:
     """The profile of a timeline. The file does not name its device."""
-    if len(content) > reader_limits.MEMORY_TIMELINE.bytes:
-        raise BrokenTimeline(reader_limits.MEMORY_TIMELINE.too_large)
     try:
         entries = msgspec.json.decode(content, type=list[tuple[int, int, int, int]])
     except msgspec.DecodeError as error:

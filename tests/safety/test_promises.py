@@ -1,0 +1,32 @@
+"""The page of promises names tests that are there, with their figures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gpuwatch.core.reader_limits import READERS as LIMITS
+from tests.safety import faulted_calls, soak, test_faulted_calls
+from tests.safety.mutated_inputs import READERS
+from tests.safety.test_mutated_inputs import COUNT
+
+REPOSITORY = Path(__file__).parents[2]
+FIGURES = {
+    f"{len(faulted_calls.BEHAVIOURS)} behaviours x 4 front ends",
+    f"{test_faulted_calls.PAIRS:,} pairs",
+    f"[{len(LIMITS)} limits]",
+    f"{len(READERS)} readers x {COUNT} inputs",
+    f"{round(soak.NEW * 3600, -5):,} processes in an hour",
+    "2 x 1,000 logs",
+    "at least 230 of each",
+}
+
+
+def test_each_promise_has_its_test_and_figure() -> None:
+    page = (REPOSITORY / "gpuwatch/docs/safety.md").read_text()
+    rows = re.findall(r"^\| (.+) \| `(tests/.+?)`.* \| ?(.*) ?\|$", page, re.MULTILINE)
+    assert len(rows) == page.count("`tests/")
+    for promise, test, figure in rows:
+        assert (REPOSITORY / test).is_file(), promise
+        assert not figure or any(one in figure for one in FIGURES), figure
+    assert all(one in page for one in FIGURES), [one for one in FIGURES if one not in page]
