@@ -27,8 +27,8 @@ class Program:
     def __init__(self):
         self.left = list(OPS)
         self.wanted, self.allowed = set(), set()
-        self.default = None
-        """Where the function being traced was called: what asks for a GPU that is missing runs there."""
+        self.local = threading.local()
+        """``default``: where the function being traced was called; what asks for a GPU that is missing runs there."""
 
     def run(self, nodes):
         self._nodes(nodes, None, (tf.constant("aaaa"), tf.ones([2, 2])))
@@ -48,7 +48,7 @@ class Program:
 
     def _product(self, request, state):
         if request and "GPU" in request and request not in GPUS:
-            self.wanted.add(("MatMul", request, self.default or "GPU:0"))
+            self.wanted.add(("MatMul", request, getattr(self.local, "default", None) or "GPU:0"))
         return state[0], state[1] @ state[1]
 
     def _scope(self, device, nodes, request, state):
@@ -56,18 +56,20 @@ class Program:
             return self._nodes(nodes, device, state)
 
     def _function(self, nodes, request, state):
-        before = self.default
-        self.default = before or (request if request in (*GPUS, "CPU:0") else "GPU:0")
+        before = getattr(self.local, "default", None)
+        self.local.default = before or (request if request in (*GPUS, "CPU:0") else "GPU:0")
         made = tf.function(lambda *given: self._nodes(nodes, request, given))(*state)
-        self.default = before
+        self.local.default = before
         return made
 
     def _thread(self, nodes, request, state):
-        """Scopes are of one thread."""
+        """Scopes are of one thread. Two do the same at once, so that first calls of alike functions meet."""
         found = []
-        thread = threading.Thread(target=lambda: found.append(self._nodes(nodes, None, state)))
-        thread.start()
-        thread.join()
+        threads = [threading.Thread(target=lambda: found.append(self._nodes(nodes, None, state))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         return found[0]
 
     def _branch(self, nodes, request, state):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import gpuwatch.experiment.probing.watch
 from tests.conftest import has_cuda_wheel
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(900)]
 
 _SCRIPT = Path(__file__).with_name("run_programs.py")
 _WATCHER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/_gpuwatch_watch"
