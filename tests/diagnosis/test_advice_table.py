@@ -28,6 +28,15 @@ class Sample(NamedTuple):
 
 
 SAMPLES = (
+    Sample("[E] IRuntime: Error Code 1: (Trying to load an engine created with incompatible serialization version.", "Build the engine again"),
+    Sample("RuntimeError: Unable to use CUDA: Outdated cuDNN installation found.", "Install a newer cuDNN"),
+    Sample("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE)", "first exchange of all"),
+    Sample("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE)", "rank that stopped"),
+    Sample("[XORG] (EE) NVIDIA(GPU-0): Failed to initialize the NVIDIA GPU at PCI:1:0:0.", "second GPU may have"),
+    Sample("CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:139", "while vLLM slept"),
+    Sample("CUDA backend failed to initialize: jaxlib/cuda/versions_helpers.cc:90: operation gpuDeviceGetAttribute() failed: CUDA_ERROR_NOT_INITIALIZED",
+           "plugin of one version"),
+    Sample("cuda driver library failed to get device context 46", "COMPUTE"),
     Sample("nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
            "wsl --update", "PS C:\\> docker run --gpus all x; wsl --update", "nvidia-smi there must list"),
     Sample(f"Linux 5.15.90.1-microsoft-standard-WSL2 #1 SMP\n{_NO_DRIVER}", "wsl --update", "PS C:\\> wsl --update", "nvidia-smi there must list"),

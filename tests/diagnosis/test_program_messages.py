@@ -143,31 +143,6 @@ def test_what_the_last_lines_report(lines: list[str], said: str) -> None:
     assert said in explain(["reading the data", *lines]).findings[0].title
 
 
-ADVICE = (
-    (
-        "[E] IRuntime: Error Code 1: (Trying to load an engine created with incompatible serialization version.",
-        "Build the engine again",
-    ),
-    ("RuntimeError: Unable to use CUDA: Outdated cuDNN installation found.", "Install a newer cuDNN"),
-    (
-        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE)",
-        "first exchange of all",
-    ),
-    (
-        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE)",
-        "rank that stopped",
-    ),
-    ("[XORG] (EE) NVIDIA(GPU-0): Failed to initialize the NVIDIA GPU at PCI:1:0:0.", "second GPU may have"),
-    ("dlerr: /usr/lib64/libcuda.so.418.74: undefined symbol: cuCtxCreate_v3", "driver"),
-    ("cuda driver library failed to get device context 46", "COMPUTE"),
-)
-
-
-@pytest.mark.parametrize(("line", "said"), ADVICE)
-def test_advice_for_a_line(line: str, said: str) -> None:
-    assert said in explain([line]).findings[0].action
-
-
 @pytest.mark.parametrize(
     ("errors", "said"),
     [
