@@ -22,10 +22,10 @@ from gpuwatch.session import single_snapshot
 from gpuwatch.session.single_snapshot import Silence, without_driver
 from gpuwatch.sim.machine import SimMachine
 
-# Python runs this at its start: the calls of the collector's process alone are replaced.
+# Python runs this at its start: the calls of the collector's process alone are replaced, be it forked or started anew.
 _FAULTS = """
 import ctypes, os, sys, time
-if any("collector.worker" in argument for argument in sys.orig_argv):
+def replace():
     import pynvml
     for fault in os.environ["FAULTED_CALLS"].split(","):
         name, _, how = fault.partition(":")
@@ -36,6 +36,10 @@ if any("collector.worker" in argument for argument in sys.orig_argv):
                 pass
             time.sleep(600)
         setattr(pynvml, name, bad)
+if any("collector.worker" in argument for argument in sys.orig_argv):
+    replace()
+else:
+    os.register_at_fork(after_in_child=replace)
 """
 
 

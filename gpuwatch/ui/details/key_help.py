@@ -11,7 +11,6 @@ from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_FLEET, NOT_IN_REPLAY, REPLAY, Action
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
-from gpuwatch.ui.tables.columns import COLUMNS
 
 _HEADS = {
     "overview": "1 Overview",
@@ -40,7 +39,7 @@ _FILTER = (
     ('"a b"', "this exact text, with blanks and signs"),
     ("user:al", "contains; type, job, framework, cmd"),
     ("gpu:1", "equals; pid, mig; in: visible, sees"),
-    ("mem>2GiB", "< = >= <=; sm mbw enc dec cpu host threads, time>1h30m idle>1m"),
+    ("mem>2GiB", "< = >= <=; sm mbw enc dec cpu host threads, time idle>1m"),
     ("-xorg", "does not match; works with all of these"),
 )
 _FLEET_FILTER = (
@@ -61,7 +60,8 @@ _FLEET_SYMBOLS = (
 _SYMBOLS = (
     ("–", "could not be read; i shows why"),
     ("● ▴▼ ▲ ✖", "ok, high load or low clock, warning, error"),
-    ("0→1", "the program's GPU 0 is physical GPU 1"),
+    ("SEES 0→1", "its GPU 0 is physical GPU 1"),
+    ("IDLE MBW%", "since its last kernel; memory bandwidth"),
     ("120s ┄┄", "time span of a graph, middle of its axis"),
     ("F4 … F10", "filter, tree, sort, signal, quit (htop)"),
     ("CPU", "on no GPU (/ gpu:cpu); Enter says why"),
@@ -130,8 +130,7 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
     most.sort(key=lambda row: _ORDER.find(row[0].split()[0]))
     keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
     words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (_FILTER, _SYMBOLS)
-    columns = [] if fleet else [Group("Columns", tuple((one.title, one.help) for one in COLUMNS), "strong")]
-    return [*keys, Group("Filter", words, "strong"), *columns, Group("Symbols", symbols, "strong")]
+    return [*keys, Group("Filter", words, "strong"), Group("Symbols", symbols, "strong")]
 
 
 def _list(action: Action, rows: list[tuple[str, str]], name: Callable[[str], str]) -> None:
