@@ -317,3 +317,16 @@ def test_a_transfer_that_failed_is_told_before_the_wait_for_it() -> None:
 def test_what_a_script_says_at_its_end_hides_no_failure(end: str) -> None:
     assert explain(["import of libraries", end]).primary == "healthy"
     assert explain(["import of libraries", "Error: could not read the data", end]).primary == "unknown"
+
+
+def test_a_server_that_was_sent_sigterm_did_not_fail_by_itself() -> None:
+    """SGLang's children end with it, and it says that they crashed."""
+    told = explain(
+        [
+            "[2026-08-02 00:09:40] Decode batch, #running-req: 1, #full token: 0, cuda graph: True",
+            "[2026-08-02 00:17:43] SIGTERM received. signum=None frame=None. Draining requests and shutting down...",
+            "[2026-08-02 00:17:43] Subprocess detokenizer (pid=313) crashed with exit code -15. Triggering SIGQUIT.",
+            "[2026-08-02 00:17:43] SIGQUIT received. signum=None, frame=None. It usually means one child failed.",
+        ]
+    )
+    assert "ended by SIGTERM" in told.findings[0].title

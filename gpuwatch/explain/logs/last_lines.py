@@ -161,7 +161,7 @@ _WARNING = re.compile(
     r"(?:^|[\s:])\w{0,40}Warning: |\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\(|^W\d{4} |: W [\w/]+\.cc:"
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
-_ASKED_TO_END = re.compile(r"(?:signal=|[Rr]eceived (?:signal )?)SIGTERM\b|Handling signal: term")
+_ASKED_TO_END = re.compile(r"(?:signal=|[Rr]eceived (?:signal )?)SIGTERM\b|\bSIGTERM received|Handling signal: term")
 _OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension"})
 """Topics of warnings that a program which worked to its end has shown to be harmless."""
 
