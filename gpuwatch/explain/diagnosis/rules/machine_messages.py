@@ -110,8 +110,11 @@ ENDED_BY_SIGTERM = Meaning(
     "It was ended by SIGTERM: by a scheduler, a timeout, a supervisor or a person",
     "Find who sent it (sacct -j JOB, journalctl, timeout, systemd); in a job of several ranks, look for the one that"
     " failed first.",
-    (r"^SignalException: Process \d+ got signal: 15", r"Received Signals\.SIGTERM death signal",
-     r"\bSIGTERM received\b"),
+    (
+        r"^SignalException: Process \d+ got signal: 15",
+        r"Received Signals\.SIGTERM death signal",
+        r"\bSIGTERM received\b",
+    ),
 )
 FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."
 SEGFAULT = Meaning(
