@@ -62,5 +62,7 @@ def test_signals_restore_the_terminal_too(
     terminal = start(sim_machine("1x8GiB"))
     assert terminal.drain(30, lambda output: sign in output) is not None
     os.kill(terminal.pid, number)
-    assert terminal.close() in (0, 128 + number)
+    # Where Ctrl+C meets exec() of a text (dataclasses, named tuples, while modules are imported), Python ends itself by
+    # SIGINT once everything is restored; a shell shows 130 for both.
+    assert terminal.close() in (0, 128 + number, *([-number] if number == signal.SIGINT else []))
     assert_restored(terminal)
