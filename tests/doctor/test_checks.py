@@ -400,7 +400,7 @@ def test_without_a_card_one_advice_is_enough() -> None:
     failed = {entry.id: entry for entry in examined(bare()).checks if entry.state == "fail"}
     assert "Use a machine with an NVIDIA GPU" in failed["driver.cards"].action
     for name in ("driver.kernel-module", "driver.libcuda", "driver.nvml", "devices.files"):
-        assert failed[name].action == "First see NVIDIA cards on the bus."
+        assert failed[name].action == "See the check of NVIDIA cards on the bus first."
 
 
 def test_a_framework_that_was_asked_for_and_is_not_there_is_an_error() -> None:

@@ -30,7 +30,7 @@ def remedy(facts: Facts, action: str) -> str:
     """``action``, unless there is no card at all: then the first check has the only advice needed."""
     system = facts.system
     bare = system is not None and system.cards is not None and not system.cards and not system.wsl
-    return "First see NVIDIA cards on the bus." if bare and not facts.nvml_answers else action
+    return "See the check of NVIDIA cards on the bus first." if bare and not facts.nvml_answers else action
 
 
 def start_action(code: int) -> str:

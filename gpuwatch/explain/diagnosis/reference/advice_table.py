@@ -63,7 +63,7 @@ MACHINE = (
     ),
     Advice(
         "driver.missing",
-        "Restart Docker, and look whether docker info lists the runtime nvidia: Docker Desktop and Docker from snap do"
+        "Restart Docker, and check whether docker info lists the runtime nvidia: Docker Desktop and Docker from snap do"
         " not read the file that nvidia-ctk changes.",
         says=_NO_TOOLKIT,
     ),

@@ -98,7 +98,7 @@ ENDINGS: dict[str, Meaning] = {
             " (UCX_TLS=^cuda_ipc), a newer UCX, or the backend nccl."),
     "ended.intel-gpu": Meaning("The Intel GPU (driver i915) hung and was given up",
             "Update kernel, firmware and Mesa, and report it there with /sys/class/drm/card0/error; only a restart"
-            " brings it back. An NVIDIA GPU in the same machine is not concerned."),
+            " brings it back. An NVIDIA GPU in the same machine is not affected."),
     "ended.x-driver": Meaning("The X server has NVIDIA's GLX, but its screen runs on another driver",
             "nvidia-smi must work first (is its kernel module loaded? dmesg | grep NVRM); then name the driver nvidia"
             " in Xorg's configuration, or remove NVIDIA's packages if another card drives the screen."),

@@ -159,7 +159,7 @@ MACHINE: tuple[Meaning, ...] = (
             " Triton: update Triton and the framework together, or choose another attention or quantisation backend.",
             (r"PassManager::run failed|Failures have been detected while processing an MLIR pass pipeline",)),
     Meaning("ComfyUI rejected the workflow: {0}",
-            "Open the workflow and mend that node: a newer version has other inputs, or a model that it names is"
+            "Open the workflow and correct that node: a newer version has other inputs, or a model that it names is"
             " missing.",
             (r"(Required input is missing: \w+|Value not in list: \w+|Return type mismatch between linked nodes)",)),
     Meaning("This PyTorch was built without NCCL, as on Windows",
@@ -180,7 +180,7 @@ MACHINE: tuple[Meaning, ...] = (
     Meaning("A database file is in use by another process",
             "Give each process its own file, or a database server (Optuna: JournalStorage or PostgreSQL).",
             (r"OperationalError\)?:? .{0,40}database is locked|^database is locked",)),
-    Meaning("A rank of the job did not come: the others waited for it at the start",
+    Meaning("A rank of the job never joined: the others waited for it at the start",
             "Compare the number of processes that started with the world size, and MASTER_ADDR, MASTER_PORT on every"
             " node; look for the rank that failed before (its own log) and for a firewall between the nodes.",
             (r"client socket has timed out after", r"waiting for clients\. \d+/\d+ clients joined",
@@ -253,7 +253,7 @@ MACHINE: tuple[Meaning, ...] = (
             "Read /var/log/nvidia-installer.log (kernel headers, nouveau, Secure Boot, a running X server), or install"
             " the driver from the distribution's packages and only the toolkit here (--toolkit).",
             (r"Install of (?:driver component|[\d.]+) failed",)),
-    Meaning("Packages of the system do not fit each other",
+    Meaning("System packages conflict (unmet dependencies)",
             "apt --fix-broken install, then remove the NVIDIA packages of other sources (apt list --installed | grep"
             " nvidia) and install them from one repository.",
             (r"you have held broken packages|unmet dependencies|dpkg was interrupted|error processing package",)),
@@ -330,10 +330,10 @@ MACHINE: tuple[Meaning, ...] = (
     Meaning("NCCL could not set up NVLink SHARP (NVLS); it usually goes on without it",
             "If the job fails there: NCCL_NVLS_ENABLE=0, a newer NCCL, or a fabric manager of the driver's version.",
             (r"transport/nvls\.cc:\d+ NCCL WARN",)),
-    Meaning("What read the program's output went away (a closed pipe, head, a closed terminal)",
+    Meaning("What read the program's output closed it (broken pipe: head, a closed terminal)",
             "Write the output to a file, or start the program under tmux, nohup or the scheduler.",
             (r"^BrokenPipeError",)),
-    Meaning("Slurm rejected the job: no node fits what it asks for, or the account may not",
+    Meaning("Slurm rejected the job: no node fits what it asks for, or its account is not permitted",
             "Compare --gres, --mem, --constraint, --partition and --account with sinfo -o '%P %G %m %f' and sacctmgr"
             " show assoc user=$USER.",
             (r"^(?:srun|sbatch|salloc): (?:error|fatal): .*(?:Unable to allocate resources|submission failed|Invalid"

@@ -69,7 +69,7 @@ _ROWS: tuple[Meaning, ...] = (
             (r"^TypeError: .*got an unexpected keyword argument '([^']+)'",)),
     Meaning("A function was called without {0}, which it requires",
             "Compare that line with the function's definition: another version of it takes more arguments. Of a custom"
-            " node of ComfyUI: update it, then place the node in the workflow anew, which gives it its new inputs.",
+            " node of ComfyUI: update it, then delete the node from the workflow and add it again for its new inputs.",
             (r"^TypeError: .*missing \d+ required (?:positional|keyword-only) arguments?: ('[^']+')",)),
     Meaning("A value is None, and {0} of it is used",
             "Find what returned None: a lookup or an allocation that failed, a function without return, a file that"
@@ -188,7 +188,7 @@ _ROWS: tuple[Meaning, ...] = (
             " the distributed setting off.",
             (r"(?i)default process group has not been initialized", r"(?i)please make sure to call init_process_group",
              r"(?i)environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected")),
-    Meaning("The numbers of the job do not fit: batch, processes, and parallel sizes",
+    Meaning("The job's sizes contradict each other: batch, processes, parallel sizes",
             "The batch must be micro batch x accumulation x data-parallel ranks, and the world size divisible by"
             " tensor x pipeline size: compare the settings with the number of GPUs.",
             (r"Check batch related parameters", r"train_batch_size is not equal to",
@@ -197,7 +197,7 @@ _ROWS: tuple[Meaning, ...] = (
     Meaning("A new process was started while the program's main module was still being imported",
             "Put what starts processes (DataLoader workers too) under if __name__ == '__main__':",
             (r"before the\s+current process has finished its bootstrapping phase",)),
-    Meaning("An object cannot be sent to a new process: {0}",
+    Meaning("An object cannot be pickled for a new process: {0}",
             "Define it at the top of a module (no lambda, no local function), or start workers with fork"
             " (num_workers=0 needs none).",
             (r"(?:Can't|cannot) pickle (?:local object )?'?([\w.<>]+)",)),
@@ -226,7 +226,7 @@ _ROWS: tuple[Meaning, ...] = (
              r"cannot identify image file|Invalid data found when processing input|could not parse ModelProto",
              r"\(-215:Assertion failed\) !(?:_src|ssize)\.?empty",
              r"invalid magic (?:characters|number)|gguf_init_from_file: failed")),
-    Meaning("Weights were left out of memory (device meta), and the program moves the model all the same",
+    Meaning("Weights were not loaded (they are on the meta device), and the program moves the model",
             "Load it with device_map='auto' and do not call .to() on it, or use to_empty(); low_cpu_mem_usage=False"
             " loads all.",
             (r"Cannot copy out of meta tensor",)),
@@ -239,7 +239,7 @@ _ROWS: tuple[Meaning, ...] = (
             " torch.serialization.add_safe_globals.",
             (r"Weights only load failed",)),
     Meaning("A folder does not exist: {0}",
-            "Create it (mkdir -p) or correct the path; in a container or a job, look whether it is mounted there.",
+            "Create it (mkdir -p) or correct the path; in a container or a job, check whether it is mounted there.",
             (r"Parent directory (\S+) does not exist", r"Cannot save file into a non-existent directory: '([^']+)'")),
     Meaning("A file or folder does not exist: {0}",
             "Correct the path (it may be relative to another folder), or fetch the file; in a container or a job, look"
@@ -260,7 +260,7 @@ _ROWS: tuple[Meaning, ...] = (
     Meaning("The dataset has no length (it is streamed), and the number of steps was not given",
             "Set max_steps of the training's arguments, or give the dataset a length (__len__).",
             (r"train_dataset does not implement __len__, max_steps has to be specified",)),
-    Meaning("The dataset that the configuration names is not there",
+    Meaning("The dataset that the configuration names does not exist",
             "Look at the paths in its yaml file: they are relative to the folder in which the program was started, or"
             " to the one in its settings; the lines before name what was not found.",
             (r"^(?:Exception|FileNotFoundError|AssertionError): Dataset (?:not found|'.*' (?:images )?not found)",)),
