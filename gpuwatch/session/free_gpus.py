@@ -128,7 +128,8 @@ def unused(
     errors = {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
     conditions = Conditions(idle=True)
     for unit in _units(machine):
-        yield unit.device, unit.instance, not _why_not(unit, conditions, errors, reserved)
+        # Asked of every sample: why one in use is refused needs no words.
+        yield unit.device, unit.instance, not unit.tenants and not _why_not(unit, conditions, errors, reserved)
 
 
 def impossible(machine: Snapshot, conditions: Conditions) -> str:
