@@ -239,7 +239,11 @@ def sleeper() -> Iterator[Callable[[], int]]:
 
 
 def gpuwatch(*arguments: str, environment: dict[str, str] | None = None, timeout: float = 120) -> Result:
-    """Runs the command line as a user would, in a process of its own."""
+    """Runs the command line as a user would, in a process of its own; see :mod:`tests.forked` for how it begins."""
+    from tests.forked import gpuwatch_preloaded  # which needs the result
+
+    if (forked := gpuwatch_preloaded(*arguments, environment=environment, timeout=timeout)) is not None:
+        return forked
     done = subprocess.run(
         [sys.executable, "-m", "gpuwatch", *arguments],
         capture_output=True,

@@ -1,8 +1,9 @@
-"""Programs that use TensorFlow, each in a fork of one process that has imported it: an import costs seconds of CPU.
+"""Programs in forks of a process that has imported what they use: TensorFlow costs seconds of CPU, gpuwatch a quarter.
 
 A fork has its own environment, arguments, files and devices: importing TensorFlow opens no driver and no device. The
 plug-in of simulated GPUs is loaded by the fork, as TensorFlow's import does it. What is about the import itself, or
-about the interpreter (hooks, variables that it reads as it starts), wants a process of its own.
+about the interpreter (hooks, variables that it reads as it starts), wants a process of its own. gpuwatch's own commands
+are forked with all but the modules of the command line imported: what they start themselves is started.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import pkgutil
 import select
 import socket
 import subprocess
@@ -19,12 +21,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gpuwatch
 from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.sim.environment import ENV_PLUGIN
 from tests.conftest import Result
 
 _SERVER = """
-import gc, json, os, runpy, signal, socket, sys, tempfile, traceback, types
+import gc, importlib, json, os, runpy, signal, socket, sys, tempfile, traceback, types
 
 def run(order):
     os.environ.clear()
@@ -82,12 +85,13 @@ server = sys.modules["forked_server"] = types.ModuleType("forked_server")
 given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 server.path = [entry for entry in sys.path[1:] if entry not in given]
 server.meta_path = list(sys.meta_path)
-server.settings = {name: os.environ.get(name) for name in sys.argv[3:]}
+server.settings = {name: os.environ.get(name) for name in sys.argv[4:]}
 with tempfile.TemporaryFile() as log:
     error = os.dup(2)
     os.dup2(log.fileno(), 2)
     try:
-        import tensorflow, keras
+        for name in sys.argv[3].split():
+            importlib.import_module(name)
     finally:
         sys.stderr.flush()
         os.dup2(error, 2)
@@ -115,13 +119,16 @@ READ_AT_IMPORT = ("LD_LIBRARY_PATH", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "TF_C
 _OF_THE_PROGRAM = ("GPUWATCH_SIM", "GPUWATCH_SIM_STATE", ENV_PLUGIN, "CUDA_VISIBLE_DEVICES")
 
 
-class Server:
-    """An interpreter that has imported TensorFlow with ``environment``."""
+TENSORFLOW = ("tensorflow", "keras")
 
-    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+
+class Server:
+    """An interpreter that has imported ``modules`` with ``environment``."""
+
+    def __init__(self, python: str, environment: Mapping[str, str], modules: Sequence[str] = TENSORFLOW) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
-            [python, "-c", _SERVER, str(theirs.fileno()), ENV_PLUGIN, *READ_AT_IMPORT],
+            [python, "-c", _SERVER, str(theirs.fileno()), ENV_PLUGIN, " ".join(modules), *READ_AT_IMPORT],
             stdin=subprocess.DEVNULL,
             env={name: value for name, value in environment.items() if name not in _OF_THE_PROGRAM},
             pass_fds=(theirs.fileno(),),
@@ -133,7 +140,7 @@ class Server:
     def start(self, order: Mapping[str, Any], files: Sequence[int]) -> None:
         with self._lock:
             if not self._ready:
-                assert self._control.recv(100) == b"ready", "TensorFlow could not be imported"
+                assert self._control.recv(100) == b"ready", "the modules could not be imported"
                 self._ready = True
         socket.send_fds(self._control, [json.dumps(order).encode()], list(files))
 
@@ -148,7 +155,13 @@ class Forked(subprocess.Popen[str]):
     """A program in a fork of a server: ``arguments`` as for ``python``, from ``-c CODE`` or a script on."""
 
     def __init__(
-        self, server: Server, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+        self,
+        server: Server,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+        *,
+        nothing_to_read: bool = False,
     ) -> None:
         self._server = server
         code = arguments[1] if arguments[0] == "-c" else None
@@ -161,7 +174,9 @@ class Forked(subprocess.Popen[str]):
             "plugin": arguments[0] != GPUWATCH,  # which leaves that to what it starts
         }
         pipe = subprocess.PIPE
-        super().__init__(list(arguments), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        super().__init__(
+            list(arguments), stdin=subprocess.DEVNULL if nothing_to_read else pipe, stdout=pipe, stderr=pipe, text=True
+        )
 
     def _execute_child(self, *arguments: Any) -> None:
         """What of :class:`subprocess.Popen` starts the process: the ends of its pipes are the arguments."""
@@ -196,6 +211,45 @@ def gpuwatch_forked(*arguments: str, environment: Mapping[str, str], timeout: fl
     return _ended(forked([GPUWATCH, *arguments], environment, imported_with={**environment, **settings}), timeout)
 
 
+_COMMAND = """
+import atexit, os, runpy, sys, threading, time
+time.tzset()
+sys.path[0] = os.getcwd()
+sys.orig_argv = [sys.executable, "-m", "gpuwatch", *sys.argv[1:]]
+try:
+    runpy.run_module("gpuwatch", run_name="__main__", alter_sys=True)
+finally:
+    threading._shutdown()
+    atexit._run_exitfuncs()
+"""
+_FRESH = ("gpuwatch.cli", "gpuwatch.ui", "gpuwatch.share.assistant", "gpuwatch.share.exports.parquet_table")
+"""What a command imports by itself: its own module, and what only few want."""
+
+
+def gpuwatch_preloaded(*arguments: str, environment: Mapping[str, str] | None, timeout: float) -> Result | None:
+    """The command line in a fork that has imported it, with an empty stdin; None where it has to be started.
+
+    The first command with other libraries is started, and one with other settings of the interpreter always is.
+    """
+    environment = os.environ if environment is None else environment
+    settings = _read_at_start(environment, "PYTHON", "LC_", "LANG")
+    key = ("gpuwatch", *_read_at_start(environment, "LD_"))
+    with _LOCK:
+        if settings != _read_at_start(os.environ, "PYTHON", "LC_", "LANG") or key not in _asked:
+            _asked.add(key)
+            return None
+        if key not in _servers:
+            found = (module.name for module in pkgutil.walk_packages(gpuwatch.__path__, "gpuwatch."))
+            modules = [name for name in found if not name.startswith(_FRESH) and not name.endswith("__main__")]
+            _servers[key] = Server(sys.executable, environment, modules)
+            atexit.register(_servers[key].close)
+    return _ended(Forked(_servers[key], ["-c", _COMMAND, *arguments], environment, nothing_to_read=True), timeout)
+
+
+def _read_at_start(environment: Mapping[str, str], *names: str) -> list[str]:
+    return sorted(f"{name}={value}" for name, value in environment.items() if name.startswith(names))
+
+
 def python_forked(
     *arguments: str, environment: Mapping[str, str], imported_with: Mapping[str, str], timeout: float = 120
 ) -> Result:
@@ -218,6 +272,8 @@ def _ended(started: Forked, timeout: float) -> Result:
 
 _LOCK = threading.Lock()
 _servers: dict[tuple[str, ...], Server] = {}
+_asked: set[tuple[str, ...]] = set()
+"""With which libraries a command of gpuwatch has been started."""
 
 
 def forked(

@@ -5,6 +5,7 @@ for each program: what it says is true of it, and what was seen. Then the same f
 (:mod:`generated`) in a line of its input, all of them in one process.
 """
 
+import gc
 import importlib.util
 import json
 import os
@@ -74,6 +75,8 @@ def serve():
         os.write(out, (json.dumps(told(ops, line, error, program.wanted, program.allowed)) + "\n").encode())
 
 
+gc.collect()
+gc.freeze()  # else each fork walks, and so copies, all that TensorFlow has imported: a third of the CPU
 for name in sys.argv[2:] or programs.PROGRAMS:
     with tempfile.TemporaryFile("w+") as answer:
         pid = os.fork()

@@ -15,7 +15,7 @@ _FOLDER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/
 
 # Each fork ends while the thread reads TensorFlow's kernels, a native call that gives up the interpreter's lock.
 _FORKS = """
-import importlib.util, json, os, socket, sys, time
+import gc, importlib.util, json, os, socket, sys, time
 
 folder, forks = sys.argv[1], int(sys.argv[2])
 import tensorflow
@@ -41,6 +41,7 @@ def busy(self):
 
 watcher.Watcher.hooks = busy
 
+gc.freeze()
 ends = []
 for number in range(forks):
     child = os.fork()

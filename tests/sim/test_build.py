@@ -26,8 +26,17 @@ def in_process(code: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
+def quick_compiler(folder: Path, before: str = "") -> str:
+    """A compiler that does not optimise, for tests of when it is called and not of what it makes."""
+    cc = folder / "cc"
+    cc.write_text(f'#!/bin/sh\n{before}\nexec gcc "$@" -O0\n')
+    cc.chmod(0o755)
+    return str(cc)
+
+
 def test_builds_every_library_and_finds_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", quick_compiler(tmp_path))
     folder = build.ensure_built()
     assert tmp_path in folder.parents
     names = {library.name for library in libraries.LIBRARIES} | set(libraries.ALIASES) | {libraries.DRIVER_FILE}
@@ -35,14 +44,6 @@ def test_builds_every_library_and_finds_them_again(tmp_path: Path, monkeypatch: 
     before = (folder / libraries.CONTROL_LIBRARY).stat().st_mtime_ns
     assert build.ensure_built() == folder
     assert (folder / libraries.CONTROL_LIBRARY).stat().st_mtime_ns == before
-
-
-def quick_compiler(folder: Path, before: str = "") -> str:
-    """A compiler that does not optimise, for tests of when it is called and not of what it makes."""
-    cc = folder / "cc"
-    cc.write_text(f'#!/bin/sh\n{before}\nexec gcc "$@" -O0\n')
-    cc.chmod(0o755)
-    return str(cc)
 
 
 def test_two_first_builds_at_once(tmp_path: Path) -> None:
