@@ -169,6 +169,35 @@ def test_means_are_those_of_the_samples(file: Path) -> None:
                 assert found.mean == pytest.approx(sum(values) / len(values), rel=1e-6)
 
 
+@pytest.mark.parametrize("end", ["at work", "closed", "killed", "continued"])
+@pytest.mark.parametrize("onset", [START + 30, None])
+def test_a_finding_that_is_never_reworded_holds_until_its_last_sample(
+    file: Path, tmp_path: Path, end: str, onset: float | None
+) -> None:
+    since = datetime.datetime.fromtimestamp(onset, datetime.UTC) if onset is not None else None
+    lost = replace(HOT, id="hardware.fault", title="GPU 0 has fallen off the bus", since=since)
+    clock, shots = FakeClock(), list(day(1, 2, 200))
+    writer = RecordingWriter(file, clock=clock.clock())
+    for number, shot in enumerate(shots):
+        clock.take(shot)
+        writer.add(shot, (lost,) if 30 <= number < 150 else ())
+        if number == 100:  # within a minute that is open
+            with Recording(file) as recording:
+                assert [one.until for one in recording.findings(START + 90)] == [shot.taken_at.timestamp()]
+    if end == "killed":
+        file = killed(file, tmp_path / "left")
+    elif end == "continued":
+        RecordingWriter(killed(file, tmp_path / "left"), clock=clock.clock()).close()
+        file = tmp_path / "left" / file.name
+    elif end == "closed":
+        writer.close()
+    with Recording(file) as recording:
+        held = recording.findings(START + 140)
+        assert [one.until for one in held] == [shots[149].taken_at.timestamp()]
+        assert onset is None or held[0].since == onset
+        assert recording.findings(START + 151) == []
+
+
 def test_a_killed_writer_loses_nothing_that_it_was_given(file: Path, tmp_path: Path) -> None:
     shots = list(day(2, 5, 100))
     clock = FakeClock()

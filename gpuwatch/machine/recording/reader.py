@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from gpuwatch.machine.recording.rows import (
     event_of,
     finding_of,
     gpu_time_of,
+    held,
     life_of,
     run_of,
 )
@@ -368,10 +370,12 @@ class Recording(SampleStore):
 
     def findings(self, begin: float = float("-inf"), end: float = float("inf")) -> list[RecordedFinding]:
         """The findings that held at some time from ``begin`` to ``end``, the earliest onset first."""
-        rows = self._db.rows(
-            "SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ? ORDER BY since", (begin, end)
-        )
-        return list(self.damage.readable("finding", finding_of, ((row, row) for row in rows)))
+        rows = self._db.rows("SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ?", (begin, end))
+        found = {one.key: one for one in self.damage.readable("finding", finding_of, ((row, row) for row in rows))}
+        # Those of samples that are in no block yet, from where they are known from.
+        found |= {one.key: one for one in held(((kept.at, kept.findings) for kept in self._open.kept), self._db.rows)}
+        here = (one for one in found.values() if one.until >= begin and one.since <= end)
+        return sorted(here, key=attrgetter("since"))
 
     def processes(self, begin: float = float("-inf"), end: float = float("inf")) -> list[ProcessLife]:
         """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""

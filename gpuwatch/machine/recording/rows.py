@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,6 +13,10 @@ from gpuwatch.machine.recording.gpu_time import GpuTime
 from gpuwatch.machine.recording.gpu_time import unpack as unpack_time
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.stored_data import DamagedData, checksum, unpack_times, unstamped
+
+_BEFORE = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
+_REPEATED = 60.0
+"""Seconds within which a finding without its onset that comes again is the same."""
 
 
 class Run(NamedTuple):
@@ -36,6 +41,36 @@ class RecordedFinding(NamedTuple):
     since: float
     until: float
     finding: Finding
+
+    @property
+    def key(self) -> tuple[str, str, int, float]:
+        """What makes it another one."""
+        return (self.finding.id, self.finding.device_uuid or "", self.finding.pid or 0, self.since)
+
+
+def held(
+    samples: Iterable[tuple[float, tuple[Finding, ...]]], query: Callable[[str, tuple[Any, ...]], Sequence[Any]]
+) -> Iterator[RecordedFinding]:
+    """The findings of some samples, given with their times: each held until the last sample that has it.
+
+    One without its onset, as a single sample is judged, began with the first of these samples that has it, or is one
+    with a row that ended just before. ``query`` asks the recording for rows.
+    """
+    found: dict[tuple[str, str, int, float], RecordedFinding] = {}
+    first: dict[tuple[str, str | None, int | None], float] = {}
+    for at, findings in samples:
+        for one in findings:
+            if one.id == "healthy":
+                continue
+            begun = first.setdefault((one.id, one.device_uuid, one.pid), at)
+            since = one.since.timestamp() if one.since is not None else begun
+            row = RecordedFinding(since, one.until.timestamp() if one.until is not None else at, one)
+            found[row.key] = row
+    for row in found.values():
+        known = None
+        if row.finding.since is None:
+            ((known,),) = query(_BEFORE, (*row.key[:3], row.since - _REPEATED))
+        yield row if known is None else row._replace(since=known)
 
 
 def event_of(row: tuple[float, bytes]) -> MachineEvent:

@@ -13,6 +13,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording import gpu_time, tiers
 from gpuwatch.machine.recording.process_lives import Key, ProcessLife, ProcessLives
+from gpuwatch.machine.recording.rows import held
 from gpuwatch.machine.recording.stored_data import checksum, compressed, pack_times, stored, unstamped
 
 Sample = tuple[Snapshot, tuple[Finding, ...]]
@@ -53,6 +54,8 @@ class Sealer:
             self._meter.look(snapshot)
         for begin, time in self._meter.taken().items():
             self._write_hour(begin, time, cursor.lastrowid or 0)
+        there = zip(times, (findings for _, findings in samples), strict=True)
+        write_findings(self._db, list(held(there, lambda *asked: self._db.execute(*asked).fetchall())))
         self._db.executemany(
             "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
             [

@@ -24,7 +24,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, whole
 from gpuwatch.machine.recording import tiers
-from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events, write_findings
+from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.machine.recording.storable import Storable
 from gpuwatch.machine.recording.storage import created, looked_at
 from gpuwatch.machine.recording.stored_data import stamped, unstamped
@@ -179,13 +179,11 @@ class RecordingWriter:
                     self._seal(self._now[1])
                 self._tidy()
             stored = self._storable.of(snapshot)
-            changed = self._found(findings)
+            self._take(findings)
             frames = self._chunk.frames(stored, self._findings[1])
             with self._transaction():
                 row = (at, self._now[1], stamped(frames))
                 self._db.execute("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", row)
-                if changed:
-                    self._write_findings(at)
                 write_events(self._db, [*noticed, *map(masked, events)])
             self._open.append((stored, self._findings[1]))
             self._frames.append(frames)
@@ -261,30 +259,11 @@ class RecordingWriter:
         way = "forward" if jump > 0 else "back"
         return True, [*found, _event(self._now[0], "clock.set", f"the clock was set {way} by {lasted(abs(jump))}")]
 
-    def _found(self, findings: tuple[Finding, ...]) -> bool:
-        """Takes the findings of a sample; whether they changed."""
-        given, _ = self._findings
-        if findings is given:
-            return False
-        changed = findings != given
-        self._findings = (findings, tuple(map(masked, findings)) if changed else self._findings[1])
-        return changed
-
-    def _write_findings(self, at: float) -> None:
-        rows = []
-        for one in self._findings[1]:
-            if one.id == "healthy":
-                continue
-            since = one.since.timestamp() if one.since is not None else at
-            until = one.until.timestamp() if one.until is not None else at
-            if one.since is None:  # of a single sample: one row for as long as it is repeated
-                known = self._db.execute(
-                    "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?",
-                    (one.id, one.device_uuid or "", one.pid or 0, at - 2 * self._seal_seconds),
-                ).fetchone()[0]
-                since = known if known is not None else at
-            rows.append((since, until, one))
-        write_findings(self._db, rows)
+    def _take(self, findings: tuple[Finding, ...]) -> None:
+        """Takes the findings of a sample."""
+        given, stored = self._findings
+        if findings is not given:
+            self._findings = (findings, tuple(map(masked, findings)) if findings != given else stored)
 
     def _block_opened(self) -> None:
         self._open.clear()
