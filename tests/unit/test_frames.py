@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -119,6 +119,7 @@ def life(changes: list[tuple[str, int, Any]]) -> list[Snapshot]:
 
 @settings(max_examples=150, deadline=None)
 @given(steps)
+@example([("comes", 0, 0), ("cpu", 0, 5.0), ("comes", 0, 0)])  # two rows of one identity
 def test_any_life_of_a_machine_comes_back(changes: list[tuple[str, int, Any]]) -> None:
     encoder, decoder, late = FrameEncoder(), FrameDecoder(), FrameDecoder()
     before = None

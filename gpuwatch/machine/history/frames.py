@@ -321,9 +321,9 @@ class FrameDecoder:
             bystanders=last.bystanders if delta.bystanders is None else delta.bystanders,
         )
         if delta.order is not None:
-            rows = self.processes()
-            new = delta.processes
+            rows, moved, new = self._processes, self._moved_processes, delta.processes
             self._processes = tuple([rows[old] if old >= 0 else new[place] for place, old in enumerate(delta.order)])
+            self._moved_processes = {at: {**moved[old]} for at, old in enumerate(delta.order) if old in moved}
         if delta.devices:
             self._devices = _replaced(self._devices, delta.devices, self._moved_devices)
         if delta.processes:
