@@ -12,7 +12,7 @@ from tests.logs.fuzz import check, made, run
 
 @pytest.mark.parametrize("seed", range(2))
 def test_no_damaged_log_breaks_anything(seed: int) -> None:
-    assert run(seed, 1000) == []
+    assert run(seed, 500) == []  # the last line of the parser that more of them reach is reached by these
 
 
 def test_the_same_seed_makes_the_same_input() -> None:
