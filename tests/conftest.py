@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -21,6 +20,8 @@ from gpuwatch.sim import build
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.fast import fast_ones, forbid_processes
+from tests.forked import Result as Result  # for the tests
+from tests.forked import run_gpuwatch
 
 # What a developer's own shell says about GPUs must not reach the tests.
 for _name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_GROWTH", "GPUWATCH_SIM_STATE"):
@@ -48,14 +49,6 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("GPUWATCH_CONFIG_FILE", str(tmp_path_factory.mktemp("settings") / "settings.toml"))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
-
-
-class Result(NamedTuple):
-    """How a command line ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 def has_cuda_wheel() -> bool:
@@ -240,17 +233,5 @@ def sleeper() -> Iterator[Callable[[], int]]:
 
 def gpuwatch(*arguments: str, environment: dict[str, str] | None = None, timeout: float = 120) -> Result:
     """Runs the command line as a user would, in a process of its own; see :mod:`tests.forked` for how it begins."""
-    from tests.forked import gpuwatch_preloaded  # which needs the result
-
-    if (forked := gpuwatch_preloaded(*arguments, environment=environment, timeout=timeout)) is not None:
-        return forked
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuwatch", *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=timeout,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = run_gpuwatch(*arguments, env=environment, text=True, timeout=timeout)
     return Result(done.returncode, done.stdout, done.stderr)

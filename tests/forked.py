@@ -19,12 +19,20 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpuwatch
 from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.sim.environment import ENV_PLUGIN
-from tests.conftest import Result
+
+
+class Result(NamedTuple):
+    """How a command line ended."""
+
+    code: int
+    out: str
+    err: str
+
 
 _SERVER = """
 import gc, importlib, json, os, runpy, signal, socket, sys, tempfile, traceback, types
@@ -159,9 +167,8 @@ class Forked(subprocess.Popen[str]):
         server: Server,
         arguments: Sequence[str],
         environment: Mapping[str, str],
-        folder: Path | None = None,
-        *,
-        nothing_to_read: bool = False,
+        folder: str | Path | None = None,
+        **pipes: Any,
     ) -> None:
         self._server = server
         code = arguments[1] if arguments[0] == "-c" else None
@@ -170,19 +177,18 @@ class Forked(subprocess.Popen[str]):
             "code": code,
             "arguments": argv,
             "environment": dict(environment),
-            "folder": str(folder or Path.cwd()),
-            "plugin": arguments[0] != GPUWATCH,  # which leaves that to what it starts
+            "folder": os.path.abspath(folder or Path.cwd()),
+            "plugin": arguments[0] != GPUWATCH and code != _COMMAND,  # which leave that to what they start
         }
         pipe = subprocess.PIPE
-        super().__init__(
-            list(arguments), stdin=subprocess.DEVNULL if nothing_to_read else pipe, stdout=pipe, stderr=pipe, text=True
-        )
+        super().__init__(list(arguments), **(pipes or {"stdin": pipe, "stdout": pipe, "stderr": pipe, "text": True}))
 
     def _execute_child(self, *arguments: Any) -> None:
         """What of :class:`subprocess.Popen` starts the process: the ends of its pipes are the arguments."""
         stdin, _, _, stdout, _, stderr = pipes = arguments[10:16]
         status, theirs = os.pipe()
-        self._server.start(self._order, (stdin, stdout, stderr, theirs))
+        ends = [end if end >= 0 else number for number, end in enumerate((stdin, stdout, stderr))]
+        self._server.start(self._order, (*ends, theirs))
         os.close(theirs)
         self._status = os.fdopen(status)
         self.pid = int(self._status.readline())
@@ -214,7 +220,8 @@ def gpuwatch_forked(*arguments: str, environment: Mapping[str, str], timeout: fl
 _COMMAND = """
 import atexit, os, runpy, sys, threading, time
 time.tzset()
-sys.path[0] = os.getcwd()
+path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+sys.path[:] = [os.getcwd(), *path, *sys.modules["forked_server"].path]
 sys.orig_argv = [sys.executable, "-m", "gpuwatch", *sys.argv[1:]]
 try:
     runpy.run_module("gpuwatch", run_name="__main__", alter_sys=True)
@@ -224,30 +231,61 @@ finally:
 """
 _FRESH = ("gpuwatch.cli", "gpuwatch.ui", "gpuwatch.share.assistant", "gpuwatch.share.exports.parquet_table")
 """What a command imports by itself: its own module, and what only few want."""
+_READ_AT_START = ("PYTHON", "LC_", "LANG")
 
 
-def gpuwatch_preloaded(*arguments: str, environment: Mapping[str, str] | None, timeout: float) -> Result | None:
-    """The command line in a fork that has imported it, with an empty stdin; None where it has to be started.
+def start_gpuwatch(*arguments: str, **keywords: Any) -> subprocess.Popen[Any]:
+    """``gpuwatch ARGUMENTS``, with the keywords of :class:`subprocess.Popen`, in a fork that has imported it.
 
-    The first command with other libraries is started, and one with other settings of the interpreter always is.
+    It is started, though, where a fork would be another, and the first one with other libraries always.
     """
-    environment = os.environ if environment is None else environment
-    settings = _read_at_start(environment, "PYTHON", "LC_", "LANG")
-    key = ("gpuwatch", *_read_at_start(environment, "LD_"))
+    environment = keywords.get("env") or os.environ
+    server = _with_gpuwatch(environment)
+    if server is None or not keywords.keys() <= {"env", "cwd", "stdin", "stdout", "stderr", "text"}:
+        return subprocess.Popen([sys.executable, "-m", "gpuwatch", *arguments], **keywords)
+    pipes = {"text": False, **{name: value for name, value in keywords.items() if name not in ("env", "cwd")}}
+    return Forked(server, ["-c", _COMMAND, *arguments], environment, keywords.get("cwd"), **pipes)
+
+
+def run_gpuwatch(
+    *arguments: str, input: Any = None, timeout: float | None = 120, capture_output: bool = True, **keywords: Any
+) -> subprocess.CompletedProcess[Any]:
+    """:func:`start_gpuwatch` to its end, as :func:`subprocess.run`; without ``input`` there is nothing to read."""
+    keywords["stdin"] = subprocess.DEVNULL if input is None else subprocess.PIPE
+    if capture_output:
+        keywords |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start_gpuwatch(*arguments, **keywords) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _with_gpuwatch(environment: Mapping[str, str]) -> Server | None:
+    """The server of commands with these libraries, from the second one on; None if a fork would not be as a start."""
+    key = ("gpuwatch", *_of(environment, "LD_"))
     with _LOCK:
-        if settings != _read_at_start(os.environ, "PYTHON", "LC_", "LANG") or key not in _asked:
+        if _of(environment, *_READ_AT_START) != _of(os.environ, *_READ_AT_START) or key not in _asked:
             _asked.add(key)
+            return None
+        if any((Path(entry) / "sitecustomize.py").exists() for entry in environment.get("PYTHONPATH", "").split(":")):
             return None
         if key not in _servers:
             found = (module.name for module in pkgutil.walk_packages(gpuwatch.__path__, "gpuwatch."))
             modules = [name for name in found if not name.startswith(_FRESH) and not name.endswith("__main__")]
-            _servers[key] = Server(sys.executable, environment, modules)
+            around = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+            _servers[key] = Server(sys.executable, around, modules)
             atexit.register(_servers[key].close)
-    return _ended(Forked(_servers[key], ["-c", _COMMAND, *arguments], environment, nothing_to_read=True), timeout)
+        return _servers[key]
 
 
-def _read_at_start(environment: Mapping[str, str], *names: str) -> list[str]:
-    return sorted(f"{name}={value}" for name, value in environment.items() if name.startswith(names))
+def _of(environment: Mapping[str, str], *names: str) -> list[str]:
+    """The variables whose names begin like one of ``names``, but for the path, which a fork sets."""
+    return sorted(
+        f"{name}={value}" for name, value in environment.items() if name.startswith(names) and name != "PYTHONPATH"
+    )
 
 
 def python_forked(

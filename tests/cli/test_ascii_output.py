@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import run_gpuwatch
 
 LOG = Path(__file__).parents[1] / "logs" / "fixtures" / "stub_tf215_gpu_bfc_oom.txt"
 PLAIN = [
@@ -22,12 +23,7 @@ PLAIN = [
 
 def ran(where: Path, locale: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[bytes]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON"))}
-    return subprocess.run(
-        [sys.executable, "-m", "gpuwatch", *arguments],
-        cwd=where,
-        env={**kept, **locale, "COLUMNS": "80"},
-        capture_output=True,
-    )
+    return run_gpuwatch(*arguments, cwd=where, env={**kept, **locale, "COLUMNS": "80"})
 
 
 @pytest.mark.parametrize("locale", PLAIN, ids=str)

@@ -13,13 +13,12 @@ import pytest
 from gpuwatch.core.model.cause_list import CauseList, CausePage
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
+from tests.forked import run_gpuwatch
 from tests.terminal import Terminal
 
 
 def gpuwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpuwatch", "cause", *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    return run_gpuwatch("cause", *arguments, text=True)
 
 
 def test_in_a_pipe_a_page_is_markdown() -> None:
@@ -67,6 +66,6 @@ def test_printed_documents_match_their_schema() -> None:
     for name, kind, arguments in (("cause", CausePage, ["pcie.degraded"]), ("causes", CauseList, [])):
         printed = gpuwatch(*arguments, "--json").stdout
         assert msgspec.json.encode(msgspec.json.decode(printed, type=kind)) == msgspec.json.encode(json.loads(printed))
-        done = subprocess.run([sys.executable, "-m", "gpuwatch", "schema", name], capture_output=True, text=True)
+        done = run_gpuwatch("schema", name, text=True)
         (described,) = (part for part in json.loads(done.stdout)["$defs"].values() if "schema" in part["properties"])
         assert described["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Result, copy_builds
+from tests.forked import run_gpuwatch
 
 SHAPE = "1x2GiB"
 
@@ -35,9 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _clean(*options: str) -> Result:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuwatch", "clean", *options], capture_output=True, text=True, check=False
-    )
+    done = run_gpuwatch("clean", *options, text=True)
     return Result(done.returncode, done.stdout, done.stderr)
 
 

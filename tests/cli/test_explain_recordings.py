@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import gpuwatch
+from tests.forked import run_gpuwatch
 from tests.traces.hostile import PROFILE, SNAPSHOT, handmade
 
 DIAGNOSTIC = b'{"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": []}]}}'
@@ -51,8 +50,6 @@ def test_a_recording_that_cannot_be_read_is_one_sentence(name: str, tmp_path: Pa
 
 def test_a_recording_on_stdin_must_be_named() -> None:
     for content in (PROFILE, SNAPSHOT):
-        done = subprocess.run(
-            [sys.executable, "-m", "gpuwatch", "explain", "-"], input=content, capture_output=True, check=False
-        )
+        done = run_gpuwatch("explain", "-", input=content)
         assert done.returncode == 2
         assert b"name the file" in done.stderr

@@ -22,6 +22,7 @@ from gpuwatch.session.free_gpus import Conditions
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.sysfs import ENV_STATE
 from tests.conftest import gpuwatch
+from tests.forked import start_gpuwatch
 from tests.ui import machines
 
 Machine = Callable[[str], SimMachine]
@@ -31,10 +32,10 @@ SHOW = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); s
 @contextmanager
 def running(environment: dict[str, str], *arguments: str, count: int = 1) -> Iterator[list[subprocess.Popen[str]]]:
     """Commands on GPUs that they reserved, until their stdin ends."""
-    command = [sys.executable, "-m", "gpuwatch", "pick", "--reserve", *arguments, "--", sys.executable, "-c", SHOW]
+    words = ["pick", "--reserve", *arguments, "--", sys.executable, "-c", SHOW]
     started = [
-        subprocess.Popen(
-            command,
+        start_gpuwatch(
+            *words,
             env=environment,
             text=True,
             stdin=subprocess.PIPE,

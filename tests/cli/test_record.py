@@ -24,6 +24,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.replay import ReplaySession
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
+from tests.forked import start_gpuwatch
 from tests.recording.make_fixture import FOLDER
 from tests.terminal import Terminal, family
 
@@ -42,16 +43,15 @@ def start(environment: dict[str, str]) -> Iterator[Start]:
 
     def run(*arguments: str, most_bytes: int | None = None, seal: float = 5.0) -> subprocess.Popen[str]:
         def limit() -> None:
-            if most_bytes is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes or 0, most_bytes or 0))
 
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gpuwatch", "record", *arguments],
+        process = start_gpuwatch(
+            *("record", *arguments),
             env={**environment, "GPUWATCH_RECORD_SEAL_SECONDS": str(seal)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=limit,
+            **({} if most_bytes is None else {"preexec_fn": limit}),
         )
         started.append(process)
         return process

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.recording.running_recorders import Announcement
+from tests.forked import run_gpuwatch
 from tests.recording.days import day
 from tests.recording.recordings import Growing, recorded, troubled
 from tests.screen import Screen
@@ -29,8 +30,7 @@ def environment() -> dict[str, str]:
 
 
 def replay(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpuwatch", "replay", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60, check=False)
+    return run_gpuwatch("replay", *map(str, arguments), text=True, env=environment())
 
 
 def start(*arguments: str | Path, columns: int = 120, rows: int = 40) -> Terminal:
@@ -109,8 +109,7 @@ def test_what_is_no_recording(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.gpuwatch", text, foreign, tmp_path, empty):
         ended = replay(path)
         (line,) = ended.stderr.splitlines()
-        command = [sys.executable, "-m", "gpuwatch", "record", "info", str(path)]
-        info = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        info = run_gpuwatch("record", "info", str(path), text=True)
         if path == empty:  # info says so on stdout
             assert (ended.returncode, line) == (
                 1,

@@ -19,6 +19,7 @@ from gpuwatch.cli.run import _used_by_hand
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_cuda_wheel, has_driver
+from tests.forked import run_gpuwatch
 from tests.terminal import Terminal, wait_until_ended
 
 _KERAS = """
@@ -33,9 +34,7 @@ print("loss", round(history.history["loss"][-1], 4))
 
 
 def watched(*command: str, **keywords: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpuwatch", "run", "-q", *command], capture_output=True, check=False, **keywords
-    )
+    return run_gpuwatch("run", "-q", *command, **keywords)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
 
 from gpuwatch.sim.machine import SimMachine
+from tests.forked import start_gpuwatch
 
 
 class RunningExporter:
@@ -20,8 +20,8 @@ class RunningExporter:
     def __init__(self, machine: SimMachine, *arguments: str, folder: Path, listen: str = "127.0.0.1:0") -> None:
         self._log = folder / f"exporter-{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "gpuwatch", "exporter", "--listen", listen, *arguments],
+            self.process = start_gpuwatch(
+                *("exporter", "--listen", listen, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.forked import run_gpuwatch, start_gpuwatch
 
 # The parts of torch and torch.cuda that are looked at, with the names and answers of the real ones.
 TORCH = """
@@ -76,13 +77,11 @@ def torch_folder(tmp_path: Path) -> Path:
 
 
 def started(*arguments: str, **keywords: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "gpuwatch", "run", *arguments], **keywords)
+    return start_gpuwatch("run", *arguments, **keywords)
 
 
 def watched(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpuwatch", "run", "-q", *arguments], capture_output=True, check=False, **keywords
-    )
+    return run_gpuwatch("run", "-q", *arguments, **keywords)
 
 
 def with_torch(tmp_path: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from gpuwatch.core.formatting.redaction import Redactor
 from gpuwatch.core.formatting.secrets import mask_lines, mask_text, mask_value
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
+from tests.forked import run_gpuwatch
 from tests.secrets.corpus import INNOCENTS, SECRETS
 from tests.secrets.entry import Innocent, Secret
 
@@ -136,14 +137,7 @@ def test_a_program_full_of_secrets_leaves_through_no_document(tmp_path: Path) ->
     (tmp_path / "fails.py").write_text(f"import sys; sys.stderr.write(open({str(printed)!r}).read()); sys.exit(1)")
     command = [sys.executable, str(tmp_path / "fails.py"), *(word for entry in arguments for word in entry.text)]
     document = tmp_path / "run.json"
-    ended = subprocess.run(
-        [sys.executable, "-m", "gpuwatch", "run", "-o", str(document), "--", *command],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_gpuwatch("run", "-o", str(document), "--", *command, env=environment, text=True)
     assert ended.returncode == 1, ended.stderr
     kept = "".join(path.read_text() for path in (tmp_path / "state").rglob("*.json"))
     assert kept

@@ -119,7 +119,7 @@ def test_the_memory_of_every_model_is_attributed(name: str, tmp_path: Path) -> N
 @pytest.mark.slow
 @tensorflow
 def test_an_oom_names_who_held_the_memory(tmp_path: Path) -> None:
-    code, _, found = run(tmp_path, _OOM)
+    code, _, found = run(tmp_path, _OOM, shape="1x1GiB")
     assert code == 1
     (memory,) = found["memory_profiles"]
     assert memory["peak_bytes"] > 0.4 * memory["limit_bytes"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.forked import gpuwatch_forked
+from tests.forked import gpuwatch_forked, run_gpuwatch
 
 
 def program(folder: Path, text: str) -> list[str]:
@@ -20,9 +20,7 @@ def program(folder: Path, text: str) -> list[str]:
 
 
 def tried(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpuwatch", "try", *arguments], capture_output=True, text=True, check=False, **keywords
-    )
+    return run_gpuwatch("try", *arguments, text=True, **keywords)
 
 
 def document(*arguments: str, **keywords: Any) -> dict[str, Any]:

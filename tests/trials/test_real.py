@@ -38,7 +38,20 @@ import tensorflow as tf
 for gpu in tf.config.list_physical_devices("GPU"):
     tf.config.experimental.set_memory_growth(gpu, True)
 """
-THREE = ("--config", "default", "--config", "growth", "--config", "limit=500MiB", "--rounds", "1", "--sim", "1x2GiB")
+THREE = (
+    "--config",
+    "default",
+    "--config",
+    "growth",
+    "--config",
+    "limit=500MiB",
+    "--rounds",
+    "1",
+    "--sim",
+    "1x2GiB",
+    "--stop-after",
+    "300steps",
+)
 
 
 def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
