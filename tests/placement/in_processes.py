@@ -3,6 +3,7 @@
 ``python in_processes.py FILE`` writes what is true of each to FILE: its name, its first line, and its fallbacks.
 """
 
+import gc
 import json
 import multiprocessing
 import sys
@@ -40,6 +41,8 @@ def one(name, queue):
     queue.put((name, line, sorted(programs.wanted), sorted(programs.allowed)))
 
 
+gc.collect()
+gc.freeze()  # see run_programs.py
 context = multiprocessing.get_context("fork")
 truth = []
 for _name in NAMES:
