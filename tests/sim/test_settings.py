@@ -63,6 +63,9 @@ tf.config.get_soft_device_placement()  # asks for the configuration, and makes n
 
 
 _FORKS = """
+import gc
+gc.collect()
+gc.freeze()  # or each fork walks, and so copies, all that TensorFlow has imported
 answers = []
 for code in json.loads(sys.argv[1]):
     reader, writer = os.pipe()
