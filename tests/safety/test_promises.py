@@ -9,6 +9,7 @@ from gpuwatch.core.reader_limits import READERS as LIMITS
 from tests.safety import faulted_calls, soak, test_faulted_calls
 from tests.safety.mutated_inputs import READERS
 from tests.safety.test_mutated_inputs import COUNT
+from tests.safety.test_soak import SHARE
 
 REPOSITORY = Path(__file__).parents[2]
 FIGURES = {
@@ -16,7 +17,7 @@ FIGURES = {
     f"{test_faulted_calls.PAIRS:,} pairs",
     f"[{len(LIMITS)} limits]",
     f"{len(READERS)} readers x {COUNT} inputs",
-    f"{round(soak.NEW * 3600, -5):,} processes in an hour",
+    f"{round(soak.NEW * 3600, -5):,} processes in an hour, within {100 * SHARE - 100:.0f} %",
     "2 x 1,000 logs",
     "at least 230 of each",
 }
