@@ -8,6 +8,8 @@ import shutil
 import sqlite3
 import stat
 import tempfile
+import zlib
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,12 +21,17 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.frames import FINDINGS, KEY, DamagedFrame, framed
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_chunks import ChunkReader
+from gpuwatch.machine.recording import gpu_time, tiers
 from gpuwatch.machine.recording.check import checked, lines
 from gpuwatch.machine.recording.cut import cut_out
 from gpuwatch.machine.recording.overview import look_at, overview
 from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.rows import event_of, finding_of, life_of
 from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.stored_data import stamped
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from tests.recording.days import NOON, day
 from tests.ui import machines
@@ -543,6 +550,30 @@ def test_a_reader_goes_on_beside_damaged_rows(file: Path, damage: str) -> None:
     assert len(report.damaged) >= 4
     with Recording(file) as recording:
         assert list(overview(look_at(recording)))
+    record(file, list(day(1, 2, 300))[240:], FakeClock()).close()
+    with Recording(file) as recording:
+        assert recording.samples == 300, "a recorder goes on, too"
+
+
+DEEP = b"\x81\xa1?" + b"\x91" * 50_000 + b"\xc0"
+"""A member that nobody knows, nested so deeply that a decoder gives up."""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: gpu_time.unpack(zlib.compress(DEEP)),
+        lambda: tiers.unpack_points(zlib.compress(DEEP)),
+        lambda: event_of((1.0, stamped(DEEP, 1.0))),
+        lambda: finding_of((1.0, 2.0, stamped(DEEP, 1.0, 2.0))),
+        lambda: life_of((1.0, 2.0, stamped(DEEP, 1.0, 2.0))),
+        lambda: list(ChunkReader().take(framed(KEY, DEEP))),
+        lambda: list(ChunkReader().take(framed(FINDINGS, b"\x91" + DEEP))),
+    ],
+)
+def test_what_is_nested_too_deeply_is_damage(read: Callable[[], object]) -> None:
+    with pytest.raises(DamagedFrame):
+        read()
 
 
 def test_files_that_are_no_recordings(tmp_path: Path) -> None:

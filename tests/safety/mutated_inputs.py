@@ -41,7 +41,7 @@ from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
 from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.machine.history.frames import DamagedFrame
 from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.recording import gpu_time
+from gpuwatch.machine.recording import gpu_time, tiers
 from gpuwatch.machine.recording.stored_data import decompressed as block
 from gpuwatch.machine.recording.stored_data import unstamped
 from gpuwatch.share.exporter.web_config import WebConfig
@@ -175,7 +175,12 @@ READERS = {
     "recording: GPU time": Reader(
         lambda: [zlib.decompress(gpu_time.pack(_gpu_time()))],
         lambda data: gpu_time.unpack(zlib.compress(data)),
-        (ValueError,),
+        (DamagedFrame,),
+    ),
+    "recording: means": Reader(
+        lambda: [zlib.decompress(tiers.pack_points(tiers.summaries([machines.many(2, 3)], 60)))],
+        lambda data: tiers.unpack_points(zlib.compress(data)),
+        (DamagedFrame,),
     ),
     "Prometheus": Reader(
         lambda: [_ANSWER, _MATRIX], _answer.decode, (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.model.snapshot import Reservation
 from gpuwatch.machine.sources import gpu_reservations, unix_sockets
 
 # Another user binds names as gpuwatch does, with pid 1, which is root's.
@@ -55,6 +57,33 @@ def test_nobody_reserves_in_the_name_of_root(uuid: str, forger: None) -> None:
     finally:
         held.release()
     assert f"{uuid}-a" not in gpu_reservations.reserved()
+
+
+def test_what_one_user_blocks_has_a_limit(uuid: str, forger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = f"{uuid}-a", f"{uuid}-b"
+    monkeypatch.setenv(gpu_reservations.ENV_MOST, "1")
+    assert gpu_reservations.reserved()[b].startswith("user nobody")
+    assert gpu_reservations.reserve([b]) is None
+    with pytest.raises(GpuwatchError, match=r"you have 0 reservations, and 1 of each user count here"):
+        gpu_reservations.reserve([a, f"{uuid}-c"])
+    first = gpu_reservations.reserve([a])
+    assert first is not None
+    with pytest.raises(GpuwatchError, match=r"you have 1 reservations"):
+        gpu_reservations.reserve([f"{uuid}-c"])
+    first.release()
+    monkeypatch.setenv(gpu_reservations.ENV_MOST, "0")
+    assert b not in gpu_reservations.reserved()
+    assert b in {one.uuid for one in gpu_reservations.reservations()}, "it is shown"
+    monkeypatch.setenv(gpu_reservations.ENV_MOST, "many")
+    with pytest.raises(UsageError, match="=many is no number"):
+        gpu_reservations.reserved()
+
+
+def test_reservations_beyond_the_limit_count_for_nothing() -> None:
+    users = ("eve", "eve", "eve", "bob", "uid 100001", "uid 100002", None, None)
+    found = [Reservation(uuid=f"GPU-{place}", pid=None, user=user) for place, user in enumerate(users)]
+    for most, counted in ((0, "67"), (1, "03467"), (2, "0134567"), (9, "01234567")):
+        assert "".join(uuid[-1] for uuid in gpu_reservations._counted(found, most)) == counted
 
 
 def test_a_kernel_that_does_not_say_whose_a_socket_is(

@@ -196,7 +196,7 @@ def _look(python: str, framework: str) -> Interpreter | str:
     for line in reversed(out.splitlines()):
         try:
             facts = msgspec.json.decode(line, type=_Facts)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             continue
         return Interpreter(python, framework, facts.version, facts.gpu_build, cuda_version=facts.cuda_version)
     answer = f"it printed {out.strip()[:60]!r}" if out.strip() else "it printed nothing"

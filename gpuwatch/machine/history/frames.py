@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -31,6 +31,7 @@ _HEAD = struct.Struct(">Ic")
 HEAD_BYTES = _HEAD.size
 
 Row = TypeVar("Row", Device, Process)
+_T = TypeVar("_T")
 _Readings = dict[int, Value | None]
 """Changed readings, by their position in the previous row; MIG instances' readings follow those of the device."""
 _WORKERS, _STATE = -1, -2
@@ -101,20 +102,29 @@ def split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             return
         start += length
         if kind == PACKED:
-            yield from split(_unpacked(body))
+            yield from split(inflated(body))
         else:
             yield kind, body
 
 
-def _unpacked(body: bytes) -> bytes:
+def inflated(data: bytes) -> bytes:
+    """What zlib compressed; :class:`DamagedFrame`, also for more than a recording's reader takes."""
     unzip = zlib.decompressobj()
     try:
-        frames = unzip.decompress(body, reader_limits.RECORDING.bytes)
-    except zlib.error as error:
-        raise DamagedFrame(f"packed frames: {error}") from None
-    if unzip.unconsumed_tail or not unzip.eof:
-        raise DamagedFrame("packed frames: truncated, or too large")
-    return frames
+        plain = unzip.decompress(data, reader_limits.RECORDING.bytes)
+    except (zlib.error, TypeError) as error:  # a database may have anything anywhere
+        raise DamagedFrame(str(error)) from error
+    if not unzip.eof:
+        raise DamagedFrame("truncated, or too large")
+    return plain
+
+
+def decoded(decode: Callable[[bytes], _T], data: bytes) -> _T:
+    """MessagePack by a decoder of msgspec; :class:`DamagedFrame`, also for what is nested too deeply."""
+    try:
+        return decode(data)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise DamagedFrame(printable(str(error))) from error
 
 
 # Rows
@@ -290,12 +300,12 @@ class FrameDecoder:
         """Takes the next frame, a key frame or a delta from the previous one; :class:`DamagedFrame` otherwise."""
         try:
             if kind == KEY:
-                self.begin(_snapshot_of(body))
+                self.begin(decoded(_snapshot_of, body))
             elif kind == DELTA and self._last is not None:
-                self._apply(self._last, _delta_of(body))
+                self._apply(self._last, decoded(_delta_of, body))
             else:
                 raise DamagedFrame(f"a frame of kind {kind!r} without a key frame before it")
-        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, ValueError, TypeError) as error:
+        except (LookupError, ValueError, TypeError) as error:
             self._last = None
             raise error if isinstance(error, DamagedFrame) else DamagedFrame(printable(str(error))) from error
 

@@ -9,7 +9,6 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.frames import (
@@ -17,6 +16,7 @@ from gpuwatch.machine.history.frames import (
     DamagedFrame,
     FrameDecoder,
     FrameEncoder,
+    decoded,
     encoded,
     framed,
     packed,
@@ -52,10 +52,7 @@ class ChunkReader:
         """The samples of the next frames; :class:`DamagedFrame`. Read a position before the next one is asked for."""
         for kind, body in split(frames):
             if kind == FINDINGS:
-                try:
-                    self._found = _of_findings(body)
-                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                    raise DamagedFrame(printable(str(error))) from error
+                self._found = decoded(_of_findings, body)
             else:
                 self._decoder.take(kind, body)
                 yield self._decoder, self._found

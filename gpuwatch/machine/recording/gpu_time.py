@@ -14,11 +14,11 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from gpuwatch.core import reader_limits
 from gpuwatch.core.formatting.brief import program_of
 from gpuwatch.core.model.activity import IDLE
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
+from gpuwatch.machine.history.frames import decoded, inflated
 from gpuwatch.machine.history.process_events import GAP as GAP
 from gpuwatch.machine.history.process_events import USUAL as USUAL
 from gpuwatch.machine.history.process_events import lists_processes
@@ -159,15 +159,8 @@ _decode = msgspec.msgpack.Decoder(GpuTime).decode
 
 
 def unpack(data: bytes) -> GpuTime:
-    """The time again; ValueError if it is damaged."""
-    try:
-        unzip = zlib.decompressobj()
-        plain = unzip.decompress(data, reader_limits.RECORDING.bytes)
-        if not unzip.eof:
-            raise ValueError("GPU time: truncated")
-        return _decode(plain)
-    except (zlib.error, TypeError) as error:
-        raise ValueError(f"GPU time: {error}") from error
+    """The time again; :class:`.frames.DamagedFrame`."""
+    return decoded(_decode, inflated(data))
 
 
 class _Window:

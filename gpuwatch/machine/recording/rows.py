@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.machine.history.frames import decoded
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.gpu_time import GpuTime
 from gpuwatch.machine.recording.gpu_time import unpack as unpack_time
@@ -17,6 +18,9 @@ from gpuwatch.machine.recording.stored_data import DamagedData, checksum, unpack
 _BEFORE = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
 _REPEATED = 60.0
 """Seconds within which a finding without its onset that comes again is the same."""
+_event = msgspec.msgpack.Decoder(MachineEvent).decode
+_finding = msgspec.msgpack.Decoder(Finding).decode
+_life = msgspec.msgpack.Decoder(ProcessLife).decode
 
 
 class Run(NamedTuple):
@@ -75,18 +79,18 @@ def held(
 
 def event_of(row: tuple[float, bytes]) -> MachineEvent:
     """An event, of its time and data."""
-    return msgspec.msgpack.decode(unstamped(row[1], row[0]), type=MachineEvent)
+    return decoded(_event, unstamped(row[1], row[0]))
 
 
 def finding_of(row: tuple[float, float, bytes]) -> RecordedFinding:
     """Begin, end and data of a finding."""
     since, until, data = row
-    return RecordedFinding(since, until, msgspec.msgpack.decode(unstamped(data, since, until), type=Finding))
+    return RecordedFinding(since, until, decoded(_finding, unstamped(data, since, until)))
 
 
 def life_of(row: tuple[float, float, bytes]) -> ProcessLife:
     """First and last time, and data, of a process."""
-    return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife)
+    return decoded(_life, unstamped(row[2], row[0], row[1]))
 
 
 def gpu_time_of(row: tuple[int, bytes]) -> tuple[int, GpuTime]:

@@ -199,7 +199,7 @@ def _opened(file: Path, *, anybody: bool) -> RunningRecorder | None:
 def _read(descriptor: int) -> Entry | None:
     try:
         return _entry_of(os.pread(descriptor, _MOST_BYTES, 0))
-    except (OSError, ValueError):  # of another version, or just being written; msgspec's errors are ValueErrors
+    except (OSError, ValueError, RecursionError):  # of another version, or just being written
         return None
 
 

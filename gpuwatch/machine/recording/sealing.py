@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-
-import msgspec
+from typing import TypeVar
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.frames import DamagedFrame
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording import gpu_time, tiers
 from gpuwatch.machine.recording.process_lives import Key, ProcessLife, ProcessLives
-from gpuwatch.machine.recording.rows import held
-from gpuwatch.machine.recording.stored_data import checksum, compressed, pack_times, stored, unstamped
+from gpuwatch.machine.recording.rows import held, life_of
+from gpuwatch.machine.recording.stored_data import checksum, compressed, pack_times, stored
 
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 Sample = tuple[Snapshot, tuple[Finding, ...]]
 _LIVES_KNOWN = 60.0
 """Seconds for which a process that is not seen is kept in memory."""
@@ -31,8 +33,8 @@ class Sealer:
         self._lives = ProcessLives(self._life, self._meter.gap)
         self._hour: tuple[int, gpu_time.GpuTime | None] | None = None
         """The newest hour of GPU time: its begin and what is stored of it; None if that is only a part of it."""
-        self._tiers: dict[int, tuple[int, tiers.Points]] = {}
-        """The newest block of each tier, by seconds of its points: its begin and its points."""
+        self._tiers: dict[int, tuple[int, tiers.Points | None]] = {}
+        """The newest block of each tier, by seconds of its points: its begin and its points; None if it is damaged."""
 
     def seal(self, run: int, samples: Sequence[Sample], frames: bytes, boot: float) -> None:
         """Writes the block of these samples, at least one, whose chunk has these frames.
@@ -73,7 +75,9 @@ class Sealer:
             if known is None or known[0] != begin:
                 query = "SELECT block FROM tiers WHERE seconds = ? AND begin = ?"
                 row = self._db.execute(query, (seconds, begin)).fetchone()
-                known = self._tiers[seconds] = (begin, tiers.unpack_points(row[0]) if row else {})
+                known = self._tiers[seconds] = (begin, _readable(tiers.unpack_points, row[0]) if row else {})
+            if known[1] is None:
+                continue  # it is left to readers
             tiers.merge(known[1], more)
             values = (seconds, begin, tiers.pack_points(known[1]))
             self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
@@ -91,10 +95,7 @@ class Sealer:
         """What is stored of the hour; None if that is damaged: it is left to readers."""
         row = self._db.execute("SELECT block FROM gpu_time WHERE begin = ?", (begin,)).fetchone()
         if row is not None:
-            try:
-                return gpu_time.unpack(row[0])
-            except ValueError:
-                return None
+            return _readable(gpu_time.unpack, row[0])
         earlier = "SELECT 1 FROM minutes WHERE id < ? AND begin <= ? AND end > ? LIMIT 1"
         found = self._db.execute(earlier, (block, begin + gpu_time.HOUR, begin)).fetchone()
         return None if found else gpu_time.GpuTime()
@@ -102,9 +103,14 @@ class Sealer:
     def _life(self, key: Key) -> ProcessLife | None:
         query = "SELECT first, last, life FROM processes WHERE pid = ? AND create_time = ? AND device = ?"
         row = self._db.execute(query, key).fetchone()
-        with suppress(ValueError):
-            return msgspec.msgpack.decode(unstamped(row[2], row[0], row[1]), type=ProcessLife) if row else None
-        return None
+        return _readable(life_of, row) if row else None
+
+
+def _readable(decode: Callable[[_R], _T], data: _R) -> _T | None:
+    """What is stored; None if it is damaged, which is left to readers."""
+    with suppress(DamagedFrame):
+        return decode(data)
+    return None
 
 
 def write_findings(db: sqlite3.Connection, found: Iterable[tuple[float, float, Finding]]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core import reader_limits
-from gpuwatch.machine.history.frames import DamagedFrame, encoded
+from gpuwatch.machine.history.frames import DamagedFrame, decoded, encoded
 
 try:
     import lzma
@@ -28,6 +28,7 @@ _MEMORY = 64 << 20
 _NUMBERS = tuple(struct.Struct(f"<{count}d") for count in range(6))
 _SUM = struct.Struct(">I")
 _MICROSECOND = 1e6
+_steps = msgspec.msgpack.Decoder(list[int]).decode
 
 
 class DamagedData(DamagedFrame):
@@ -71,10 +72,9 @@ def pack_times(times: Sequence[float]) -> bytes:
 def unpack_times(data: object) -> list[float]:
     """The times again; :class:`DamagedData`."""
     try:
-        steps = msgspec.msgpack.decode(unstamped(data), type=list[int])
-    except msgspec.MsgspecError as error:
+        return [micros / _MICROSECOND for micros in accumulate(decoded(_steps, unstamped(data)))]
+    except DamagedFrame as error:
         raise DamagedData(str(error)) from error
-    return [micros / _MICROSECOND for micros in accumulate(steps)]
 
 
 def compressed(data: bytes) -> bytes:

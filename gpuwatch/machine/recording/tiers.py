@@ -15,6 +15,7 @@ import msgspec
 
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.frames import DamagedFrame, decoded, inflated
 
 MINUTE, HOUR = 60, 3600
 BLOCKS = {MINUTE: 3600, HOUR: 86_400}
@@ -108,18 +109,16 @@ def pack_points(points: Points) -> bytes:
 
 
 def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
-    """The points of a block, of these metrics or all; ValueError if it is damaged."""
-    points: Points = {}
+    """The points of a block, of these metrics or all; :class:`.frames.DamagedFrame`."""
+    block = decoded(_block_of, inflated(data))
+    points: Points = {begin: {} for begin in block.begins}
     try:
-        block = _block_of(zlib.decompress(data))
-        for begin in block.begins:
-            points[begin] = {}
         for uuid, name, columns in _columns(block, metrics):
             for begin, least, mean, most, samples in zip(block.begins, *columns, strict=True):
                 if samples:
                     points[begin][uuid, name] = Summary(least, mean, most, int(samples))
-    except (zlib.error, msgspec.MsgspecError, TypeError) as error:
-        raise ValueError(f"means: {error}") from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DamagedFrame(f"means: {error}") from error
     return points
 
 

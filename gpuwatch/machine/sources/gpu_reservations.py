@@ -17,11 +17,13 @@ import pwd
 import socket
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.secrets import mask_text
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.snapshot import Reservation
 from gpuwatch.machine.sources.host import ProcessTable
 from gpuwatch.machine.sources.unix_sockets import abstract_names
@@ -32,13 +34,18 @@ _HOLDER = "gpuwatch-holder:"
 _PREFIX = "gpuwatch-"
 _DIGITS = 10
 _COMMAND = 60
+_NO_ACCOUNT = "uid "
+ENV_MOST = "GPUWATCH_RESERVATIONS_PER_USER"
+"""An administrator's limit: how many reservations of one user count."""
 
 
 class Held:
     """GPUs that are reserved until the last process that inherits this is gone."""
 
-    def __init__(self, sockets: Iterable[socket.socket]) -> None:
+    def __init__(self, sockets: Iterable[socket.socket], vain: Iterable[str] = ()) -> None:
         self._sockets = tuple(sockets)
+        self.vain = frozenset(vain)
+        """UUIDs of GPUs whose reservation by somebody else does not count, so that nobody can reserve them."""
 
     def keep_across_exec(self) -> None:
         """The program that replaces this process, and what it forks, keeps it."""
@@ -54,12 +61,20 @@ class Held:
 def reserve(uuids: Iterable[str]) -> Held | None:
     """Reserves all of these GPUs, or None if one of them is reserved already.
 
-    OSError if the kernel refuses sockets.
+    OSError if the kernel refuses sockets, :class:`GpuwatchError` if this user would hold more than count.
     """
+    wanted, most = set(uuids), _most()
+    vain: set[str] = set()
+    if most is not None:
+        found = reservations()
+        mine = sum(one.user == _name(os.geteuid()) for one in found)
+        if mine + len(wanted) > most:
+            raise GpuwatchError(f"you have {mine} reservations, and {most} of each user count here ({ENV_MOST})")
+        vain = wanted & ({one.uuid for one in found} - _counted(found, most).keys())
     sockets: list[socket.socket] = []
     try:
         # In one order for everybody: of two that want the same GPUs, one gets all.
-        for key in sorted(map(_key, uuids)):
+        for key in sorted(map(_key, wanted - vain)):
             for name in (_LOCK + key, f"{_HOLDER}{key}:{os.getpid()}"):
                 one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 sockets.append(one)
@@ -70,12 +85,40 @@ def reserve(uuids: Iterable[str]) -> Held | None:
         if error.errno == errno.EADDRINUSE:
             return None
         raise
-    return Held(sockets)
+    return Held(sockets, vain)
 
 
 def reserved() -> dict[str, str]:
-    """Who reserved which GPU: ``pid 4711 (alice, python train.py)`` by UUID; nobody where the kernel does not tell."""
-    return {found.uuid: _described(found) for found in reservations()}
+    """Who reserved which GPU: ``pid 4711 (alice, python train.py)`` by UUID; nobody where the kernel does not tell.
+
+    Of each user as many as :data:`ENV_MOST` says; others count for nothing. UsageError if that is no number.
+    """
+    found, most = reservations(), _most()
+    return {one.uuid: _described(one) for one in (found if most is None else _counted(found, most).values())}
+
+
+def _most() -> int | None:
+    given = os.environ.get(ENV_MOST)
+    if not given:
+        return None
+    if not (given.isascii() and given.isdigit() and len(given) < _DIGITS):
+        raise UsageError(f"{ENV_MOST}={shorten(printable(given), _COMMAND)} is no number of reservations")
+    return int(given)
+
+
+def _counted(found: Iterable[Reservation], most: int) -> dict[str, Reservation]:
+    """The first reservations of each user, by UUID; all of a user whom the kernel does not tell.
+
+    Users without an account are one: whoever has subordinate ids (subuid(5)) can be thousands of them.
+    """
+    held: Counter[str] = Counter()
+    counted = {}
+    for one in found:
+        who = "" if one.user is None or one.user.startswith(_NO_ACCOUNT) else one.user
+        held[who] += 1
+        if one.user is None or held[who] <= most:
+            counted[one.uuid] = one
+    return counted
 
 
 def reservations() -> tuple[Reservation, ...]:
@@ -133,7 +176,7 @@ def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid {uid}"
+        return f"{_NO_ACCOUNT}{uid}"
 
 
 def _described(found: Reservation) -> str:
