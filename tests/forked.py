@@ -9,6 +9,7 @@ are forked with all but the modules of the command line imported: what they star
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import pkgutil
@@ -133,7 +134,7 @@ TENSORFLOW = ("tensorflow", "keras")
 class Server:
     """An interpreter that has imported ``modules`` with ``environment``."""
 
-    def __init__(self, python: str, environment: Mapping[str, str], modules: Sequence[str] = TENSORFLOW) -> None:
+    def __init__(self, python: str, environment: Mapping[str, str], modules: Sequence[str]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [python, "-c", _SERVER, str(theirs.fileno()), ENV_PLUGIN, " ".join(modules), *READ_AT_IMPORT],
@@ -273,12 +274,17 @@ def _with_gpuwatch(environment: Mapping[str, str]) -> Server | None:
         if any((Path(entry) / "sitecustomize.py").exists() for entry in environment.get("PYTHONPATH", "").split(":")):
             return None
         if key not in _servers:
-            found = (module.name for module in pkgutil.walk_packages(gpuwatch.__path__, "gpuwatch."))
-            modules = [name for name in found if not name.startswith(_FRESH) and not name.endswith("__main__")]
             around = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
-            _servers[key] = Server(sys.executable, around, modules)
+            _servers[key] = Server(sys.executable, around, _modules())
             atexit.register(_servers[key].close)
         return _servers[key]
+
+
+@functools.cache
+def _modules() -> list[str]:
+    """gpuwatch's modules, but for those that a command imports by itself."""
+    found = (module.name for module in pkgutil.walk_packages(gpuwatch.__path__, "gpuwatch."))
+    return [name for name in found if not name.startswith(_FRESH) and not name.endswith("__main__")]
 
 
 def _of(environment: Mapping[str, str], *names: str) -> list[str]:
@@ -330,6 +336,6 @@ def forked(
     key = (python, *(around.get(name, "") for name in (*READ_AT_IMPORT, "PYTHONPATH")))
     with _LOCK:
         if key not in _servers:
-            _servers[key] = Server(python, around)
+            _servers[key] = Server(python, around, [*TENSORFLOW, *(_modules() if python == sys.executable else ())])
             atexit.register(_servers[key].close)
     return Forked(_servers[key], arguments, environment, folder)

@@ -184,6 +184,9 @@ def _run(arguments: list[str]) -> int:
         assert option in ("-I", "-S", "-P", "-u", "-E", "-B"), option
         isolated |= option == "-I"
         path_unsafe |= option in ("-I", "-P")
+    if arguments[:2] != ["-m", "gpuwatch"] and (isolated or not path_unsafe):  # no part of gpuwatch
+        for name in [name for name in sys.modules if name.partition(".")[0] == "gpuwatch"]:
+            del sys.modules[name]
     sys.path[:] = SERVER.path
     if not isolated:
         sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
