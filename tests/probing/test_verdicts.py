@@ -40,8 +40,15 @@ COMPARED = ("growth-env", "soft-missing")
 """What also runs in fresh interpreters: one that speaks through the environment, which a fork gets late, and one
 through tf.device."""
 COMPARED_AT_LENGTH = ("session-visible", "session-grow-to-limit", "visible-env", "session-no-kernel")
+LARGE = ("default", "growth", "contention", "fragmentation", "largest-batch")
+"""What says something else of a card of 4 GiB, and what is compared with it."""
 
 Taken = dict[str, tuple[int, dict[str, Any]]]
+
+
+def _shape(config: str) -> str:
+    """Small, because TensorFlow fills a table of 1/32 of each pool."""
+    return "2x4GiB" if PROBES[config].gpus > 1 else "1x12GiB" if config in LARGE else "1x4GiB"
 
 
 class Catalogue:
@@ -52,8 +59,8 @@ class Catalogue:
         self._runs: dict[tuple[str, bool], Future[Taken]] = {}
         for waiting in (True, False):
             lane = [config for config in configs if (config in WAIT) is waiting]
-            for shape, plural in (("1x12GiB", False), ("2x12GiB", True)):
-                chosen = [config for config in lane if (PROBES[config].gpus > 1) is plural]
+            for shape in ("1x12GiB", "1x4GiB", "2x4GiB"):
+                chosen = [config for config in lane if shape == _shape(config)]
                 if chosen:
                     fresh = [config for config in chosen if config in afresh]
                     both = self._pool.submit(self._run, shape, chosen, fresh)
