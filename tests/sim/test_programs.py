@@ -76,7 +76,7 @@ NO_XLA = "gpuwatch: simulated GPUs have no XLA: Keras does not compile models by
 
 @tensorflow
 def test_one_program_of_each_kind(sim_machine: Open) -> None:
-    found, log = answers(sim_machine("2x8GiB"), [code for code, _ in KINDS.values()])
+    found, log = answers(sim_machine("2x4GiB"), [code for code, _ in KINDS.values()])
     assert found == [expected for _, expected in KINDS.values()], log[-4000:]
     # Once in each process that it concerns.
     assert (log.count(NO_NCCL), log.count(NO_CUDNN), log.count(NO_XLA)) == (2, 1, 1)
@@ -146,7 +146,7 @@ def watched(folder: Path, tier: str, code: str) -> tuple[Result, dict[str, Any]]
     """What ``run --placement`` tells of a program on two simulated GPUs."""
     script, out = folder / f"{tier}.py", folder / f"{tier}.json"
     script.write_text(code)
-    command = ("--placement", "-q", "--no-save", "--sim", "2x8GiB", "--sim-tier", tier, "-o", str(out))
+    command = ("--placement", "-q", "--no-save", "--sim", "2x4GiB", "--sim-tier", tier, "-o", str(out))
     done = gpuwatch("run", *command, "--", PYTHON, str(script), timeout=900)
     return done, json.loads(out.read_text())
 

@@ -94,7 +94,7 @@ FINE = ["True"] * 5
 
 
 def test_default_maps_nearly_all_of_the_card(sim_machine: Machines, begin: Start, start: Start) -> None:
-    machine = sim_machine("2x24GiB")
+    machine = sim_machine("2x12GiB")
     process = begin(machine, PROGRAM)
     eager, filled, *rest = result(process)
     assert eager.endswith("device:GPU:0")
@@ -109,12 +109,12 @@ def test_default_maps_nearly_all_of_the_card(sim_machine: Machines, begin: Start
         log,
     )
     assert [(gpu, device, name, bus) for gpu, _, device, name, bus in mapped] == [
-        ("0", "0", "Simulated GPU 24GiB", "0000:01:00.0"),
-        ("1", "1", "Simulated GPU 24GiB", "0000:02:00.0"),
+        ("0", "0", "Simulated GPU 12GiB", "0000:01:00.0"),
+        ("1", "1", "Simulated GPU 12GiB", "0000:02:00.0"),
     ]
-    free = 24 * 1024 - machine.devices()[0].reserved_bytes // MIB - 320  # its own context was there first
+    free = 12 * 1024 - machine.devices()[0].reserved_bytes // MIB - 320  # its own context was there first
     assert {int(megabytes) for _, megabytes, *_ in mapped} == {free - 1536}  # TensorFlow's reserve for 8.6
-    assert 0.8 * 24 * GIB < used < 24 * GIB
+    assert 0.8 * 12 * GIB < used < 12 * GIB
     assert listed[0] == [(process.pid, used)]
     assert "CUDNN_STATUS" not in log
     assert machine.used_bytes(0) == 0
@@ -132,7 +132,7 @@ print([[(p.pid, p.usedGpuMemory) for p in N.nvmlDeviceGetComputeRunningProcesses
 
 
 def test_growth_stays_small_and_work_shows(sim_machine: Machines, begin: Start, start: Start) -> None:
-    machine = sim_machine("1x24GiB")
+    machine = sim_machine("1x12GiB")
     process = begin(machine, PROGRAM, "growth", "work")
     assert result(process)[2:] == [*FINE, "1"]
     assert 320 * MIB < machine.used_bytes(0) < GIB
@@ -151,7 +151,7 @@ print(N.nvmlDeviceGetUtilizationRates(d).gpu, *[s.smUtil for s in N.nvmlDeviceGe
 
 
 def test_limit_as_two_virtual_gpus(sim_machine: Machines, begin: Start) -> None:
-    machine = sim_machine("2x24GiB")
+    machine = sim_machine("2x12GiB")
     process = begin(machine, PROGRAM, "limit", "cudnn", CUDA_VISIBLE_DEVICES="1")
     assert result(process)[2:] == [*FINE, "2"]
     assert machine.used_bytes(0) == 0
@@ -175,7 +175,7 @@ def test_limit_as_two_virtual_gpus(sim_machine: Machines, begin: Start) -> None:
 def test_driver_failures_read_as_tensorflow_says_them(
     sim_machine: Machines, begin: Start, function: str, code: int, says: str
 ) -> None:
-    machine = sim_machine("1x24GiB")
+    machine = sim_machine("1x12GiB")
     machine.inject(function, code=code)
     process = begin(machine, "import tensorflow as tf; print(tf.config.list_logical_devices('GPU'))")
     _, log = process.communicate(timeout=60)

@@ -128,7 +128,7 @@ def profile(name: str, folder: Path, python: str = sys.executable) -> dict[str, 
     """The first memory profile of one program, under ``gpuwatch run --memory`` on a simulated GPU."""
     script, output = folder / f"{name}.py", folder / f"{name}.json"
     script.write_text(_START + MODELS[name])
-    options = ["-q", "--no-save", "--sim", "1x8GiB", "--memory", "--json", "-o", str(output)]
+    options = ["-q", "--no-save", "--sim", "1x4GiB", "--memory", "--json", "-o", str(output)]
     done = subprocess.run(
         [sys.executable, "-m", "gpuwatch", "run", *options, "--", python, str(script)],
         capture_output=True,

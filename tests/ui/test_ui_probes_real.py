@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 def probe_runs(sim_machine: Callable[[str], SimMachine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ProbeRuns:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("TensorFlow is not installed here")
-    machine = sim_machine("2x8GiB")
+    machine = sim_machine("2x2GiB")
     for name, value in machine.environment(os.environ).items():
         monkeypatch.setenv(name, value)
     return ProbeRuns(store=RunStore(tmp_path / "runs"), parameters=Parameters(seconds=0.1))

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def cells(app: GpuwatchApp) -> list[list[tuple[str, str]]]:
         row: list[tuple[str, str]] = []
         for segment in strip:
             assert isinstance(segment, Segment)
-            row += [(char, str(segment.style)) for char in segment.text]
+            row += zip(segment.text, repeat(str(segment.style)))
         rows.append(row)
     return rows
 
