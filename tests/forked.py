@@ -122,6 +122,7 @@ while True:
         keeper(json.loads(data), files)
     for file in files:
         os.close(file)
+os._exit(0)
 """
 GPUWATCH = str(Path(__file__).with_name("forked_python.py"))
 READ_AT_IMPORT = ("LD_LIBRARY_PATH", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE")
@@ -157,7 +158,7 @@ class Server:
         self._control.close()
         if not self._ready:
             self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 class Forked(subprocess.Popen[str]):
