@@ -47,7 +47,7 @@ class _Unit:
     device: Device
     instance: MigInstance | None
     tenants: tuple[Process, ...]
-    """Processes that compute on it, largest first."""
+    """Processes that compute on it."""
 
     @property
     def uuid(self) -> str | None:
@@ -225,7 +225,6 @@ def _units(machine: Snapshot) -> Iterator[_Unit]:
             tenants.setdefault(row.device_uuid, []).append(row)
     for device in machine.devices:
         rows = tenants.get(device.uuid, [])
-        rows.sort(key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
         if not divided(device):
             yield _Unit(device, None, tuple(rows))
             continue
@@ -287,9 +286,11 @@ def _in_use(unit: _Unit) -> str:
 
 
 def _names(tenants: Sequence[Process]) -> str:
+    """The largest ones, and how many more."""
+    largest = sorted(tenants, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[:_NAMED]
     shown = [
         who(row) + (f" {memory(held)}" if (held := row.number("gpu_memory_bytes")) is not None else "")
-        for row in tenants[:_NAMED]
+        for row in largest
     ]
     rest = len(tenants) - _NAMED
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")

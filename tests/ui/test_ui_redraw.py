@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gpuwatch.core.formatting.units import duration
-from gpuwatch.core.model.snapshot import MigInstance, Process, Snapshot
+from gpuwatch.core.model.snapshot import IDLE_SINCE, MigInstance, Process, Snapshot
 from gpuwatch.ui.tables.filter import parse
 from gpuwatch.ui.widgets.paint import Painted
 from tests.ui import machines
@@ -106,6 +106,9 @@ async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(sta
     """They are drawn by another way than a changed row, and must look as if they had not been."""
     async with stage.app.run_test(size=(120, 40)) as pilot:
         still = machines.many(8, 200)
+        idle_since = int(still.taken_at.timestamp()) - 58  # "<1m", which is dim; then "1m"
+        rows = tuple(replace(row, readings=row.readings | {IDLE_SINCE: idle_since}) for row in still.processes)
+        still = same_again(still, processes=rows)
         await ready(stage, pilot, still)
         table = stage.app.overview.processes
         before = counts(stage)
@@ -115,9 +118,11 @@ async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(sta
             await pilot.pause()
             await pilot.pause()
         assert set(drawn_since(stage, before)) <= {"top", "host", "processes"}
-        shown = table.plain
+        shown = table.lines
+        assert ("  1m", "text") in shown[-2].spans
         table.redraw()
-        assert table.plain == shown
+        assert table.lines == shown
+        shown = table.plain
         row = next(row for row in table._rows if isinstance(row, Process))
         assert duration(row.run_seconds(later.taken_at.timestamp())) in shown
         assert stage.app.session.history.snapshots == 3

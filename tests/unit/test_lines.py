@@ -54,10 +54,12 @@ def test_what_does_not_fit_is_left_to_textual() -> None:
 
 def test_a_span_of_the_same_width_is_replaced() -> None:
     line = Line((("ab", "text"), ("–", "dim"), ("漢", "dim"), ("12", "ok")), "cursor")
-    assert replaced(line, 5, "34") == Line((*line.spans[:3], ("34", "ok")), "cursor")
-    assert replaced(line, 3, "xy") == Line((*line.spans[:2], ("xy", "dim"), line.spans[3]), "cursor")
-    assert [replaced(line, x, "12345") for x in range(8)] == [None] * 8, "no span is as wide"
-    assert replaced(line, 4, "x") is None, "no span begins there"
+    assert replaced(line, {5: ("34", "ok")}) == Line((*line.spans[:3], ("34", "ok")), "cursor")
+    both = replaced(line, {3: ("xy", "text"), 0: ("ab", "dim")})
+    assert both == Line((("ab", "dim"), line.spans[1], ("xy", "text"), line.spans[3]), "cursor"), "ink and text"
+    assert replaced(line, {3: ("漢", "dim"), 5: ("12", "ok")}) == line, "nothing changed"
+    assert [replaced(line, {x: ("12345", "dim")}) for x in range(8)] == [None] * 8, "no span is as wide"
+    assert replaced(line, {0: ("ab", "dim"), 4: ("x", "dim")}) is None, "no span begins there"
 
 
 @given(st.text("ab1 ", min_size=1, max_size=6), st.text("ab1 ", min_size=1, max_size=6))

@@ -20,19 +20,19 @@ class Line(NamedTuple):
 BLANK = Line(())
 
 
-def replaced(line: Line, x: int, text: str) -> Line | None:
-    """The line with another text in the span that begins at cell ``x``; None if there is none of this width."""
-    at = 0
-    for number, (before, ink) in enumerate(line.spans):
-        if at < x:
-            at += len(before) if before.isascii() else width_of(before)
-        elif at > x or width_of(before) != width_of(text):
-            return None
-        elif before == text:
-            return line
-        else:
-            return Line((*line.spans[:number], (text, ink), *line.spans[number + 1 :]), line.wash)
-    return None
+def replaced(line: Line, cells: dict[int, Span]) -> Line | None:
+    """The line with other spans from the cells ``cells`` on; None if no span of this width begins at one of them."""
+    at = found = 0
+    spans = list(line.spans)
+    for number, (text, _) in enumerate(line.spans):
+        size = len(text) if text.isascii() else width_of(text)
+        if at in cells:
+            if width_of(cells[at][0]) != size:
+                return None
+            spans[number] = cells[at]
+            found += 1
+        at += size
+    return Line(tuple(spans), line.wash) if found == len(cells) else None
 
 
 Patch = tuple[int, str, str]

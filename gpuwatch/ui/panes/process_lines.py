@@ -16,6 +16,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.columns import (
     BY_ID,
+    Column,
     Key,
     Placed,
     Row,
@@ -75,9 +76,10 @@ def parts_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
     return {(device.uuid, one.id): one.index for device in snapshot.devices for one in device.mig_instances}
 
 
-def time_text(process: Process, placed: Placed, at: float) -> str:
-    """Text of a column of times, in its width."""
-    return right(clock_text(placed.column, process, at), placed.width)
+def time_cell(process: Process, placed: Placed, at: float) -> Span:
+    """A cell of a column of times, in its width."""
+    text = clock_text(placed.column, process, at)
+    return right(text, placed.width), _ink(process, placed.column, text)
 
 
 def process_count(rows: Iterable[Row]) -> int:
@@ -172,22 +174,21 @@ def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch:
         lead = min(width_of(branch.lead), placed.width)
         pen.add(left(text, placed.width - lead), "text" if branch.asked else "dim")
         return
-    ink = "text"
-    if branch is not None and not branch.asked:
-        pen.to(placed.start)
-        pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), "dim")
-        return
-    if text.startswith(("–", "(")) or text in ("busy", "<1m") or column.id in _DIM or process.type == "G":
-        ink = "dim"
-    elif column.id in ("gpu", "memory"):
-        ink = "strong"
-    elif column.id in _SHARES:
-        busy = (process.number(_SHARES[column.id]) or 0) >= _BUSY
-        ink = ("gpu" if column.id == "sm" else "text") if busy else "dim"
-    elif column.id == "framework":
-        ink = "accent"
+    ink = "dim" if branch is not None and not branch.asked else _ink(process, column, text)
     pen.to(placed.start)
     pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), ink)
+
+
+def _ink(process: Process, column: Column, text: str) -> str:
+    """The ink of a cell with this text."""
+    if text.startswith(("–", "(")) or text in ("busy", "<1m") or column.id in _DIM or process.type == "G":
+        return "dim"
+    if column.id in ("gpu", "memory"):
+        return "strong"
+    if column.id in _SHARES:
+        busy = (process.number(_SHARES[column.id]) or 0) >= _BUSY
+        return ("gpu" if column.id == "sm" else "text") if busy else "dim"
+    return "accent" if column.id == "framework" else "text"
 
 
 def _unexplained(pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> None:

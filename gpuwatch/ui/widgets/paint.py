@@ -77,7 +77,8 @@ class Painted(Widget):
 
     def paint(self, lines: Sequence[Line], *, stale: bool = False) -> None:
         """Shows ``lines``; redraws only the cells that differ."""
-        old, new = self._lines, tuple(map(_harmless, lines))
+        old = self._lines
+        new = tuple(line if line in old[y : y + 1] else _harmless(line) for y, line in enumerate(lines))
         if stale != self._stale:
             self._stale = stale
             self._lines = new

@@ -32,7 +32,7 @@ from gpuwatch.ui.panes.process_lines import (
     parts_of,
     process_count,
     table_lines,
-    time_text,
+    time_cell,
 )
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
@@ -134,19 +134,19 @@ class ProcessTable(Painted, can_focus=True):
                 self._redraw_times()
 
     def _redraw_times(self) -> None:
-        """Replaces the run times in the lines on screen, which takes a twentieth of the time of a redraw."""
-        view, lines = self._view, list(self._lines)
+        """Replaces the times in the lines on screen, which takes a twentieth of the time of a redraw."""
+        view, lines, inset = self._view, list(self._lines), self._inset
         assert view is not None
-        for placed in self._columns:
-            if placed.column.seconds is None:
-                continue
-            for y, row in enumerate(self._rows[self.top : self.top + self._room], self._inset + 1):
-                if isinstance(row, Process) and y < len(lines):
-                    line = replaced(lines[y], placed.start + self._inset, time_text(row, placed, view.moment))
-                    if line is None:  # not in its place
-                        self.redraw()
-                        return
-                    lines[y] = line
+        times = [placed for placed in self._columns if placed.column.seconds is not None]
+        shown = self._rows[self.top : self.top + self._room] if times else ()
+        for y, row in enumerate(shown, inset + 1):
+            if isinstance(row, Process) and y < len(lines):
+                cells = {placed.start + inset: time_cell(row, placed, view.moment) for placed in times}
+                line = replaced(lines[y], cells)
+                if line is None:  # not in its place
+                    self.redraw()
+                    return
+                lines[y] = line
         self.paint(lines, stale=view.stale)
 
     def _usable(self, view: View) -> tuple[str, ...]:

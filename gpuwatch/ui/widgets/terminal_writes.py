@@ -97,10 +97,12 @@ class TerminalWrites:
             y = region.y + row
             for at, text, name in patches(before, now, region.width):
                 style = pane.sequence(name or "text", now.wash, filters) if text else None
-                ends = region.x + at, region.x + at + width_of(text) - 1
-                if style is None or any(screen.get_widget_at(x, y)[0] is not pane for x in ends):
+                start, end = region.x + at, region.x + at + width_of(text) - 1
+                if style is None or screen.get_widget_at(start, y)[0] is not pane:
                     return None
-                pieces.append((style, y + 1, ends[0] + 1, text))
+                if end != start and screen.get_widget_at(end, y)[0] is not pane:
+                    return None
+                pieces.append((style, y + 1, start + 1, text))
         out: list[str] = []
         ink, beyond = self._ink, (0, 0)
         # What has one style together, the present one first: a style is longer than most changes.
