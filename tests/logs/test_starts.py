@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpuwatch.explain.diagnosis.explain import explain
 
 _HEAD = ["2026-05-04 10:11:12,131 INFO launch: checking the node", "2026-05-04 10:11:12,140 INFO launch: 8 GPUs", ""]
@@ -43,3 +45,100 @@ def test_what_is_no_start() -> None:
     ended = [f"{line}\n" for line in ranks]
     for lines in (ranks, late, part, same, first, ended):
         assert not [one for one in explain(lines).findings if "starts; this is" in one.title]
+
+
+_BAD = [*_TRACE, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."]
+_SERVER = ["INFO:     Started server process [{0}]", "INFO:     Uvicorn running on http://0.0.0.0:80{0} (Press CTRL+C)"]
+_ANSWERS = ['INFO:     10.0.0.1:4{0} - "POST /v1/chat HTTP/1.1" 200 OK' for _ in range(3)]
+_MARKS = (
+    ["nohup: ignoring input"],
+    ["nohup: ignoring input and appending output to 'nohup.out'"],
+    ["(base) me@host:~/model$ CUDA_VISIBLE_DEVICES=1 python train.py --lr 3"],
+    ["$ torchrun --nproc_per_node 2 train.py"],
+    ["Using TensorFlow backend."],
+)
+
+
+@pytest.mark.parametrize("mark", _MARKS)
+@pytest.mark.parametrize("failed", [_BAD, _FULL, [*_TRACE, "KeyError: 'x'"]])
+def test_a_mark_after_an_error_begins_another_program(mark: list[str], failed: list[str]) -> None:
+    begun = explain([*failed, *mark, *_WORK])
+    assert begun.primary == "healthy"
+    assert begun.findings[-1].title == f"The log is of 2 starts; this is about the last, from line {len(failed) + 1} on"
+    last = explain([*failed, *mark, *_TRACE, "IndexError: list index out of range"])
+    assert last.primary == "program.error"
+    assert "IndexError" in last.findings[0].title
+    # Without an error before it nothing began anew, and a start that shows nothing leaves the one before.
+    assert not _starts([*_WORK, *mark, *failed])
+    assert explain([*failed, *mark]).primary == explain(failed).primary
+
+
+def _starts(lines: list[str]) -> list[str]:
+    return [one.title for one in explain(lines).findings if "starts; this" in one.title or "programs;" in one.title]
+
+
+def test_a_server_begins_again_when_it_says_so_again() -> None:
+    def served(number: int, *more: str) -> list[str]:
+        return [line.format(number) for line in (*_SERVER, *more)]
+
+    failed = [*served(1), *_BAD]
+    assert explain([*failed, *served(2, *_ANSWERS)]).primary == "healthy"
+    assert _starts([*failed, *served(2, *_ANSWERS)])
+    assert not _starts([*_BAD, *served(1, *_ANSWERS)])  # its first start, after an error that it survived
+
+
+def test_what_a_person_or_a_rank_prints_after_an_error_is_no_program() -> None:
+    for line in ("$ nvidia-smi", '$ python -c "import torch"', "$ pip list", "costs $ 3", "$ python -m torch.utils.py"):
+        assert not _starts([*_BAD, line, *_WORK]), line
+    assert not _starts([*_BAD, *["closing"] * 5, "Using TensorFlow backend.", *_WORK])
+
+
+def test_a_program_that_does_not_compile_has_just_begun() -> None:
+    ranks = ['  File "t.py", line 3', '  File "t.py", line 3', "        x = = 3", "x = = 3", "   ^", "^"]
+    for end in ("SyntaxErrorSyntaxError: : invalid syntaxinvalid syntax", ": SyntaxErrorinvalid syntax: "):
+        found = explain([*_BAD, *ranks, end, *ranks, end])
+        assert found.primary == "program.error"
+        assert "SyntaxError:" in found.findings[0].title
+        assert "of 2 starts" in found.findings[-1].title
+    # Its import by a program that runs: one error of one program, as is a frame in a message.
+    imported = [*_TRACE[:2], '  File "/a/net.py", line 9', "    x = = 3", "SyntaxError: invalid syntax"]
+    assert not _starts([*_BAD, *imported])
+    assert not _starts([*_BAD, '  File "/a/net.py", line 9, in forward', *_WORK])
+
+
+def test_of_several_programs_the_cause_is_the_one_that_did_not_write_the_file() -> None:
+    def ended(script: str, error: str) -> list[str]:
+        return [_TRACE[0], f'  File "{script}", line 7, in <module>', "    main()", error]
+
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '/a/data.npz'"
+    first = ended("/a/generate.py", "NotImplementedError: use another reader")
+    mark = ["Using TensorFlow backend."]
+    for later in (1, 2):
+        steps = [line for _ in range(later) for line in (*mark, *ended("/a/train.py", missing))]
+        found = explain([*first, *steps])
+        assert "NotImplementedError" in found.findings[0].title
+        assert "the last lacked a file" in found.findings[-1].title
+    again = explain([*ended("/a/train.py", "KeyError: 'x'"), *mark, *ended("/a/train.py", missing)])
+    assert "A file or folder does not exist" in again.findings[0].title
+
+
+def test_the_table_of_nvidia_smi_at_the_beginning_comes_again_on_another_day() -> None:
+    rule = "+-------------------------------------+"
+    table = [
+        rule,
+        "| NVIDIA-SMI 570.1  Driver Version: 570.1 |",
+        "|------------------+------------------|",
+        "| a |",
+        rule,
+    ]
+    found = explain(["Sat Dec 20 18:48:39 2025", *table, *_BAD, "Sun Dec 21 20:00:01 2025", *table, *_WORK])
+    assert found.primary == "healthy"
+    assert _starts(["Sat Dec 20 18:48:39 2025", *table, *table, *_BAD, *table, *_WORK]) == []
+
+
+def test_ctrl_c_after_the_result_is_named() -> None:
+    found = explain(["loading", "Training finished", *_TRACE, "KeyboardInterrupt"])
+    assert (found.primary, found.findings[0].title) == (
+        "healthy",
+        "Stopped by Ctrl+C (SIGINT) after its result; no failure in it",
+    )

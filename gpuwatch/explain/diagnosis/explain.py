@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED
-from gpuwatch.explain.logs.program_starts import LogReader
+from gpuwatch.explain.logs.program_starts import LogReader, follows
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
 
 _ENDS_ALL = 16
@@ -44,6 +44,9 @@ def explain(
             if (key := reader.key) is not None and key in line and reader.begins(line):
                 feed = reader.parser.feed
             feed(line)
+            if reader.parser.starts:
+                reader.begun(line)
+                feed = reader.parser.feed
         elif run < _ENDS_ALL:  # the rules for words of a log would judge what nvidia-smi only lists
             run += 1
             feed("")
@@ -60,12 +63,15 @@ def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Ex
     before = explanation(earlier, {}, source=last.source, machine=last.machine)
     how = next((found.title for found in before.findings if found.id == before.primary), "")
     title = f"The log is of {count} starts; this is about the last, from line {first} on"
-    told, shown = (f"the one before: {how}",), last
+    told, shown = [f"the one before: {how}"], last
     idle = last.primary == "healthy" and facts.last_lines_tell not in (WORKED, KERAS)
-    if idle or last.findings[0].title == NOTHING_KNOWN:
+    if follows(facts, earlier):
+        title = f"The log is of {count} programs; the last lacked a file, this is about one before it, which failed"
+        told, shown = [f"{last.findings[0].title}, from line {first} on"], before
+    elif idle or last.findings[0].title == NOTHING_KNOWN:
         title = f"The log is of {count} starts; this is about the one before the last, which shows nothing"
-        told, shown = (f"the last start is from line {first} on",), before
-    note = finding("unknown", "info", "fact", title=title, evidence=told)
+        told, shown = [f"the last start is from line {first} on"], before
+    note = finding("unknown", "info", "fact", title=title, evidence=tuple(told))
     return replace(shown, lines=last.lines, findings=(*shown.findings, note))
 
 

@@ -30,6 +30,9 @@ _NOT_THE_END = re.compile(
     r"(?P<ignored>Exception ignored (?:in|on|while|when)|Exception in callback _\w*Transport\.)"
     r"|(?P<thread>Exception in thread )|(?P<task>Task exception was never|Exception in callback )"
 )
+_NOT_COMPILED = frozenset({"SyntaxError", "IndentationError", "TabError"})
+_RANKS_TOLD = re.compile(r"(?<!\w)((?:Syntax|Indentation|Tab)Error)")
+"""Of a file that could not be compiled, after its line, where ranks print into each other: ": SyntaxErrorinvalid"."""
 _MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
 """What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
 _NUMBER = re.compile(r"\d+")
@@ -76,6 +79,12 @@ class ExceptionFinder:
         """Whether the message of the last exception begins on a later line."""
         self._elsewhere = ("", 0)
         """Where the next exception happens, if it does not end the program, and the line that says so."""
+
+    @property
+    def outside(self) -> bool:
+        """Whether the last exception is complete, and none of the ranks that could not compile one program."""
+        errors = self._facts.errors
+        return bool(errors) and not self._in_traceback and errors[-1].type not in _NOT_COMPILED
 
     def begin(self, line: str) -> None:
         """A traceback begins: its next line that is neither indented nor a frame is its exception."""
@@ -125,6 +134,9 @@ class ExceptionFinder:
         if (found := _NOT_THE_END.match(line)) is not None:
             self._elsewhere = (str(found.lastgroup), self._facts.lines)
             return True
+        if "Error" in line and (told := _RANKS_TOLD.search(line)) is not None and self._after_frame(2 * _AFTER_FRAME):
+            self._keep(told[1], "")
+            return True
         if "Error " in line and _IPYTHON_HEAD.match(line):
             self._facts.open_traceback_line = self._facts.lines
         return False
@@ -137,6 +149,11 @@ class ExceptionFinder:
         if where == "ignored":
             facts.last_frame_line = None
             return
+        half = name[: len(name) // 2]
+        if name == half * 2:  # printed into each other by two ranks: "SyntaxErrorSyntaxError: : bad inputbad input"
+            name, message = half, message.removeprefix(": ")
+            rest = message[: len(message) // 2]
+            message = rest if message == rest * 2 else message
         self._untold = colon and not message
         error = RunError(type=name.rsplit(".", 1)[-1], message=in_words(message[:2000]))
         if error in facts.errors:
@@ -154,7 +171,7 @@ class ExceptionFinder:
         facts.last_error_line = facts.lines
         self.open = self._in_message = True
 
-    def _after_frame(self) -> bool:
-        """Whether a frame of a traceback has just been, with its source line and marks."""
+    def _after_frame(self, most: int = _AFTER_FRAME) -> bool:
+        """Whether a frame of a traceback has just been, with at most so many lines: its source line and marks."""
         frame = self._facts.last_frame_line
-        return frame is not None and self._facts.lines - frame <= _AFTER_FRAME
+        return frame is not None and self._facts.lines - frame <= most

@@ -30,6 +30,7 @@ from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
 from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
 from gpuwatch.explain.logs.placement import PlacementCounter
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
+from gpuwatch.explain.logs.start_marks import StartMarks, not_compiled
 from gpuwatch.explain.logs.tracebacks import FrameFinder
 from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
 
@@ -78,6 +79,9 @@ class LogParser:
         self._warned: dict[str, int] = {}
         """How many lines with a topic were warnings."""
         self._work = WorkAfterError()
+        self._marks = StartMarks()
+        self.starts = False
+        """Whether the last line began another program than those before it."""
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
         self._keep_last = self._last.append
         self._ooms_seen = self._ooms_survived = 0
@@ -132,6 +136,7 @@ class LogParser:
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
         if ", line " in line and self._frame(line):
             facts.last_frame_line = facts.lines
+            self.starts |= self._exceptions.outside and not_compiled(line)
         elif TRACEBACK in line:
             self._exceptions.begin(line)
         at = line.find(".cc:")
@@ -363,7 +368,9 @@ class LogParser:
             return True
         if raw.startswith("[rank"):
             self._facts.note("environment.launcher", raw.rstrip())
-        known = self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
+        if begins := self._marks.again(raw, self.since_error):
+            self.starts = True
+        known = begins or self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
         if not self._exceptions.ignores(line):
             known |= self._meaning("", line, line)
         if "Xid (" in raw:
@@ -403,6 +410,8 @@ class LogParser:
         for topic in (noted := topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
+            if topic == "ended.launch" and "No valid triton configs" in message:
+                continue  # PyTorch's autotuning takes another kernel, or says that there is none
             facts.note(topic, line)
             known = True
             if topic == "placement.no-kernel":

@@ -1,10 +1,13 @@
-"""Several starts of a program that wrote to one log, of which the last counts.
+"""Several starts of programs that wrote to one log, of which the last counts.
 
 A start is recognised by what the log begins with: its first lines come again, digits aside, soon after an error. Lines
-that come again before any error do not mark a start: ranks and workers print them, too.
+that come again before any error do not mark a start: ranks and workers print them, too. After an error, a start is also
+what a shell, a server or Python says only once for each program (:class:`~.start_marks.StartMarks`).
 """
 
 from __future__ import annotations
+
+import re
 
 from gpuwatch.explain.logs.exceptions import TRACEBACK
 from gpuwatch.explain.logs.facts import LogFacts
@@ -16,6 +19,10 @@ _SHORTEST = 8
 """Shorter lines, without digits and spaces, do not tell one program's output from another's."""
 _NEAR = 20
 """An error ended a start if at most so many lines follow it."""
+_REPORT = "Sender: LSF System"
+"""LSF's report, with which a log may begin, follows the job that it is about."""
+_DATE = re.compile(r"^\w{3} \w{3} +\d{1,2} [\d:]{8} (?:\w{2,5} )?\d{4}\s*$")
+"""What date(1) and nvidia-smi print first; its words differ from day to day."""
 _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
 
@@ -54,20 +61,21 @@ class _Heads:
         self.key = "" if self._matched else self._longest
         if not self._matched:
             return []
-        if since_error is None and not self._known:
-            self.key = None
-            return []
-        if self._matched < _HEAD:
+        if since_error is None and not self._known and self._matched > 1:
+            self.key = None  # one line may be a table's rule
+        if self._matched < _HEAD or self.key is None:
             return []
         before, self._seen, self._matched, self.key = self._seen[:-1], [], 0, self._longest
         self._known |= since_error is not None and since_error <= _NEAR
         return before if self._known else []
 
     def _begin(self, line: str, text: str, since_error: int | None) -> None:
+        if not self._head and _DATE.match(line):
+            return
         if not self._head:
             self._longest = max(line.translate(_CUT).split("\n"), key=len)
         self._head.append(text)
-        if since_error is not None or TRACEBACK in line:
+        if since_error is not None or TRACEBACK in line or _REPORT in line:
             self.key = None
         elif len(self._head) == _HEAD:
             telling = len({*self._head}) > 1 and len("".join(self._longest.split())) >= _SHORTEST
@@ -80,7 +88,7 @@ class LogReader:
     def __init__(self) -> None:
         self.parser = LogParser()
         self.earlier: LogFacts | None = None
-        """The facts of the start before the last; None if there is only one."""
+        """The facts of the start before the last, or of that which it follows from; None if there is only one."""
         self.count = 1
         """Starts that were seen."""
         self.first = 0
@@ -97,10 +105,28 @@ class LogReader:
         begun = self._heads.again(line, self.parser)
         if not begun:
             return False
-        self.parser.close()
-        self.earlier, self.count = self.parser.facts, self.count + 1
-        before = self.earlier.lines - len(begun)
-        self.first, self.parser = before + 1, LogParser(before)
+        self._start(self.parser.facts.lines - len(begun))
         for one in begun:
             self.parser.feed(one)
         return True
+
+    def begun(self, line: str) -> None:
+        """The line that the parser took last begins a start."""
+        self._start(self.parser.facts.lines - 1)
+        self.parser.feed(line)
+        self.parser.starts = False
+
+    def _start(self, before: int) -> None:
+        self.parser.close()
+        ended = self.parser.facts
+        if self.earlier is None or not follows(ended, self.earlier):
+            self.earlier = ended
+        self.first, self.count = before + 1, self.count + 1
+        self.parser = LogParser(before)
+
+
+def follows(later: LogFacts, earlier: LogFacts) -> bool:
+    """Whether a program ended since it lacked a file, after another one, which may have had to write it, had failed."""
+    if not later.errors or later.errors[-1].type != "FileNotFoundError" or not earlier.errors:
+        return False
+    return later.frame is not None and earlier.frame is not None and later.frame.file != earlier.frame.file

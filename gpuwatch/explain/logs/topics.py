@@ -119,6 +119,9 @@ def hinted(line: bytes) -> bool:
         or "tfrt" in text
         or "err!" in text
         or "running on" in text
+        or "ignoring inp" in text  # nohup
+        or "w backend" in text  # "Using TensorFlow backend."
+        or "$ " in text
         or "startup comp" in text
         or "remapp" in text
         or "page blacklist" in text
