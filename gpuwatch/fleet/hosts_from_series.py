@@ -78,6 +78,7 @@ class _Gpu:
     readings: dict[str, Value] = field(default_factory=dict)
     state: str = "ok"
     simulated: bool = False
+    unified_memory: bool = False
     targets: set[str] = field(default_factory=set)
     """What Prometheus scraped it from."""
     instances: dict[str, _Instance] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class _Gpu:
         self.host = min(self.host, host_of(labels))
         self.targets.add(target_of(labels))
         self.simulated = self.simulated or labels.get("simulated") == "true"
+        self.unified_memory = self.unified_memory or labels.get("unified_memory") == "true"
         index = labels.get("gpu") or labels.get("index") or ""
         if self.index is None and index.isascii() and index.isdecimal() and len(index) < 6:
             self.index = int(index)
@@ -108,6 +110,7 @@ class _Gpu:
             name=self.name or "GPU",
             pci_bus_id=_LONG_DOMAIN.sub("", self.pci.lower()),
             state=self.state,
+            unified_memory=self.unified_memory,
             readings=with_total(self.readings),
             missing=NOT_REPORTED,
             mig_instances=tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
@@ -13,11 +14,14 @@ from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.fleet.summary import HostSummary, Summaries, summary
+from gpuwatch.share.exporter.page import Page
+from gpuwatch.share.exporter.series import Content, Options
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.panes.fleet_lines import host_line
 from gpuwatch.ui.tables.fleet_columns import in_order, place
 from tests.fleet.exporters import MIB, dcgm, gpuwatch, nvidia_smi
 from tests.fleet.prometheus_server import FakePrometheus, exposition, served
+from tests.ui import machines
 
 
 @pytest.fixture
@@ -92,6 +96,14 @@ def test_gpuwatch(fake: FakePrometheus) -> None:
     ]
     assert host.view.age_seconds == 0.4
     assert host.memory_total is None, "unknown of the lost GPU, so of all"
+
+
+def test_a_gpu_whose_memory_is_the_hosts_stays_one(fake: FakePrometheus) -> None:
+    machine = machines.many(1, 1)
+    machine = replace(machine, devices=(replace(machine.devices[0], unified_memory=True),))
+    page = Page(Content(machine, answering=True), Options("n1"), 0.0)
+    fake.series = exposition(page.body("plain").decode(), instance="n1:9836", job="gpuwatch")
+    assert only(fake).gpus[0].device.unified_memory
 
 
 def test_one_gpu_that_two_exporters_report_is_one(fake: FakePrometheus) -> None:

@@ -20,7 +20,7 @@ from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.layout import LAYOUTS, MANY, Plan, plan
 from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import shortened, wrapped
-from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit
+from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, ledger
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import default_path, load, understood
@@ -465,3 +465,10 @@ def test_long_values_break_at_separators_and_commands_not_at_hyphens() -> None:
     assert folded(setting, 30) == ["expandable_segments:True,", "max_split_size_mb:128"]
     assert folded("drain the node, then reset the GPU (nvidia-smi -r)", 44)[1] == "(nvidia-smi -r)"
     assert folded("x" * 50, 20) == ["x" * 20, "x" * 20, "x" * 10]
+
+
+def test_a_card_says_that_its_free_memory_is_the_hosts() -> None:
+    own = machines.device(0)
+    unified = structs.replace(own, unified_memory=True)
+    seen = ["".join(text for text, _ in ledger(one, view_of(one), 100).spans) for one in (own, unified)]
+    assert [line.endswith(end) for line, end in zip(seen, (" free", " free on the host"), strict=True)] == [True, True]

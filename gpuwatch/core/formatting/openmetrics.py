@@ -188,6 +188,7 @@ def gpu_identity(device: Device, driver: Driver | None) -> dict[str, object]:
         "driver": driver.version if driver is not None else None,
         "mig": device.readings.get("mig.mode"),
         "simulated": "true" if device.simulated else None,
+        "unified_memory": "true" if device.unified_memory else None,
     }
 
 

@@ -90,7 +90,7 @@ def ledger(device: Device, view: View, inner: int) -> Pen:
     after: list[tuple[float | None, str]] = []
     if nobody is not None and nobody >= _LEAST_SHOWN:
         after.append((nobody, "unexplained"))
-    after += [(free, "free")] if free is not None else []
+    after += [(free, "free on the host" if device.unified_memory else "free")] if free is not None else []
     pen = Pen(inner)
     if not any(row.readings or row.missing for row in processes) and (processes or not _counted(device)):
         return pen.add("HELD ", "dim")  # processes were not read yet
