@@ -10,9 +10,12 @@ from gpuwatch.explain.logs.log_parser import LogParser
 from tests.logs.fuzz import check, made, run
 
 
-@pytest.mark.parametrize("seed", range(2))
+SEEDS, COUNT = 2, 500
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_damaged_log_breaks_anything(seed: int) -> None:
-    assert run(seed, 500) == []  # the last line of the parser that more of them reach is reached by these
+    assert run(seed, COUNT) == []  # the last line of the parser that more of them reach is reached by these
 
 
 def test_the_same_seed_makes_the_same_input() -> None:

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.wire import Receiver
-from gpuwatch.machine.history.frames import DamagedFrame, FrameEncoder, split
+from gpuwatch.machine.history.frames import DamagedData, FrameEncoder, split
 from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWriter, Kept, whole
 from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.machine.recording import stored_data
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable import Storable
-from gpuwatch.machine.recording.stored_data import DamagedData, compressed, decompressed, pack_times, unpack_times
+from gpuwatch.machine.recording.stored_data import compressed, decompressed, pack_times, unpack_times
 from tests.recording.days import day
 from tests.recording.recordings import Growing
 from tests.ui import machines
@@ -134,7 +134,7 @@ def test_damaged_blocks_are_refused(monkeypatch: pytest.MonkeyPatch, xz: bool) -
     for end in range(0, len(data), 50):
         with pytest.raises(DamagedData):
             read(data[:end])
-    with pytest.raises(DamagedFrame):
+    with pytest.raises(DamagedData):
         read(compressed(b"\0\0\0\1Dx"))
 
 

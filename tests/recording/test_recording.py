@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.frames import FINDINGS, KEY, DamagedFrame, framed
+from gpuwatch.machine.history.frames import FINDINGS, KEY, DamagedData, framed
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.recording import gpu_time, tiers
@@ -572,7 +572,7 @@ DEEP = b"\x81\xa1?" + b"\x91" * 50_000 + b"\xc0"
     ],
 )
 def test_what_is_nested_too_deeply_is_damage(read: Callable[[], object]) -> None:
-    with pytest.raises(DamagedFrame):
+    with pytest.raises(DamagedData):
         read()
 
 

@@ -39,7 +39,7 @@ from gpuwatch.explain.traces.wire import BrokenMessage
 from gpuwatch.fleet.cluster.host_list import parse_hosts
 from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
 from gpuwatch.fleet.prometheus_api import _answer
-from gpuwatch.machine.history.frames import DamagedFrame
+from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.recording import gpu_time, tiers
 from gpuwatch.machine.recording.stored_data import decompressed as block
@@ -97,7 +97,7 @@ def _frames() -> list[bytes]:
     for one in _blocks():
         try:
             found.append(block(one))
-        except DamagedFrame:
+        except DamagedData:
             continue
     return found[:3]
 
@@ -170,17 +170,17 @@ READERS = {
         lambda data: _drained(decompressed(iter([data[:20], data[20:]]), "train.log")),
         (GpuwatchError,),
     ),
-    "recording: stored": Reader(lambda: list(_blocks()[:6]), lambda data: block(unstamped(data)), (DamagedFrame,)),
-    "recording: frames": Reader(_frames, lambda data: list(ChunkReader().take(data)), (DamagedFrame,)),
+    "recording: stored": Reader(lambda: list(_blocks()[:6]), lambda data: block(unstamped(data)), (DamagedData,)),
+    "recording: frames": Reader(_frames, lambda data: list(ChunkReader().take(data)), (DamagedData,)),
     "recording: GPU time": Reader(
         lambda: [zlib.decompress(gpu_time.pack(_gpu_time()))],
         lambda data: gpu_time.unpack(zlib.compress(data)),
-        (DamagedFrame,),
+        (DamagedData,),
     ),
     "recording: means": Reader(
         lambda: [zlib.decompress(tiers.pack_points(tiers.summaries([machines.many(2, 3)], 60)))],
         lambda data: tiers.unpack_points(zlib.compress(data)),
-        (DamagedFrame,),
+        (DamagedData,),
     ),
     "Prometheus": Reader(
         lambda: [_ANSWER, _MATRIX], _answer.decode, (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)

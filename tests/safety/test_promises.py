@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 from gpuwatch.core.reader_limits import READERS as LIMITS
+from tests.logs import test_fuzz
 from tests.safety import faulted_calls, soak, test_faulted_calls
 from tests.safety.mutated_inputs import READERS
 from tests.safety.test_mutated_inputs import COUNT
 from tests.safety.test_soak import SHARE
+from tests.secrets import test_corpus
 
 REPOSITORY = Path(__file__).parents[2]
 FIGURES = {
@@ -18,8 +20,8 @@ FIGURES = {
     f"[{len(LIMITS)} limits]",
     f"{len(READERS)} readers x {COUNT} inputs",
     f"{round(soak.NEW * 3600, -5):,} processes in an hour, within {100 * SHARE - 100:.0f} %",
-    "2 x 1,000 logs",
-    "at least 230 of each",
+    f"{test_fuzz.SEEDS} x {test_fuzz.COUNT} logs",
+    f"at least {test_corpus.LEAST} of each",
 }
 
 

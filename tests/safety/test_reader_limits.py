@@ -97,7 +97,7 @@ def run_memory(path: Path) -> str:
 def recording(path: Path) -> str:
     plain = zlib.compress(bytes(2 * SMALL))
     errors = (
-        said(frames.DamagedFrame, lambda: list(frames.split(frames.packed(bytes(2 * SMALL))))),
+        said(frames.DamagedData, lambda: list(frames.split(frames.packed(bytes(2 * SMALL))))),
         said(stored_data.DamagedData, lambda: stored_data.decompressed(stored_data.stamped(plain))),
         said(ValueError, lambda: gpu_time.unpack(plain)),
     )

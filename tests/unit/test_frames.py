@@ -16,7 +16,7 @@ from gpuwatch.machine.history.frames import (
     DELTA,
     KEY,
     PACKED,
-    DamagedFrame,
+    DamagedData,
     FrameDecoder,
     FrameEncoder,
     framed,
@@ -163,11 +163,11 @@ def test_frames_that_were_cut_off_have_all_samples_before_the_cut(
 
 
 def test_what_is_no_frame_of_this_version_is_refused() -> None:
-    with pytest.raises(DamagedFrame, match="without a key frame"):
+    with pytest.raises(DamagedData, match="without a key frame"):
         FrameDecoder().take(DELTA, b"\x90")
-    with pytest.raises(DamagedFrame):
+    with pytest.raises(DamagedData):
         list(split(framed(PACKED, b"no zlib")))
-    with pytest.raises(DamagedFrame):
+    with pytest.raises(DamagedData):
         FrameDecoder().take(KEY, b"\x90")
 
 
@@ -181,7 +181,7 @@ def test_a_damaged_delta_raises_nothing_else(noise: bytes, place: int) -> None:
     later = replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=1), processes=shot.processes[1:])
     ((kind, body),) = split(encoder.frame(later))
     place %= len(body)
-    with suppress(DamagedFrame):
+    with suppress(DamagedData):
         decoder.take(kind, body[:place] + noise + body[place + len(noise) :])
         decoder.snapshot()
 

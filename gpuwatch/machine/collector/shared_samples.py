@@ -12,7 +12,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.wire import Source
-from gpuwatch.machine.history.frames import DamagedFrame
+from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, running
 from gpuwatch.machine.sources.base import SeenDevice
 
@@ -42,7 +42,7 @@ class SharedSamples:
     """A recorder that is followed. Used by one thread; close it after use."""
 
     def __init__(self, recorder: RunningRecorder) -> None:
-        """:class:`GpuwatchError` or :class:`DamagedFrame` if its recording cannot be read."""
+        """:class:`GpuwatchError` or :class:`DamagedData` if its recording cannot be read."""
         # It imports SQLite, which is not needed without a recorder.
         from gpuwatch.machine.recording.newest_samples import NewestSamples
 
@@ -102,7 +102,7 @@ class SharedSamples:
         """The samples since the last call, oldest first, and why there will be no more; empty if there will."""
         try:
             found = self._take()
-        except (GpuwatchError, DamagedFrame) as error:
+        except (GpuwatchError, DamagedData) as error:
             return [], str(error)
         now = time.monotonic()
         if found:
@@ -155,7 +155,7 @@ def find(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> Share
     chosen: SharedSamples | None = None
     for recorder in running():
         if chosen is None and _suits(recorder, interval, gpm=gpm):
-            with suppress(GpuwatchError, DamagedFrame, OSError):
+            with suppress(GpuwatchError, DamagedData, OSError):
                 shared = SharedSamples(recorder)
                 if shared.is_usable(seen):
                     chosen = shared

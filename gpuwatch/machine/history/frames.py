@@ -38,8 +38,8 @@ _WORKERS, _STATE = -1, -2
 """Positions of a process's fields that change often too."""
 
 
-class DamagedFrame(ValueError):
-    """The data is not frames of this version."""
+class DamagedData(ValueError):
+    """Data that is not as it was written, or of another version."""
 
 
 class _Delta(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -108,23 +108,23 @@ def split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def inflated(data: bytes) -> bytes:
-    """What zlib compressed; :class:`DamagedFrame`, also for more than a recording's reader takes."""
+    """What zlib compressed; :class:`DamagedData`, also for more than a recording's reader takes."""
     unzip = zlib.decompressobj()
     try:
         plain = unzip.decompress(data, reader_limits.RECORDING.bytes)
     except (zlib.error, TypeError) as error:  # a database may have anything anywhere
-        raise DamagedFrame(str(error)) from error
+        raise DamagedData(str(error)) from error
     if not unzip.eof:
-        raise DamagedFrame("truncated, or too large")
+        raise DamagedData("truncated, or too large")
     return plain
 
 
 def decoded(decode: Callable[[bytes], _T], data: bytes) -> _T:
-    """MessagePack by a decoder of msgspec; :class:`DamagedFrame`, also for what is nested too deeply."""
+    """MessagePack by a decoder of msgspec; :class:`DamagedData`, also for what is nested too deeply."""
     try:
         return decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise DamagedFrame(printable(str(error))) from error
+        raise DamagedData(printable(str(error))) from error
 
 
 # Rows
@@ -297,17 +297,17 @@ class FrameDecoder:
         """Changes since the rows above were built."""
 
     def take(self, kind: bytes, body: bytes) -> None:
-        """Takes the next frame, a key frame or a delta from the previous one; :class:`DamagedFrame` otherwise."""
+        """Takes the next frame, a key frame or a delta from the previous one; :class:`DamagedData` otherwise."""
         try:
             if kind == KEY:
                 self.begin(decoded(_snapshot_of, body))
             elif kind == DELTA and self._last is not None:
                 self._apply(self._last, decoded(_delta_of, body))
             else:
-                raise DamagedFrame(f"a frame of kind {kind!r} without a key frame before it")
+                raise DamagedData(f"a frame of kind {kind!r} without a key frame before it")
         except (LookupError, ValueError, TypeError) as error:
             self._last = None
-            raise error if isinstance(error, DamagedFrame) else DamagedFrame(printable(str(error))) from error
+            raise error if isinstance(error, DamagedData) else DamagedData(printable(str(error))) from error
 
     def begin(self, snapshot: Snapshot) -> None:
         """Takes a snapshot, as a key frame has one."""

@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.frames import (
     FINDINGS,
-    DamagedFrame,
+    DamagedData,
     FrameDecoder,
     FrameEncoder,
     decoded,
@@ -49,7 +49,7 @@ class ChunkReader:
         self._found: tuple[Finding, ...] = ()
 
     def take(self, frames: bytes) -> Iterator[Position]:
-        """The samples of the next frames; :class:`DamagedFrame`. Read a position before the next one is asked for."""
+        """The samples of the next frames; :class:`DamagedData`. Read a position before the next one is asked for."""
         for kind, body in split(frames):
             if kind == FINDINGS:
                 self._found = decoded(_of_findings, body)
@@ -102,7 +102,7 @@ class Chunk:
         self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
 
     def read(self) -> Iterator[Position]:
-        """Each sample in turn, oldest first; :class:`DamagedFrame`."""
+        """Each sample in turn, oldest first; :class:`DamagedData`."""
         return ChunkReader().take(b"".join(self._frames))
 
 
@@ -133,10 +133,10 @@ def whole(positions: Iterable[Position]) -> Iterator[Kept]:
 
 
 def sample(positions: Iterator[Position], place: int) -> Kept:
-    """The sample at one place; :class:`DamagedFrame` if there is none."""
+    """The sample at one place; :class:`DamagedData` if there is none."""
     for kept in whole(islice(positions, place, place + 1)):
         return kept
-    raise DamagedFrame(f"no sample {place}")
+    raise DamagedData(f"no sample {place}")
 
 
 class MappedRows(Generic[_T]):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.frames import DamagedFrame
+from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
 from gpuwatch.machine.recording.storage import DATABASE_ERRORS, open_to_read, unreadable
 from gpuwatch.machine.recording.stored_data import decompressed, unstamped
@@ -82,7 +82,7 @@ class NewestSamples:
 
 def _samples(block: bytes, taken: int) -> list[Snapshot]:
     """The samples of a block after the first ``taken``."""
-    with suppress(DamagedFrame):
+    with suppress(DamagedData):
         positions = islice(ChunkReader().take(decompressed(block)), taken, None)
         return [decoder.snapshot() for decoder, _ in positions]
     return []

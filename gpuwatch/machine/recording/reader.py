@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.history.frames import DamagedFrame
+from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, Kept, Position, Samples, whole
 from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
@@ -37,7 +37,7 @@ from gpuwatch.machine.recording.rows import (
     life_of,
     run_of,
 )
-from gpuwatch.machine.recording.stored_data import DamagedData, checksum, decompressed, unpack_times, unstamped
+from gpuwatch.machine.recording.stored_data import checksum, decompressed, unpack_times, unstamped
 
 _OPEN_SAMPLE = "sample of the last minute"
 """What is damaged where a sample that is in no block is."""
@@ -443,14 +443,14 @@ class Recording(SampleStore):
                 if len(self._frames) > _DECODED:
                     self._frames.popitem(last=False)
             yield from ChunkReader().take(frames)
-        except DamagedFrame as error:
+        except DamagedData as error:
             self._note(number, error)
 
     def _block(self, number: int) -> object:
         rows = self._db.rows("SELECT block FROM data WHERE id = ?", (number,))
         return rows[0][0] if rows else None
 
-    def _note(self, number: int, error: DamagedFrame) -> None:
+    def _note(self, number: int, error: DamagedData) -> None:
         """Notes that a block cannot be read, unless it was deleted because of the limits."""
         if self._db.salvaged or self._db.rows("SELECT 1 FROM minutes WHERE id = ?", (number,)):
             entry = next((row[1:] for row in self._sealed if row[0] == number), (0.0, 0.0, 0))

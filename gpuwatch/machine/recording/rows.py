@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.machine.history.frames import decoded
+from gpuwatch.machine.history.frames import DamagedData, decoded
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.gpu_time import GpuTime
 from gpuwatch.machine.recording.gpu_time import unpack as unpack_time
 from gpuwatch.machine.recording.process_lives import ProcessLife
-from gpuwatch.machine.recording.stored_data import DamagedData, checksum, unpack_times, unstamped
+from gpuwatch.machine.recording.stored_data import checksum, unpack_times, unstamped
 
 _BEFORE = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
 _REPEATED = 60.0

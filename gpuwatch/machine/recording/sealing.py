@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.frames import DamagedFrame
+from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording import gpu_time, tiers
 from gpuwatch.machine.recording.process_lives import Key, ProcessLife, ProcessLives
@@ -108,7 +108,7 @@ class Sealer:
 
 def _readable(decode: Callable[[_R], _T], data: _R) -> _T | None:
     """What is stored; None if it is damaged, which is left to readers."""
-    with suppress(DamagedFrame):
+    with suppress(DamagedData):
         return decode(data)
     return None
 

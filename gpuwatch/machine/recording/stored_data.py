@@ -9,12 +9,11 @@ import struct
 import zlib
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
 
 import msgspec
 
 from gpuwatch.core import reader_limits
-from gpuwatch.machine.history.frames import DamagedFrame, decoded, encoded
+from gpuwatch.machine.history.frames import DamagedData, decoded, encoded, inflated
 
 try:
     import lzma
@@ -29,10 +28,6 @@ _NUMBERS = tuple(struct.Struct(f"<{count}d") for count in range(6))
 _SUM = struct.Struct(">I")
 _MICROSECOND = 1e6
 _steps = msgspec.msgpack.Decoder(list[int]).decode
-
-
-class DamagedData(DamagedFrame):
-    """Data that is not as it was written."""
 
 
 def checksum(*numbers: float, data: bytes = b"") -> int:
@@ -71,10 +66,7 @@ def pack_times(times: Sequence[float]) -> bytes:
 
 def unpack_times(data: object) -> list[float]:
     """The times again; :class:`DamagedData`."""
-    try:
-        return [micros / _MICROSECOND for micros in accumulate(decoded(_steps, unstamped(data)))]
-    except DamagedFrame as error:
-        raise DamagedData(str(error)) from error
+    return [micros / _MICROSECOND for micros in accumulate(decoded(_steps, unstamped(data)))]
 
 
 def compressed(data: bytes) -> bytes:
@@ -88,17 +80,14 @@ def compressed(data: bytes) -> bytes:
 def decompressed(data: object) -> bytes:
     """The data again; :class:`DamagedData`."""
     body = unstamped(data)
-    unpack: Any
-    failed: type[Exception]
     if not body.startswith(_XZ):
-        unpack, failed = zlib.decompressobj(), zlib.error
-    elif lzma is None:
+        return inflated(body)
+    if lzma is None:
         raise DamagedData("compressed with xz, which this Python was built without")
-    else:
-        unpack, failed = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY), lzma.LZMAError
+    unpack = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:
-        plain: bytes = unpack.decompress(body, reader_limits.RECORDING.bytes)
-    except failed as error:
+        plain = unpack.decompress(body, reader_limits.RECORDING.bytes)
+    except lzma.LZMAError as error:
         raise DamagedData(str(error)) from error
     if not unpack.eof:
         raise DamagedData("truncated, or too large")

@@ -15,7 +15,7 @@ import msgspec
 
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.frames import DamagedFrame, decoded, inflated
+from gpuwatch.machine.history.frames import DamagedData, decoded, inflated
 
 MINUTE, HOUR = 60, 3600
 BLOCKS = {MINUTE: 3600, HOUR: 86_400}
@@ -109,7 +109,7 @@ def pack_points(points: Points) -> bytes:
 
 
 def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
-    """The points of a block, of these metrics or all; :class:`.frames.DamagedFrame`."""
+    """The points of a block, of these metrics or all; :class:`.frames.DamagedData`."""
     block = decoded(_block_of, inflated(data))
     points: Points = {begin: {} for begin in block.begins}
     try:
@@ -118,7 +118,7 @@ def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
                 if samples:
                     points[begin][uuid, name] = Summary(least, mean, most, int(samples))
     except (ValueError, TypeError, OverflowError) as error:
-        raise DamagedFrame(f"means: {error}") from error
+        raise DamagedData(f"means: {error}") from error
     return points
 
 
