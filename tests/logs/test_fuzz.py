@@ -9,7 +9,6 @@ import pytest
 from gpuwatch.explain.logs.log_parser import LogParser
 from tests.logs.fuzz import check, made, run
 
-
 SEEDS, COUNT = 2, 500
 
 
