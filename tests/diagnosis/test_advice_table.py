@@ -92,6 +92,8 @@ SAMPLES = (
            "set_sharing_strategy"),
     Sample("request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]",
            "not needed"),
+    Sample("writing to /var/folders/lc/x/T/tmp7\nAssertionError: Torch not compiled with CUDA enabled", '"mps"'),
+    Sample("zsh: /opt/homebrew/bin/python3 x.py\nAssertionError: Torch not compiled with CUDA enabled", '"mps"'),
     Sample("torch.OutOfMemoryError: " + _OOM.format("3.00 GiB") + _HINT, "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
            "$ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "shapes"),
 )  # fmt: skip

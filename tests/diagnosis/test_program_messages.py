@@ -70,8 +70,8 @@ ERRORS = (
         "parameters got no gradient",
     ),
     ("ValueError: Default process group has not been initialized, please make sure to call", "init_process_group"),
-    ("AssertionError: Check batch related parameters. train_batch_size is not equal to 64", "numbers of the job"),
-    ("AttributeError: Can't pickle local object 'main.<locals>.collate'", "sent to a new process: main.<locals>"),
+    ("AssertionError: Check batch related parameters. train_batch_size is not equal to 64", "sizes contradict each other"),
+    ("AttributeError: Can't pickle local object 'main.<locals>.collate'", "pickled for a new process: main.<locals>"),
     ("RuntimeError: Error(s) in loading state_dict for Net:", "does not fit the model"),
     ("RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory", "damaged"),
     ("RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 7040 vs 6934", "could not be written"),
@@ -99,7 +99,7 @@ ERRORS = (
     ("RuntimeError: view size is not compatible with input tensor's size and stride", "Shapes of tensors"),
     ("RuntimeError: torch.cat(): expected a non-empty list of Tensors", "Shapes of tensors"),
     ("RuntimeError: Tensor for argument #2 'mat1' is on CPU, but expected it to be on GPU", "on different devices"),
-    ("RuntimeError: Cannot copy out of meta tensor; no data!", "device meta"),
+    ("RuntimeError: Cannot copy out of meta tensor; no data!", "on the meta device"),
     ("LinAlgError: linalg.cholesky: The factorization could not be completed because the input", "not positive definite"),
     ("DatasetNotFoundError: Dataset 'x/y' doesn't exist on the Hub or cannot be accessed.", "Hugging Face refuses"),
     ("HTTPError: HTTP Error 404: Not Found", "could not be reached"),
@@ -264,7 +264,7 @@ AROUND = (
     ("RuntimeError: Socket Timeout", "until the wait timed out"),
     ("/usr/bin/ld: cannot find -lcuda", "libcuda, which belongs to the driver"),
     ("OSError: [Errno 116] Stale file handle: '/home/u/x'", "A file system failed"),
-    ("DistStoreError: Timed out after 901 seconds waiting for clients. 1/2 clients joined.", "A rank of the job did not come"),
+    ("DistStoreError: Timed out after 901 seconds waiting for clients. 1/2 clients joined.", "A rank of the job never joined"),
 )  # fmt: skip
 
 

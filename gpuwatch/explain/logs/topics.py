@@ -122,6 +122,8 @@ def hinted(line: bytes) -> bool:
         or "ignoring inp" in text  # nohup
         or "w backend" in text  # "Using TensorFlow backend."
         or "$ " in text
+        or "/var/f" in text  # a Mac's temporary folder
+        or "homebrew" in text
         or "startup comp" in text
         or "remapp" in text
         or "page blacklist" in text

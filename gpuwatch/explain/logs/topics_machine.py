@@ -195,6 +195,8 @@ ENVIRONMENTS: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("microsoft-standard", "environment.wsl"),
     ("/usr/lib/wsl", "environment.wsl"),
     ("wsl --update", "environment.wsl"),
+    ("/var/folders/", "environment.macos"),
+    ("/opt/homebrew/", "environment.macos"),
     ("kubelet", _KUBERNETES),
     ("kubectl", _KUBERNETES),
     ("kubepods", _KUBERNETES),

@@ -357,6 +357,8 @@ FRAMEWORKS = (
     Advice("build.cpu-only", 'Install the build with GPU support: pip uninstall tensorflow-cpu; pip install'
            ' "tensorflow[and-cuda]" (on Windows: within WSL2, native builds have no GPU since 2.11).',
            framework=TENSORFLOW),
+    Advice("build.cpu-only", 'On a Mac there is no CUDA: use the device "mps" (torch.backends.mps.is_available())'
+           ' or "cpu".', environment="macos", framework=TORCH),
     Advice("build.cpu-only", "Install the CUDA build: pip uninstall torch, then the command from pytorch.org for your"
            " CUDA.", framework=TORCH),
     Advice("build.cpu-only", 'Install the CUDA build: pip install -U "jax[cuda12]" (cuda13 for driver release 580 or'
