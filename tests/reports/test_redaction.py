@@ -331,6 +331,22 @@ SAID = {
     "on-call is +49 151 23456789": ("23456789",),
     "account S-1-5-21-3623811015-3361044348-30300820-1013 denied": ("3623811015",),
     "reserved by Eva Kowalski until Monday": ("Kowalski",),
+    'launcher says "hostname": "bignode", "user": "kowalski"': ("bignode", "kowalski"),
+    "master_addr: bignode": ("bignode",),
+    "scontrol: UserId=kowalski(1001) GroupId=lab(100)": ("kowalski",),
+    "INFO Logged in as kowalski": ("kowalski",),
+    "cannot open ~kowalski/runs": ("kowalski",),
+    "denied for arn:aws:iam::123456789012:user/kowalski": ("kowalski", "123456789012"),
+    "2026-11-23 worker: bignode:123:456 [0] NCCL WARN Connect failed": ("bignode",),
+    "mount.nfs: bignode:/export failed": ("bignode",),
+    "Last login: Mon Nov 23 10:00:01 2026 from bignode": ("bignode",),
+    "Warning: Permanently added 'bignode' (ED25519) to the list": ("bignode",),
+    "mpirun -np 4 -H bignode:4 python t.py": ("bignode",),
+    "The client socket has failed to connect to [bignode]:29500": ("bignode",),
+    "Node: bignode/10.1.2.3": ("bignode",),
+    "Failed to pull image registry.acme-robotics.io/team/x:1": ("acme-robotics",),
+    "projects/moonshot-lab/zones/us-a/instances/x": ("moonshot-lab",),
+    "Node GUID: 0x24ec00606be6218a": ("24ec00606be6218a",),
 }
 """Texts, and what in them names somebody or something."""
 PLAIN = (
@@ -388,6 +404,13 @@ PLAIN = (
     "job failed, run again; the instance of this class",
     "user code traceback exceeded",
     "cluster: none",
+    "Failed to pull image nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
+    "Logged in as a service",
+    "use ~/.cache and ~=2.3/x",
+    "connect to [::1]:29500",
+    "Node: model/dense/MatMul",
+    "projects/x/train.py: No such file",
+    "at step:12:30 [0] loss 0.1",
 )
 
 

@@ -37,6 +37,33 @@ def as_text(entry: Secret | Innocent) -> str:
     return shown(entry) if entry.context == "environment" else mask_text(entry.line)
 
 
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("GET https://api.telegram.org/bot4711000815:Qz81mmKq02LLpw93sKd7aaTz/getMe", "Qz81mm"),
+        ("\u5bc6\u7801\uff1aqz81mmkq", "qz81mmkq"),
+        ('ConvertTo-SecureString "Qz81mmKq" -AsPlainText', "Qz81mmKq"),
+        ("net use Z: \\\\nas\\x /user:mia Qz81mmKq", "Qz81mmKq"),
+        ("mia:$apr1$Qz81mmKq$Lpw93sKd7aaTzQz81mmKq0", "Lpw93s"),
+        ("curl -d key 0123456789abcdef0123456789abcdef-us7", "0123456789abcdef"),
+        ('seed_phrase="apple zebra copper"', "zebra"),
+        ("snmpwalk -v2c -c Qz81mmKq switch", "Qz81mmKq"),
+        ("GET /callback?code=Qz81mmKq02LLpw93sKd7aaTz&state=x", "Qz81mmKq"),
+        ("url=https%3A%2F%2Fmia%3AQz81mmKq%40x.io", "Qz81mmKq"),
+    ],
+)
+def test_forms_that_have_no_name_before_the_secret(text: str, masked: str) -> None:
+    assert masked in text
+    assert masked not in mask_text(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["exit code=1", "GET /x?code=404_not_found_in_cache_7", "paraphrase: the text", "cost $1$", "zone-us1"]
+)
+def test_what_only_looks_like_them_stays(text: str) -> None:
+    assert mask_text(text) == text
+
+
 @pytest.mark.parametrize("mask", [shown, as_text])
 def test_secrets_of_the_corpus_are_masked(mask: Callable[[Secret], str]) -> None:
     leaks = [entry.id for entry in SECRETS if any(part in mask(entry) for part in entry.secret)]

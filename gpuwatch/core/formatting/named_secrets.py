@@ -27,7 +27,8 @@ _HINTS: Final = (
         "key",
         "secret",
         "passw",
-        "passphrase",
+        "phrase",
+        "mnemonic",
         "pass",
         "pwd",
         "credential",
@@ -94,7 +95,7 @@ _SECRET_KEY = lazy(
 )
 _STRONG_WORD = lazy(
     r"passw|passphrase|secret|credential|apikey|accesskey|privatekey|authtoken|accesstoken|webhook|connectionstring"
-    r"|authorization|clientsecret"
+    r"|authorization|clientsecret|seedphrase|recoveryphrase|mnemonic"
 )
 
 
@@ -232,7 +233,7 @@ def _assign(before_sign: str) -> re.Pattern[str]:
 _ASSIGN = _assign(f"(?:{_SPACED}|{_CLOSE})")
 _ASSIGN_HEADER = _assign(_SPACED)
 """Not ``Cookie: name=x``, whose other values are secret too."""
-_COLON = lazy(rf"{_ANSI}\s{{0,3}}:{_ANSI}(\s{{0,3}}){_ANSI}(?:[|>][+-]?[ \t]*\n[ \t]*)?")
+_COLON = lazy(rf"{_ANSI}\s{{0,3}}[:\uff1a]{_ANSI}(\s{{0,3}}){_ANSI}(?:[|>][+-]?[ \t]*\n[ \t]*)?")
 _COMMA = lazy(r",\s{0,3}")
 _TUPLE = lazy(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
 _BLANK = lazy(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")

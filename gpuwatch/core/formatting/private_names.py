@@ -28,7 +28,7 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     (
         "user",
         ":|=",
-        lazy(rf"\b(?:user ?name|user|owner|login|account|logged in as)\s?[:=]\s*{_VALUE}", re.IGNORECASE),
+        lazy(rf"\b(?:user ?name|user|owner|login|account|logged in as)['\"]?\s?[:=]\s*{_VALUE}", re.IGNORECASE),
     ),
     ("user", "=", lazy(r"\b(?:SLURM_JOB_)?(?:USER|USERNAME|LOGNAME|SLURM_JOB_ACCOUNT)=([\w.-]+)")),
     (
@@ -40,12 +40,14 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         ),
     ),
     ("job", "=", lazy(rf"\b(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)[A-Z_]+=(?!\d+\b){_VALUE}")),
-    ("job", ":|=", lazy(rf"\b(?:job ?name|pod|namespace|experiment|run name)\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
+    ("job", ":|=", lazy(rf"\b(?:job ?name|pod|namespace|experiment|run name)['\"]?\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
     ("host", "=", lazy(r"\b(?:MASTER_ADDR|HOSTNAME|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
     (
         "host",
         "-|_|tcp",
-        lazy(r"(?i:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)[= ]+(?:tcp://)?([\w.-]+(?:\[[\d,-]+\])?)"),
+        lazy(
+            r"(?i:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)['\"]?[:= ]+['\"]?(?:tcp://)?([\w.-]+(?:\[[\d,-]+\])?)"
+        ),
     ),
     ("user", "id=", lazy(rf"\be?uid=\d+\(({_NAME})\)")),
     ("group", "gid=|groups=", lazy(rf"(?:\be?gid=|\bgroups=|(?<=\)),)\d+\(({_NAME})\)")),
@@ -67,6 +69,25 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         "Author: |Signed-off-by: |eserved by ",
         lazy(r"(?:Author: |Signed-off-by: |[Rr]eserved by )([A-Z][\w.'-]+(?: [A-Z][\w.'-]+){1,3})(?= <| until| for|$)"),
     ),
+    ("host", "ostname", lazy(r"\bhostname['\"]\s?:\s*['\"]([\w.-]+)")),
+    ("user", "UserId=", lazy(rf"\bUserId=({_NAME})\(")),
+    ("user", "ogged in as ", lazy(rf"\b[Ll]ogged in as (?!an? |the )({_NAME})")),
+    ("user", "~", lazy(r"(?<![\w/~.-])~([a-z_][\w-]{1,31})(?=/)")),
+    ("user", "/", lazy(r"\barn:aws[\w:-]{0,80}:(?:user|role)/([\w.-]+)")),
+    ("host", "] NCCL", lazy(r"(?<![\w.:/-])([A-Za-z][\w.-]*):\d+:\d+ \[\d+\] NCCL ")),
+    ("host", "mount", lazy(r"\bmount(?:\.nfs4?)?: ([A-Za-z][\w.-]{1,62}):/")),
+    ("host", "Last login", lazy(r"\bLast login: .{0,60} from ([\w.-]+)")),
+    ("host", "Permanently added", lazy(r"\bPermanently added '\[?([\w.-]+)")),
+    ("host", "mpi", lazy(r"\bmpi(?:run|exec) .{0,200}?-(?:H|hosts?) ([A-Za-z][\w.-]*)")),
+    ("host", " to [", lazy(r"\bconnect(?:ed)? to \[([A-Za-z][\w-]*(?:\.[\w-]+)*)\]:\d")),
+    ("host", "Node: ", lazy(r"\bNode: +([\w.-]+)/(?:ip-\d|\d{1,3}\.\d)")),
+    (
+        "host",
+        "mage ",
+        lazy(r"\b(?i:image) ['\"]?(?!(?:docker|nvcr|ghcr|quay|gcr)\.io/)([a-z][\w-]*(?:\.[\w-]+)+)(?::\d+)?/"),
+    ),
+    ("id", "projects/", lazy(r"\bprojects/([a-z][a-z0-9-]{4,29})/(?:zones|locations|regions|global|instances)\b")),
+    ("id", "GUID", lazy(r"\bGUIDs?:? *(0x[0-9a-f]{16})\b")),
     ("host", "srun", lazy(r"\bsrun: (?:error: |warning: )?([\w.-]+(?:\[[\d,-]+\])?): tasks? ")),
     ("host", "CANCELLED|FAILED", lazy(r" ON ([\w.-]+) (?:CANCELLED|FAILED)")),
     (
@@ -91,7 +112,7 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         ":|=",
         lazy(
             r"\b(?:bucket|database|tenant|org|organi[sz]ation|team|workspace|entity|cluster|project)"
-            rf"(?:[ _-]?(?:name|id))?\s?[:=]\s*{_VALUE}",
+            rf"(?:[ _-]?(?:name|id))?['\"]?\s?[:=]\s*{_VALUE}",
             re.IGNORECASE,
         ),
     ),

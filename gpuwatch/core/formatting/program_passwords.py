@@ -80,6 +80,7 @@ PROGRAMS: Final = (
     Program("sqlplus sqlldr expdp impdp", r"(?<!\S)[\w$#]{1,40}/([^\s@/]{1,80})(?=@|\s|$)"),
     Program("htpasswd", rf"(?<!\S)-\w{{0,5}}b\w{{0,5}}\s{{1,3}}(?:{_WORD}){{2}}(\S++)"),
     Program("curl", rf"{_BEFORE}(?:-b|--cookie){_S}?[\w.-]{{1,64}}={_VALUE}"),
+    Program("snmpwalk snmpget snmpset snmpbulkwalk snmptable", rf"{_BEFORE}-[cAX]{_S}{_VALUE}"),
     Program("ssh-keygen", rf"{_BEFORE}-[NP]{_S}{_VALUE}"),
     Program("oathtool", rf"{_S}([A-Z2-7]{{16,}}+={{0,6}})"),
     Program("rclone", rf"\bobscure{_S}{_VALUE}"),

@@ -169,6 +169,17 @@ def _hex_key(match: re.Match[str]) -> str:
 
 
 _EXPRESSIONS: Final = (
+    ("bot", lazy(r"(/bot\d{6,12}:)[\w-]{20,}+"), rf"\1{MASK}"),
+    ("code=", lazy(r"([?&]code=)(?=[^&\s]{0,200}\d)(?!\d{3}_)[\w./~-]{20,}+"), rf"\1{MASK}"),
+    (
+        "%3A%2F%2F",
+        lazy(r"(%3A%2F%2F(?:(?!%3A|%2F|%40)[\w.%~-]){0,64}%3A)(?:(?!%2F|%40)[\w.%~+-]){1,128}(?=%40)"),
+        rf"\1{MASK}",
+    ),
+    ("SecureString", lazy(r"(\bConvertTo-SecureString(?: -String)? [\"'])[^\"'\n$]+"), rf"\1{MASK}"),
+    ("/user:", lazy(r"(\bnet use .{0,200}?/user:\S{1,64} )(?!/)\S+"), rf"\1{MASK}"),
+    ("-us", lazy(r"(?<![0-9a-f])()[0-9a-f]{32}(?=-us\d{1,2}\b)"), rf"\1{MASK}"),
+    ("$", lazy(r"(\$(?:apr1|[1256]|2[abxy]|y|argon2id?)\$)[\w./$=,+-]{20,}+"), rf"\1{MASK}"),
     ("|", _PIPED, rf"\1{MASK}"),
     ("kind: Secret", _KUBERNETES, _of_secret),
     ("://", _CREDENTIALS, _credentials),
