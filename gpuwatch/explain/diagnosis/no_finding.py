@@ -20,7 +20,7 @@ _READ_BEFORE = (
     "Read the lines before it, in the log of the process that printed it: the first error tells more than the last."
     " gpuwatch doctor on that machine says whether its GPUs work."
 )
-_AFTER_RESULT = "Stopped by Ctrl+C (SIGINT) after its result; no failure in it"
+_AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
 OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE})
 """Titles that the rest of a log may contradict."""
 _OF_THE_END = 60
@@ -85,7 +85,7 @@ def _stopped(log: LogFacts) -> Finding | None:
     if log.lines - (log.last_error_line or 0) > _OF_THE_END:
         return None
     if last_lines.finished(log.telling_last_line):
-        return finding("healthy", "info", "likely", title=_AFTER_RESULT, evidence=(log.telling_last_line,))
+        return finding("healthy", "info", "likely", title=_AFTER_WORK, evidence=(log.telling_last_line,))
     title, action = (
         (
             "It was ended by SIGTERM while it started",
