@@ -24,6 +24,10 @@ class Screen:
             if token["final"] == "H":
                 y, _, x = token["csi"].partition(";")
                 self._y, self._x = int(y or 1) - 1, int(x or 1) - 1
+            elif token["final"] == "B":
+                self._y += int(token["csi"] or 1)
+            elif token["text"] == "\b":
+                self._x -= 1
             elif token["text"] == "\n":
                 self._y, self._x = self._y + 1, 0
             elif token["text"] is not None and token["text"] >= " ":

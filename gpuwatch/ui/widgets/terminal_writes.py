@@ -104,13 +104,15 @@ class TerminalWrites:
                     return None
                 pieces.append((style, y + 1, start + 1, text))
         out: list[str] = []
-        ink, beyond = self._ink, (0, 0)
+        ink, beyond, below = self._ink, (0, 0), (0, 0)
         # What has one style together, the present one first: a style is longer than most changes.
         pieces.sort(key=lambda piece: (piece[0] != ink, piece[0].partition(";48;")[2], piece[0]))
         for style, y, x, text in pieces:
             if (y, x) != beyond:
-                out.append(f"\x1b[{y};{x}H")
+                out.append("\x1b[B\b" if (y, x) == below else f"\x1b[{y};{x}H")
             beyond = (y, x + width_of(text))
+            # Down a column of times; from the last cell, and after what a terminal may draw wider, it is not sure.
+            below = (y + 1, x) if len(text) == 1 and text.isascii() and beyond[1] <= screen.size.width else (0, 0)
             if style != ink:
                 out.append(_since(ink, style))
                 ink = style
