@@ -98,8 +98,6 @@ class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
     allocator: str
     """Name of the allocator, as the framework has it."""
     pid: int | None = None
-    source: str = ""
-    """The file that was read, without its folder; empty for a program that gpuwatch ran."""
     peak_bytes: int
     """Most bytes in use in what was recorded."""
     peak_seconds: float

@@ -276,16 +276,16 @@ def _finished(
         run = msgspec.structs.replace(
             run, verdict="ok", verdict_reason="It ran on the CPU, as asked.", findings=findings, primary=None
         )
-    became = _became(setting, run, applied)
+    reported = _reported(setting, run, applied)
     return Trial(
         asked=setting.name,
         values=dict(configuration.values),
         round=number,
         run=run,
-        not_tried="" if became is None or became.applied or became.overridden else became.reason,
-        applied=None if became is None else became.applied,
-        effective={} if became is None else became.effective,
-        overridden="" if became is None else became.overridden,
+        not_tried="" if reported is None or reported.applied or reported.overridden else reported.reason,
+        applied=None if reported is None else reported.applied,
+        effective={} if reported is None else reported.effective,
+        overridden="" if reported is None else reported.overridden,
         changes_results=setting.changes_results,
         counted=steps.counted,
         steps=steps.count or None,
@@ -296,7 +296,7 @@ def _finished(
     )
 
 
-def _became(setting: Setting, run: Run, applied: Applied | None) -> Applied | None:
+def _reported(setting: Setting, run: Run, applied: Applied | None) -> Applied | None:
     """What became of the setting: as the program reported it, else by the variables that it had when it used a GPU."""
     if applied is not None and setting.probe is not None:
         return applied

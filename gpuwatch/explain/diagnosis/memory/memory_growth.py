@@ -41,7 +41,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class EqualBlocks:
     """Blocks of one size in use at the failure."""
 
     count: int
@@ -52,14 +52,14 @@ class Kept:
     """Whether there are so many that a growing list explains them best."""
 
 
-def kept(oom: Oom) -> Kept | None:
+def equal_blocks(oom: Oom) -> EqualBlocks | None:
     """Equal blocks in the allocator's list, as left by a loop that keeps its results; None if sizes are mixed."""
     used = oom.in_use_bytes
     asked = (oom.alike_blocks, oom.requested_bytes, True)
     for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), asked):
         if count is not None and each and used and count >= _ALIKE and count * each >= _ALIKE_SHARE * used:
             many = count >= _MANY and count * each > _MANY_SHARE * used
-            return Kept(count, each, same or count == oom.alike_blocks, many)
+            return EqualBlocks(count, each, same or count == oom.alike_blocks, many)
     return None
 
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_growth import growth, kept
+from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks, growth
 from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described, headline, holders, make_room
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import WHO_HELD_IT, Judgement, judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, on_host, oom_facts, ooms_of
@@ -109,7 +109,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         action = action or memory_action(cause, framework_of(evidence), evidence) or ACTIONS[cause]
         if not expected:
             grown = _grown(evidence, failures) if cause == "memory.model-too-large" and not of_host else []
-            alike = next(filter(None, (kept(oom) for oom, _ in failures)), None)
+            alike = next(filter(None, (equal_blocks(oom) for oom, _ in failures)), None)
             if grown:
                 # Without steps it may as well be a model that is built layer by layer.
                 certain = False
@@ -221,7 +221,7 @@ def _own_line(evidence: Evidence) -> list[str]:
 def _alike(failures: list[tuple[Oom, Judgement]]) -> list[str]:
     """Tensors of one size that fill the device, as of a loop that keeps its results."""
     for oom, _ in failures:
-        if (found := kept(oom)) is not None:
+        if (found := equal_blocks(oom)) is not None:
             total, used = found.count * found.each_bytes, oom.in_use_bytes or 0
             same = "the same size" if found.asked else "one size"
             of = f" of {size(used)}" if not found.asked else " in all"
