@@ -160,6 +160,18 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         assert "no process holds much memory idle" in stage.app.overview.keys.plain
 
 
+@pytest.mark.parametrize(("pane", "keys", "gpu"), [("processes", "I", 1), ("answer", "", 0), ("gpus", "", 0)])
+async def test_one_key_probes_a_gpu_from_each_pane(stage: Stage, pane: str, keys: str, gpu: int) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(replace(machines.pair(), findings=(machines.HELD,)))
+        await settle(pilot)
+        stage.app.overview.query_one(f"#{pane}").focus()
+        await pilot.press(*keys, "p")
+        await settle(pilot)
+        assert stage.app.screen.TAB == "probes"  # type: ignore[attr-defined]
+        assert stage.app.probe_runs.parameters.gpu == machines.uuid(gpu)
+
+
 async def test_it_is_the_second_line_at_every_size(stage: Stage) -> None:
     for size in ((60, 12), (80, 24), (120, 40), (200, 60)):
         stage = Stage()

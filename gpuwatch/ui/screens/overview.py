@@ -8,6 +8,7 @@ from textual import on
 from textual.binding import BindingType
 from textual.widget import Widget
 
+from gpuwatch.core.model.snapshot import Process
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan, plan, rounded
 from gpuwatch.ui.panes.answer_line import idle_holders
@@ -369,10 +370,13 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         await self.gpuwatch.show_tab("gpu")
 
     async def action_probe_gpu(self) -> None:
-        """Opens the Probes tab for the selected GPU."""
+        """Opens the Probes tab for the GPU of the selected process, or else for the selected GPU."""
+        row = self.processes.selected if self.focused_pane == "processes" else None
         device = self.gpus.selected
-        if device is not None:
-            self.gpuwatch.probe_runs.choose_gpu(device.uuid)
+        of_row = row.device_uuid if isinstance(row, Process) else None
+        uuid = of_row or (device.uuid if device is not None else None)
+        if uuid is not None:
+            self.gpuwatch.probe_runs.choose_gpu(uuid)
             await self.gpuwatch.show_tab("probes")
 
     def action_missing_device(self) -> None:

@@ -133,6 +133,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             name="Idle holders",
         ),
         _hidden("doctor", "d", "doctor", ""),
+        _hidden("probe_gpu", "p", "probe", ""),
         _hidden("clear", "escape", "clear", "Clear filter, tags, selection; back to now", name="Clear the filter"),
     ),
     "processes": (
