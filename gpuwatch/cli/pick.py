@@ -129,11 +129,8 @@ def pick(
             instance = f" MIG {one.mig_instance}" if one.mig_instance else ""
             of = f", {size(one.memory_free_bytes)} free" if one.memory_free_bytes is not None else ""
             with_others = f", beside {one.processes} process{'es' * (one.processes > 1)}" if one.processes else ""
-            vain = (
-                "; not reserved: who holds it has more than count"
-                if reservation and one.uuid in reservation.vain
-                else ""
-            )
+            in_vain = reservation is not None and one.uuid in reservation.vain
+            vain = "; not reserved: its holder has more reservations than count" if in_vain else ""
             say(f"gpuwatch: GPU {one.index}{instance} ({one.name}{of}{with_others}){vain}")
         if picked.connection is not None:
             say(f"gpuwatch: slowest connection between them: {described(picked.connection)}")

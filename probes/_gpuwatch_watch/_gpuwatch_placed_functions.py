@@ -1,11 +1,11 @@
-"""``gpuwatch run --placement``: where nodes of tf.functions and sessions were placed, and what was requested for them.
+"""``gpuwatch run --placement``: where nodes of tf.functions were placed, and what was requested for them.
 
 TensorFlow keeps the graphs of functions as they are instantiated (context.enable_graph_collection): each as it was
 traced and as it was placed, after optimization and inlining. They carry no function's name: a pair belongs to the
-function that has exactly its nodes, requests and calls, that was made before, and whose first call was alone. A session
-returns its placed graph for one run that asks for it (RunOptions.output_partition_graphs). Nothing is logged. Functions
-of tf.data and those that are not inlined are not among them: of these, only what has no kernel for the requested device
-is known. Standard library only, Python 3.7 or newer.
+function that has exactly its nodes, requests and calls, that was made before, and whose first call was alone.
+Nothing is logged. Functions of tf.data and those that are not inlined are not among them: of these, only what has no
+kernel for the requested device is known. Sessions: _gpuwatch_placed_sessions.py. Standard library only, Python 3.7 or
+newer.
 """
 
 import re
@@ -53,6 +53,8 @@ _LOWERED = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
 """What TensorFlow puts before the nodes of a lowered loop or branch."""
 _COMPILED = "_XlaMustCompile"
 _DEEPEST = 12
+NOT_PLACED = _FEED | _IDLE | frozenset(_CALLS)
+"""Ops that say nothing of where the program's own ops ran."""
 
 
 class Collected:
@@ -280,9 +282,7 @@ class PlacedFunctions:
             if found is None or found == self.unknown:
                 self.unclear += 1
                 continue
-            held = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
-            held = held or node.op in _ON_RESOURCES
-            self.count(node.op, node.attr, found, node.device, "resource" if held else "")
+            self.count(node.op, node.attr, found, node.device, "resource" if uses_resource(node, nodes) else "")
 
     def _request(self, path, op, nodes, requests, library, inherited, depth):
         """What was requested for a placed node: by itself, else by the call that it was inlined from; None: unknown.
@@ -367,77 +367,6 @@ class PlacedFunctions:
             self.unclear += 1
 
 
-class Sessions:
-    """Placed graphs of TF1 sessions, from the first run of each set of fetches."""
-
-    def __init__(self, functions):
-        self.functions = functions
-        self.seen = set()
-
-    def install(self):
-        from tensorflow.core.protobuf import config_pb2
-        from tensorflow.python.client import session
-
-        module = session.tf_session
-        original = module.TF_SessionRun_wrapper
-        wanted = config_pb2.RunOptions(output_partition_graphs=True).SerializeToString()
-
-        def TF_SessionRun_wrapper(of, options, feeds, fetches, targets, metadata):  # noqa: N802 - TensorFlow's own name
-            graph = self._graph(sys._getframe(1), fetches, targets) if options is None and metadata is None else None
-            if graph is None:
-                return original(of, options, feeds, fetches, targets, metadata)
-            asked, answer = module.TF_NewBufferFromString(wanted), module.TF_NewBuffer()
-            try:
-                result = original(of, asked, feeds, fetches, targets, answer)
-                self._take(graph, module.TF_GetBuffer(answer), config_pb2)
-            finally:
-                module.TF_DeleteBuffer(asked)
-                module.TF_DeleteBuffer(answer)
-            return result
-
-        module.TF_SessionRun_wrapper = TF_SessionRun_wrapper
-
-    def _graph(self, frame, fetches, targets):
-        """The graph of a session that runs these for the first time; None also where it cannot hand over its graphs."""
-        try:
-            session = frame.f_locals["self"]
-            key = (id(session), repr(fetches), repr(targets))
-            if key in self.seen or len(self.seen) > 500:
-                return None
-            self.seen.add(key)
-            refused = session._config is not None and session._config.experimental.disable_output_partition_graphs
-            return None if refused or session._target else session.graph
-        except Exception:  # another version: its nodes are not joined
-            return None
-
-    def _take(self, graph, data, config_pb2):
-        try:
-            metadata = config_pb2.RunMetadata()
-            metadata.ParseFromString(data)
-            nodes = {op.name: op.node_def for op in graph.get_operations()}
-            of = self.functions
-            with of.lock:
-                for part in metadata.partition_graphs:
-                    for node in part.node:
-                        self._node(of, graph, nodes, node)
-        except Exception:  # our errors must not disturb the program
-            self.functions.unclear += 1
-
-    def _node(self, of, graph, nodes, node):
-        if node.op in _FEED or node.op in _IDLE or node.op in _CALLS:
-            return
-        of.nodes += 1
-        if node.name not in nodes:
-            of.unclear += 1
-            return
-        ask = of.of_node(graph, node.name) or of.nothing
-        if ask == of.unknown:
-            of.unclear += 1
-            return
-        held = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
-        of.count(node.op, node.attr, ask, node.device, "resource" if held or node.op in _ON_RESOURCES else "")
-
-
 _ON_RESOURCES = frozenset(
     [
         "ReadVariableOp",
@@ -466,6 +395,12 @@ def _is_resource(node):
     return node is not None and (
         (node.op == "_Arg" and node.attr["T"].type == _DT_RESOURCE) or node.op in _MAKES_RESOURCE
     )
+
+
+def uses_resource(node, nodes):
+    """Whether a node works on a variable, table or queue; ``nodes``: its graph's, by name."""
+    held = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
+    return held or node.op in _ON_RESOURCES
 
 
 def _identity(nodes):

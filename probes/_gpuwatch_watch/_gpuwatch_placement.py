@@ -31,7 +31,7 @@ class Ops:
         self.copies = {}
         placed = load("_gpuwatch_placed_functions")
         self.functions = placed.PlacedFunctions(self.scopes, self, scopes)
-        self.sessions = placed.Sessions(self.functions)
+        self.sessions = load("_gpuwatch_placed_sessions").Sessions(self.functions, placed)
         self.problems = []
 
     def begin(self):

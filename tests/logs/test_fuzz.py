@@ -14,7 +14,7 @@ SEEDS, COUNT = 2, 500
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_damaged_log_breaks_anything(seed: int) -> None:
-    assert run(seed, COUNT) == []  # the last line of the parser that more of them reach is reached by these
+    assert run(seed, COUNT) == []
 
 
 def test_the_same_seed_makes_the_same_input() -> None:

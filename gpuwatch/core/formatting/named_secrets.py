@@ -7,19 +7,22 @@ examines what follows. Nothing is examined twice, so the time is linear in the l
 from __future__ import annotations
 
 import re
-from enum import IntEnum
-from functools import lru_cache
 from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.text import word_set
+from gpuwatch.core.formatting.secret_names import (
+    LONGEST_GROUP,
+    LONGEST_NAME,
+    OTHER_LANGUAGES,
+    Strength,
+    is_secret,
+    is_void,
+    looks_secret,
+    strength,
+)
 
 MASK: Final = "•••"
 
-_LONGEST_NAME: Final = 80
-"""Characters of the longest name; how far a scan goes back."""
-_LONGEST_GROUP: Final = 400
-"""Characters of a call or a list after a name that are searched for literals."""
 
 _HINTS: Final = (
     *(
@@ -40,182 +43,17 @@ _HINTS: Final = (
     *("auth", "login", "dsn", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
     *("contrasena", "senha", "wachtwoord", "adgangskode", "salasana"),
 )
-_OTHER_LANGUAGES: Final = (
-    *("contrase\u00f1a", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
-    *("\ube44\ubc00\ubc88\ud638", "\u043f\u0430\u0440\u043e\u043b\u044c", "has\u0142o", "l\u00f6senord"),
-    *("jelsz\u00f3", "\u015fifre"),
-)
-"""Spanish, Chinese, Japanese, Korean, Russian, Polish, Swedish, Hungarian, Turkish for "password"."""
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw")
 """Hints only as whole words: not ``pin`` in ``spinning``."""
 _NAME_END = lazy(r"[\w.-]*+")
 _NAME_CHARS = frozenset("_.-")
 
 
-class Strength(IntEnum):
-    """How likely a name is that of a secret."""
-
-    NONE = 0
-    WEAK = 1
-    """``key``, ``signature``: a secret only if the value looks like one."""
-    FIRM = 2
-    """``token``: a secret unless the value is a number, a switch or a placeholder."""
-    STRONG = 3
-    """``password``: a secret whatever the value is, unless there is none."""
-
-
-_PARTS = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_KEY_OF = word_set("""
-api access secret private account auth encryption signing license licence service storage subscription master ssh
-client consumer app application aes hmac shared deploy webhook wandb tls ssl pre presigned gpg deployment user
-project org server session
-""")
-_PUBLIC_KEY = word_set("""
-sort group monitor embedding primary public foreign partition metric num max min cache dict config index order
-row column label feature image batch input output state random prng rng map lookup join search answer host values
-known trusted host registry reg hot short
-""")
-_VOCABULARY = word_set("""
-eos bos pad unk mask sep cls stop start end special image audio text prompt next new first last max min num per n
-total top input output completion prefix suffix decoder forced begin beginning padding separator additional
-remaining used prompt cached context reserved unexpected valid invalid csrfless by single
-""")
-_ATTRIBUTE = word_set("""
-command cmd program script helper manager provider
-type types id ids len length lens size sizes count counts num number timeout ttl expiry expires expiration prompt
-policy mode index indices format version enabled required stdin def defs name names limit budget rate usage error
-errors value values heads board map embedding embeddings classification logits mask ring rings per s method
-algorithm alg schema style hint field level strategy column columns file path dir folder location url uri
-endpoint host port command cmd program script helper store manager provider
-""")
-_NAMES_FILE = word_set("file path dir folder location")
-_NO_PASS = word_set("bypass compass trespass encompass surpass getpass")
-_SECRET_KEY = lazy(
-    r"(?:api|access|secret|private|account|auth|encrypt|encryption|signing|license|ssh|master|client)keys?"
-)
-_STRONG_WORD = lazy(
-    r"passw|passphrase|secret|credential|apikey|accesskey|privatekey|authtoken|accesstoken|webhook|connectionstring"
-    r"|authorization|clientsecret|seedphrase|recoveryphrase|mnemonic"
-)
-
-
-@lru_cache(4096)
-def strength(name: str) -> Strength:
-    """How likely values of ``name`` are secret, in any spelling: ``HF_TOKEN``, ``apiKey``, ``--db-password``."""
-    if len(name) > _LONGEST_NAME:
-        name = name[-_LONGEST_NAME:]
-    parts = [part.lower() for part in _PARTS.findall(name)]
-    if not name.isascii() and any(word in name.lower() for word in _OTHER_LANGUAGES):
-        return Strength.STRONG
-    if not parts:
-        return Strength.NONE
-    last, together = parts[-1], "".join(parts)
-    if last in _NAMES_FILE and len(parts) > 1:
-        return Strength.NONE
-    strong = _STRONG_WORD.search(together)
-    if strong and not (last in _ATTRIBUTE and len(parts) > 1 and not together.endswith("accesskeyid")):
-        return Strength.STRONG
-    if "webhook" in together:
-        return Strength.STRONG
-    if last in _ATTRIBUTE and len(parts) > 1:
-        return Strength.NONE
-    return max(_of_part(parts, at) for at in range(len(parts)))
-
-
-_PASSWORDS = word_set("pwd pw dsn bearer passcode creds passe contrasena senha wachtwoord adgangskode salasana")
-
-
-def _of_part(parts: list[str], at: int) -> Strength:
-    part, before = parts[at], parts[at - 1] if at else ""
-    is_last = at + 1 == len(parts)
-    if part in _PASSWORDS or (is_last and part in ("otp", "pin")):
-        return Strength.STRONG
-    if part.endswith(("pass", "pwd")) and part not in _NO_PASS:
-        return Strength.STRONG if is_last else Strength.NONE
-    if part == "token" or part.endswith("token"):
-        return Strength.NONE if before in _VOCABULARY else Strength.FIRM
-    if part in ("auth", "authentication"):
-        return Strength.FIRM
-    if part in ("cookie", "cookies", "private"):
-        return Strength.FIRM if is_last else Strength.NONE
-    if part in ("sig", "signature"):
-        return Strength.WEAK
-    if part in ("key", "keys"):
-        if before in _KEY_OF:
-            return Strength.STRONG
-        return Strength.NONE if before in _PUBLIC_KEY else Strength.WEAK
-    return Strength.STRONG if _SECRET_KEY.fullmatch(part) else Strength.NONE
-
-
-_NOTHING = lazy(r"(?i:none|null|true|false|nil|undefined|empty|unset|missing|invalid|required|yes|no|on|off|auto)")
-_NUMBER = lazy(r"[-+]?\d{1,9}|\d*\.\d+|\d+\.")
 _STATE = lazy(
     r"(?i:incorrect|wrong|expired|denied|rejected|failed|mismatch(?:ed)?|unknown|must|cannot|not|too|please|does)"
     r"(?=[\s.,;!)]|$)"
 )
 """What programs print after "password:" that is no password."""
-_HOLDER = lazy(
-    r"\$?\{[^{}]{0,60}\}|\$[A-Za-z_]\w{0,60}|\$\([^()]{0,60}\)|%\(\w{1,40}\)s|%s|<[\w /|-]{0,40}>"
-    r"|\[\w{1,20}\]|\*+|[xX]{3,}|•+|\.{3}|…"
-)
-_WORD = r"(?:[a-z]{2,24}\d{0,5}(?:[a-z]\d?)?|[a-z]?\d{1,4}|[a-z])"
-_WORDS = lazy(
-    rf"(?!\d){_WORD}(?:[_./:-]{_WORD}){{0,12}}|[A-Z]{{1,24}}\d{{0,3}}(?:_[A-Z]{{1,24}}\d{{0,3}}){{0,12}}"
-    r"|[A-Z]?[a-z]{1,24}(?:[A-Z][a-z]{1,24}){0,5}\d{0,3}"
-)
-_PATH = lazy(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
-
-
-def public_key(before: str) -> bool:
-    """Whether a key with this word before it is none of a lock: ``cache key``, ``public key``."""
-    return before.strip(" _-").lower() in _PUBLIC_KEY
-
-
-def looks_secret(value: str) -> bool:
-    """Whether a value looks like a password rather than a word, a number or a path."""
-    if len(value) < 6 or _is_void(value) or _NUMBER.fullmatch(value):
-        return False
-    if len(value) <= _LONGEST_GROUP and (_WORDS.fullmatch(value) or _PATH.fullmatch(value)):
-        return False
-    digits = any(char.isdigit() for char in value)
-    letters = sum(char.isalpha() for char in value)
-    return (digits and letters > 1) or (
-        len(value) >= 8 and any(map(str.isupper, value)) and any(map(str.islower, value))
-    )
-
-
-def _is_path(value: str) -> bool:
-    """Whether a value is a path, not base64 with slashes."""
-    if len(value) > _LONGEST_GROUP or not _PATH.fullmatch(value) or value.count("/") + value.count("\\") < 2:
-        return False
-    return not any(len(part) >= 16 and looks_secret(part) and "." not in part for part in value.split("/"))
-
-
-def _is_void(value: str) -> bool:
-    if not value or _NOTHING.fullmatch(value):
-        return True
-    return len(value) < 80 and bool(_HOLDER.fullmatch(value)) and not (value[0] == "{" and looks_secret(value[1:-1]))
-
-
-def is_secret_value(name: str, value: str) -> bool:
-    """Whether to mask the whole value of a variable because of its name."""
-    return _is_secret(strength(name), name, value)
-
-
-def _is_secret(sure: Strength, name: str, value: str) -> bool:
-    if not sure or _is_void(value):
-        return False
-    if len(value) > _LONGEST_GROUP and not any(map(str.isspace, value)):
-        return True  # masked whole
-    if sure is Strength.WEAK:
-        return looks_secret(value) and " " not in value and not value.startswith("/job:")  # a TensorFlow device
-    if (sure is Strength.FIRM or any(part in name.lower() for part in ("pwd", "credential", "key"))) and _is_path(
-        value
-    ):
-        return False
-    return sure is Strength.STRONG or not _NUMBER.fullmatch(value)
-
-
 _ANSI = r"(?:\x1b\[[\d;]{0,8}m)*+"
 _CLOSING = lazy(rf"{_ANSI}(\\{{0,8}}[\"'])?\s{{0,3}}\]?")
 _LITERAL_OPENS = r"[rRbBfFuU]{0,2}[\"'](?!\s|$|[,;)\]}])"
@@ -301,7 +139,7 @@ def _hits(text: str) -> list[tuple[int, int]]:
     if len(lowered) != len(text):  # lowering some letters gives two
         lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
     found: list[tuple[int, int]] = []
-    for hint in (*_HINTS, *_HINT_WORDS, *(() if text.isascii() else _OTHER_LANGUAGES)):
+    for hint in (*_HINTS, *_HINT_WORDS, *(() if text.isascii() else OTHER_LANGUAGES)):
         at = lowered.find(hint)
         while at >= 0:
             end = at + len(hint)
@@ -315,7 +153,7 @@ def _hits(text: str) -> list[tuple[int, int]]:
 def _name_around(text: str, begins: int, ends: int, since: int) -> tuple[int, int]:
     """The name around a hint."""
     start = begins
-    lowest = max(since, start - _LONGEST_NAME)
+    lowest = max(since, start - LONGEST_NAME)
     while start > lowest and (text[start - 1].isalnum() or text[start - 1] in _NAME_CHARS):
         start -= 1
     if start > 0 and text[start - 1] == "\x1b":
@@ -344,7 +182,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
     if text.startswith(">", end) and text.startswith("<", start - 1):  # <password>x</password>
         stop = text.find("<", end)
         value = text[end + 1 : stop] if 0 <= stop <= end + 400 else ""
-        return ([(end + 1, stop)] if _is_secret(sure, name, value) else []), end
+        return ([(end + 1, stop)] if is_secret(sure, name, value) else []), end
     closing = _CLOSING.match(text, end)
     quoted = closing is not None and closing[1] is not None
     after = closing.end() if closing is not None and (quoted or "]" in closing[0]) else end
@@ -410,7 +248,7 @@ def _set(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_S
         return _argument(text, match.end(), name, sure)
     line = _REST.match(text, match.end())
     value = line[0].rstrip() if line else ""
-    return ([(match.end(), match.end() + len(value))] if _is_secret(sure, name, value) else []), match.end()
+    return ([(match.end(), match.end() + len(value))] if is_secret(sure, name, value) else []), match.end()
 
 
 def _like_password(value: str) -> bool:
@@ -441,7 +279,7 @@ def _one(
         value = text[begin:stop]
         if value[:1] in (")", "]", ",", ";"):  # the quote ends the text around the name: input("Password: ")
             return [], at
-        if not _is_secret(sure, name, value):
+        if not is_secret(sure, name, value):
             return [], begin
         spans = [(begin, stop)]
         # 'a'\''b': a shell joins the pieces
@@ -458,7 +296,7 @@ def _one(
             return _literals(text, at)
         line = _LINE.match(text, at)
         stop = line.end() if line else at
-        return ([(at, stop)] if not _is_void(text[at:stop].strip()) else []), stop
+        return ([(at, stop)] if not is_void(text[at:stop].strip()) else []), stop
     call = _CALL.match(text, at)
     if call is not None and not (call[0] == "{" and name.lower().endswith("pwd")) and not _is_word(text, call):
         return _literals(text, at)
@@ -474,7 +312,7 @@ def _one(
     if member and value.endswith("."):
         value, stop = value[:-1], stop - 1
     bare = value.strip("\"'")
-    if not _is_secret(sure, name, bare) or (not option and strength(bare) and re.fullmatch(r"[a-z_.]+", bare)):
+    if not is_secret(sure, name, bare) or (not option and strength(bare) and re.fullmatch(r"[a-z_.]+", bare)):
         return [], begin
     return [(begin, stop)], stop
 
@@ -484,8 +322,8 @@ def _is_word(text: str, call: re.Match[str]) -> bool:
     if call[0][-1] == "[" and looks_secret(call[0][:-1]):
         return True
     closing = {"(": ")", "[": "]", "{": "}"}[call[0][-1]]
-    line = text.find("\n", call.end(), call.end() + _LONGEST_GROUP)
-    return text.find(closing, call.end(), line if line >= 0 else call.end() + _LONGEST_GROUP) < 0 and call[0][:-1] != ""
+    line = text.find("\n", call.end(), call.end() + LONGEST_GROUP)
+    return text.find(closing, call.end(), line if line >= 0 else call.end() + LONGEST_GROUP) < 0 and call[0][:-1] != ""
 
 
 def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, int]:
@@ -497,7 +335,7 @@ def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, in
     if found is None:
         return [], at
     stop = found.end()
-    if not _is_secret(sure, name, found[0]):
+    if not is_secret(sure, name, found[0]):
         return [], at
     if "passw" in name.lower() or "passphrase" in name.lower():
         more = _MORE_WORDS.match(text, stop)
@@ -507,7 +345,7 @@ def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, in
 
 def _literals(text: str, at: int) -> tuple[_Spans, int]:
     """Literals that look like secrets in the call, list or right-hand side at ``at``."""
-    limit = min(len(text), at + _LONGEST_GROUP)
+    limit = min(len(text), at + LONGEST_GROUP)
     line = text.find("\n", at, limit)
     limit = limit if line < 0 else line
     spans: _Spans = []

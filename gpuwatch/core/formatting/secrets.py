@@ -18,8 +18,9 @@ from itertools import pairwise
 from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.named_secrets import MASK, is_secret_value, mask_named, public_key
+from gpuwatch.core.formatting.named_secrets import MASK, mask_named
 from gpuwatch.core.formatting.program_passwords import without_program_passwords
+from gpuwatch.core.formatting.secret_names import is_secret_value, public_key
 from gpuwatch.core.formatting.token_shapes import without_tokens
 
 __all__ = ["MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]

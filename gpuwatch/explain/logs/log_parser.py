@@ -29,8 +29,8 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
 from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
 from gpuwatch.explain.logs.placement import PlacementCounter
+from gpuwatch.explain.logs.program_start_lines import ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
-from gpuwatch.explain.logs.start_marks import StartMarks, not_compiled
 from gpuwatch.explain.logs.tracebacks import FrameFinder
 from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
 
@@ -79,7 +79,7 @@ class LogParser:
         self._warned: dict[str, int] = {}
         """How many lines with a topic were warnings."""
         self._work = WorkAfterError()
-        self._marks = StartMarks()
+        self._marks = ProgramStartLines()
         self.starts = False
         """Whether the last line began another program than those before it."""
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)

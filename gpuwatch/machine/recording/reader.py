@@ -372,7 +372,7 @@ class Recording(SampleStore):
         """The findings that held at some time from ``begin`` to ``end``, the earliest onset first."""
         rows = self._db.rows("SELECT since, until, finding FROM findings WHERE until >= ? AND since <= ?", (begin, end))
         found = {one.key: one for one in self.damage.readable("finding", finding_of, ((row, row) for row in rows))}
-        # Those of samples that are in no block yet, from where they are known from.
+        # Rows are written with each block: of samples that are in none yet, the findings are read from the samples.
         found |= {one.key: one for one in held(((kept.at, kept.findings) for kept in self._open.kept), self._db.rows)}
         here = (one for one in found.values() if one.until >= begin and one.since <= end)
         return sorted(here, key=attrgetter("since"))

@@ -16,7 +16,7 @@ _AT_ONCE = 3
 """An import is of a new program only if at most so many lines are between it and the error: ranks import, too."""
 
 
-class StartMarks:
+class ProgramStartLines:
     """Takes the lines of one start, of which the log says that they are its first."""
 
     def __init__(self) -> None:

@@ -1,0 +1,182 @@
+"""How likely a name is that of a secret, and a value a secret: ``HF_TOKEN``, ``--db-password``; not ``pad_token``."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import lru_cache
+from typing import Final
+
+from gpuwatch.core.formatting.lazy_pattern import lazy
+from gpuwatch.core.formatting.text import word_set
+
+LONGEST_NAME: Final = 80
+"""Characters of the longest name; how far a scan goes back."""
+LONGEST_GROUP: Final = 400
+"""Characters of a call or a list after a name that are searched for literals."""
+OTHER_LANGUAGES: Final = (
+    *("contrase\u00f1a", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
+    *("\ube44\ubc00\ubc88\ud638", "\u043f\u0430\u0440\u043e\u043b\u044c", "has\u0142o", "l\u00f6senord"),
+    *("jelsz\u00f3", "\u015fifre"),
+)
+"""Spanish, Chinese, Japanese, Korean, Russian, Polish, Swedish, Hungarian, Turkish for "password"."""
+
+
+class Strength(IntEnum):
+    """How likely a name is that of a secret."""
+
+    NONE = 0
+    WEAK = 1
+    """``key``, ``signature``: a secret only if the value looks like one."""
+    FIRM = 2
+    """``token``: a secret unless the value is a number, a switch or a placeholder."""
+    STRONG = 3
+    """``password``: a secret whatever the value is, unless there is none."""
+
+
+_PARTS = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_KEY_OF = word_set("""
+api access secret private account auth encryption signing license licence service storage subscription master ssh
+client consumer app application aes hmac shared deploy webhook wandb tls ssl pre presigned gpg deployment user
+project org server session
+""")
+_PUBLIC_KEY = word_set("""
+sort group monitor embedding primary public foreign partition metric num max min cache dict config index order
+row column label feature image batch input output state random prng rng map lookup join search answer host values
+known trusted host registry reg hot short
+""")
+_VOCABULARY = word_set("""
+eos bos pad unk mask sep cls stop start end special image audio text prompt next new first last max min num per n
+total top input output completion prefix suffix decoder forced begin beginning padding separator additional
+remaining used prompt cached context reserved unexpected valid invalid csrfless by single
+""")
+_ATTRIBUTE = word_set("""
+command cmd program script helper manager provider
+type types id ids len length lens size sizes count counts num number timeout ttl expiry expires expiration prompt
+policy mode index indices format version enabled required stdin def defs name names limit budget rate usage error
+errors value values heads board map embedding embeddings classification logits mask ring rings per s method
+algorithm alg schema style hint field level strategy column columns file path dir folder location url uri
+endpoint host port command cmd program script helper store manager provider
+""")
+_NAMES_FILE = word_set("file path dir folder location")
+_NO_PASS = word_set("bypass compass trespass encompass surpass getpass")
+_SECRET_KEY = lazy(
+    r"(?:api|access|secret|private|account|auth|encrypt|encryption|signing|license|ssh|master|client)keys?"
+)
+_STRONG_WORD = lazy(
+    r"passw|passphrase|secret|credential|apikey|accesskey|privatekey|authtoken|accesstoken|webhook|connectionstring"
+    r"|authorization|clientsecret|seedphrase|recoveryphrase|mnemonic"
+)
+
+
+@lru_cache(4096)
+def strength(name: str) -> Strength:
+    """How likely values of ``name`` are secret, in any spelling: ``HF_TOKEN``, ``apiKey``, ``--db-password``."""
+    if len(name) > LONGEST_NAME:
+        name = name[-LONGEST_NAME:]
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    if not name.isascii() and any(word in name.lower() for word in OTHER_LANGUAGES):
+        return Strength.STRONG
+    if not parts:
+        return Strength.NONE
+    last, together = parts[-1], "".join(parts)
+    if last in _NAMES_FILE and len(parts) > 1:
+        return Strength.NONE
+    strong = _STRONG_WORD.search(together)
+    if strong and not (last in _ATTRIBUTE and len(parts) > 1 and not together.endswith("accesskeyid")):
+        return Strength.STRONG
+    if "webhook" in together:
+        return Strength.STRONG
+    if last in _ATTRIBUTE and len(parts) > 1:
+        return Strength.NONE
+    return max(_of_part(parts, at) for at in range(len(parts)))
+
+
+_PASSWORDS = word_set("pwd pw dsn bearer passcode creds passe contrasena senha wachtwoord adgangskode salasana")
+
+
+def _of_part(parts: list[str], at: int) -> Strength:
+    part, before = parts[at], parts[at - 1] if at else ""
+    is_last = at + 1 == len(parts)
+    if part in _PASSWORDS or (is_last and part in ("otp", "pin")):
+        return Strength.STRONG
+    if part.endswith(("pass", "pwd")) and part not in _NO_PASS:
+        return Strength.STRONG if is_last else Strength.NONE
+    if part == "token" or part.endswith("token"):
+        return Strength.NONE if before in _VOCABULARY else Strength.FIRM
+    if part in ("auth", "authentication"):
+        return Strength.FIRM
+    if part in ("cookie", "cookies", "private"):
+        return Strength.FIRM if is_last else Strength.NONE
+    if part in ("sig", "signature"):
+        return Strength.WEAK
+    if part in ("key", "keys"):
+        if before in _KEY_OF:
+            return Strength.STRONG
+        return Strength.NONE if before in _PUBLIC_KEY else Strength.WEAK
+    return Strength.STRONG if _SECRET_KEY.fullmatch(part) else Strength.NONE
+
+
+_NOTHING = lazy(r"(?i:none|null|true|false|nil|undefined|empty|unset|missing|invalid|required|yes|no|on|off|auto)")
+_NUMBER = lazy(r"[-+]?\d{1,9}|\d*\.\d+|\d+\.")
+_HOLDER = lazy(
+    r"\$?\{[^{}]{0,60}\}|\$[A-Za-z_]\w{0,60}|\$\([^()]{0,60}\)|%\(\w{1,40}\)s|%s|<[\w /|-]{0,40}>"
+    r"|\[\w{1,20}\]|\*+|[xX]{3,}|•+|\.{3}|…"
+)
+_WORD = r"(?:[a-z]{2,24}\d{0,5}(?:[a-z]\d?)?|[a-z]?\d{1,4}|[a-z])"
+_WORDS = lazy(
+    rf"(?!\d){_WORD}(?:[_./:-]{_WORD}){{0,12}}|[A-Z]{{1,24}}\d{{0,3}}(?:_[A-Z]{{1,24}}\d{{0,3}}){{0,12}}"
+    r"|[A-Z]?[a-z]{1,24}(?:[A-Z][a-z]{1,24}){0,5}\d{0,3}"
+)
+_PATH = lazy(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
+
+
+def public_key(before: str) -> bool:
+    """Whether a key with this word before it is none of a lock: ``cache key``, ``public key``."""
+    return before.strip(" _-").lower() in _PUBLIC_KEY
+
+
+def looks_secret(value: str) -> bool:
+    """Whether a value looks like a password rather than a word, a number or a path."""
+    if len(value) < 6 or is_void(value) or _NUMBER.fullmatch(value):
+        return False
+    if len(value) <= LONGEST_GROUP and (_WORDS.fullmatch(value) or _PATH.fullmatch(value)):
+        return False
+    digits = any(char.isdigit() for char in value)
+    letters = sum(char.isalpha() for char in value)
+    return (digits and letters > 1) or (
+        len(value) >= 8 and any(map(str.isupper, value)) and any(map(str.islower, value))
+    )
+
+
+def _is_path(value: str) -> bool:
+    """Whether a value is a path, not base64 with slashes."""
+    if len(value) > LONGEST_GROUP or not _PATH.fullmatch(value) or value.count("/") + value.count("\\") < 2:
+        return False
+    return not any(len(part) >= 16 and looks_secret(part) and "." not in part for part in value.split("/"))
+
+
+def is_void(value: str) -> bool:
+    """Whether a value is empty, a placeholder or a word such as ``none``."""
+    if not value or _NOTHING.fullmatch(value):
+        return True
+    return len(value) < 80 and bool(_HOLDER.fullmatch(value)) and not (value[0] == "{" and looks_secret(value[1:-1]))
+
+
+def is_secret_value(name: str, value: str) -> bool:
+    """Whether to mask the whole value of a variable because of its name."""
+    return is_secret(strength(name), name, value)
+
+
+def is_secret(sure: Strength, name: str, value: str) -> bool:
+    """Whether to mask the whole value of a name whose strength is known."""
+    if not sure or is_void(value):
+        return False
+    if len(value) > LONGEST_GROUP and not any(map(str.isspace, value)):
+        return True  # masked whole
+    if sure is Strength.WEAK:
+        return looks_secret(value) and " " not in value and not value.startswith("/job:")  # a TensorFlow device
+    if (sure is Strength.FIRM or any(part in name.lower() for part in ("pwd", "credential", "key"))) and _is_path(
+        value
+    ):
+        return False
+    return sure is Strength.STRONG or not _NUMBER.fullmatch(value)

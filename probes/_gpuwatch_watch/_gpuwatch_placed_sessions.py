@@ -1,0 +1,79 @@
+"""``gpuwatch run --placement``: where nodes of TF1 sessions were placed, and what was requested for them.
+
+A session returns its placed graph for one run that asks for it (RunOptions.output_partition_graphs). Standard library
+only, Python 3.7 or newer.
+"""
+
+import sys
+
+
+class Sessions:
+    """Placed graphs of TF1 sessions, from the first run of each set of fetches."""
+
+    def __init__(self, functions, placed):
+        """``functions``: the PlacedFunctions that count; ``placed``: their module."""
+        self.functions = functions
+        self.placed = placed
+        self.seen = set()
+
+    def install(self):
+        from tensorflow.core.protobuf import config_pb2
+        from tensorflow.python.client import session
+
+        module = session.tf_session
+        original = module.TF_SessionRun_wrapper
+        wanted = config_pb2.RunOptions(output_partition_graphs=True).SerializeToString()
+
+        def TF_SessionRun_wrapper(of, options, feeds, fetches, targets, metadata):  # noqa: N802 - TensorFlow's own name
+            graph = self._graph(sys._getframe(1), fetches, targets) if options is None and metadata is None else None
+            if graph is None:
+                return original(of, options, feeds, fetches, targets, metadata)
+            asked, answer = module.TF_NewBufferFromString(wanted), module.TF_NewBuffer()
+            try:
+                result = original(of, asked, feeds, fetches, targets, answer)
+                self._take(graph, module.TF_GetBuffer(answer), config_pb2)
+            finally:
+                module.TF_DeleteBuffer(asked)
+                module.TF_DeleteBuffer(answer)
+            return result
+
+        module.TF_SessionRun_wrapper = TF_SessionRun_wrapper
+
+    def _graph(self, frame, fetches, targets):
+        """The graph of a session that runs these for the first time; None also where it cannot hand over its graphs."""
+        try:
+            session = frame.f_locals["self"]
+            key = (id(session), repr(fetches), repr(targets))
+            if key in self.seen or len(self.seen) > 500:
+                return None
+            self.seen.add(key)
+            refused = session._config is not None and session._config.experimental.disable_output_partition_graphs
+            return None if refused or session._target else session.graph
+        except Exception:  # another version: its nodes are not joined
+            return None
+
+    def _take(self, graph, data, config_pb2):
+        try:
+            metadata = config_pb2.RunMetadata()
+            metadata.ParseFromString(data)
+            nodes = {op.name: op.node_def for op in graph.get_operations()}
+            of = self.functions
+            with of.lock:
+                for part in metadata.partition_graphs:
+                    for node in part.node:
+                        self._node(of, graph, nodes, node)
+        except Exception:  # our errors must not disturb the program
+            self.functions.unclear += 1
+
+    def _node(self, of, graph, nodes, node):
+        if node.op in self.placed.NOT_PLACED:
+            return
+        of.nodes += 1
+        if node.name not in nodes:
+            of.unclear += 1
+            return
+        ask = of.of_node(graph, node.name) or of.nothing
+        if ask == of.unknown:
+            of.unclear += 1
+            return
+        of.count(node.op, node.attr, ask, node.device, "resource" if self.placed.uses_resource(node, nodes) else "")
