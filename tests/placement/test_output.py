@@ -29,8 +29,8 @@ for _ in tf.data.Dataset.from_tensor_slices(["a"]).map(lambda s: tf.strings.join
 with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     print(session.run(tf.ones([2]) * 2))
 """
-_CHANGING = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+|\d{6,}\.\d+|0x[0-9a-f]+|\b\d{3,}\b")
-"""Times, process and thread numbers, addresses."""
+_CHANGING = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+|\d{6,}\.\d+|0x[0-9a-f]+| *\b\d{3,}\b")
+"""Times, process and thread numbers with the blanks that fill their column, addresses."""
 
 
 def _output(folder: Path, code: str, *options: str) -> tuple[bytes, list[bytes]]:
