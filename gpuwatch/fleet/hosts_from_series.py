@@ -29,10 +29,7 @@ _MOST_HOLDERS = 64
 PROGRAM = (series.PROCESS_INFO.sample, "nvidia_smi_compute_app_info")
 """Series whose labels name a process."""
 PROCESS_READINGS = {
-    series.PROCESS_MEMORY.sample: ("gpu_memory_bytes", 1.0),
-    series.PROCESS_SM.sample: ("sm_percent", 100.0),
-    series.PROCESS_CPU.sample: ("cpu_percent", 100.0),
-    series.PROCESS_HOST_MEMORY.sample: ("host_memory_bytes", 1.0),
+    **{family.sample: (reading, 1 / scale) for family, reading, scale in series.PROCESS_FAMILIES},
     "nvidia_smi_compute_app_used_memory_bytes": ("gpu_memory_bytes", 1.0),
 }
 """Metric and factor of the series of processes."""
@@ -376,4 +373,4 @@ def _of_process(reading: tuple[str, float] | None, number: float) -> dict[str, V
     if reading is None:
         return {}
     name, scale = reading
-    return {name: round(number) if name.endswith("_bytes") else number * scale}
+    return {name: round(number) if scale == 1 else number * scale}

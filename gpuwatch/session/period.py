@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from gpuwatch import __version__
 from gpuwatch.core.formatting.brief import program_of
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.period import (
     GRAPHED,
     Period,
@@ -31,14 +33,8 @@ from gpuwatch.session.changes_before import LOOK_BACK, changes
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
 """Seconds of a point of the graphs."""
 _MOST_POINTS = 400
-_TOPS = {
-    "utilization.gpu_percent": None,
-    "memory.used_bytes": "memory.total_bytes",
-    "power.draw_watts": "power.limit_watts",
-    "temperature.gpu_celsius": None,
-    "clocks.sm_mhz": "clocks.sm_max_mhz",
-}
-_FIXED_TOPS = {"utilization.gpu_percent": 100.0, "temperature.gpu_celsius": 100.0}
+_MOST_LIVES = 3
+"""Processes of a lost GPU at whose ends it is looked for."""
 _WATCHED = "run"
 """The group of runs of the user's own programs."""
 _QUIET = ("healthy",)
@@ -124,29 +120,39 @@ def _devices(
             there[place] = summary if old is None else old.with_(summary)
     for uuid in series:
         if uuid not in known:  # lost or removed before the end
-            known = known | _earlier(recording, begin, end, uuid)
+            known |= {device.uuid: device for device in islice(_earlier(recording, begin, end, uuid), 1)}
     found = [
         PeriodDevice(
             index=device.index,
             uuid=uuid,
             name=device.name,
             series={metric: _series(points) for metric, points in series.get(uuid, {}).items()},
-            tops={metric: top for metric in GRAPHED if (top := _top(device, metric)) is not None},
+            tops=_tops([device, *(() if device.state == "ok" else _earlier(recording, begin, end, uuid))]),
         )
         for uuid, device in known.items()
     ]
     yield from sorted(found, key=lambda one: (one.index, one.uuid))
 
 
-def _earlier(recording: Recording, begin: float, end: float, uuid: str) -> dict[str, Device]:
-    """A device that the last sample does not have, as of the begin, or of when its processes were last seen."""
+def _earlier(recording: Recording, begin: float, end: float, uuid: str) -> Iterator[Device]:
+    """A device that is lost at the end, as of the begin, and of when its processes were last seen."""
     lives = [one.last for one in recording.processes(begin, end) if one.device_uuid == uuid]
-    for at in (begin, *lives, (begin + end) / 2):
+    for at in (begin, *lives[:_MOST_LIVES], (begin + end) / 2):
         kept = recording.at(at)
         device = kept.snapshot.device(uuid) if kept is not None else None
         if device is not None:
-            return {uuid: device}
-    return {}
+            yield device
+
+
+def _tops(devices: Iterable[Device]) -> dict[str, float]:
+    """Where the axes end, as the first of these that knows it says."""
+    found: dict[str, float] = {}
+    for device in devices:
+        for metric in GRAPHED:
+            axis = BY_ID[metric].axis
+            ends = axis.ends(device.number) if axis is not None else None
+            found |= {metric: ends[1]} if ends is not None and metric not in found else {}
+    return found
 
 
 def _points(
@@ -174,11 +180,6 @@ def _series(points: list[tiers.Summary | None]) -> PeriodSeries:
         mean=tuple(None if one is None else round(one.mean, 2) for one in points),
         most=tuple(None if one is None else round(one.most, 2) for one in points),
     )
-
-
-def _top(device: Device, metric: str) -> float | None:
-    name = _TOPS[metric]
-    return _FIXED_TOPS.get(metric) if name is None else device.number(name)
 
 
 def _processes(recording: Recording, begin: float, end: float) -> Iterator[PeriodProcess]:

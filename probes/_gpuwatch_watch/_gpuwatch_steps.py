@@ -1,6 +1,7 @@
-"""Counts the steps of Keras and PyTorch and the calls of tf.functions, with their times.
+"""Counts a program's steps with their times: of Keras and PyTorch, calls of tf.functions, own loops, TF1 sessions.
 
-Part of the watcher (_gpuwatch_watcher.py). Standard library only, Python 3.7 or newer.
+Part of the watcher (_gpuwatch_watcher.py). No public function is wrapped, so tracebacks do not change. Standard library
+only, Python 3.7 or newer.
 """
 
 import _thread
@@ -17,6 +18,7 @@ _SHORT, _LONG = 0.1, 0.5
 MARKS = 1000
 """Latest steps of which it is kept when they were made."""
 _MOST_FUNCTIONS = 200
+BATCHES = "batches of Keras"
 _HISTORY = (
     "keras.src.callbacks.history",
     "keras.src.callbacks",
@@ -24,21 +26,30 @@ _HISTORY = (
     "keras.callbacks",
     "tensorflow.python.keras.callbacks",
 )
+_TAPES = "tensorflow.python.eager.backprop"
+_SESSION_CLASS = "tensorflow.python.client.session"
+_FEW = 3
+"""Runs of a session before they count as steps: its variables are initialised by one, too."""
 _FUNCTIONS = (
     "tensorflow.python.eager.polymorphic_function.polymorphic_function",
     "tensorflow.python.eager.def_function",
 )
 
 
+Counted = collections.namedtuple("Counted", "name count speed marks pending")
+"""What is counted; ``speed()`` is None before enough steps, ``pending`` has step times to send."""
+
+
 class Steps:
     """Counts steps, and keeps the latest step times."""
 
-    def __init__(self):
-        self.pending = None
-        """Under ``gpuwatch try``: a deque of step times to send."""
+    def __init__(self, sending=False):
+        self.sending = sending
         self.reset()
 
     def reset(self):
+        self.pending = collections.deque(maxlen=_LATEST) if self.sending else None
+        """Under ``gpuwatch try``: step times to send."""
         self.count = 0
         self.thread = None
         self.last = 0.0
@@ -65,11 +76,11 @@ class Steps:
 class Calls:
     """Call rates of tf.functions, from TensorFlow's own counters."""
 
-    def __init__(self):
+    def __init__(self, sending=False):
         self.known = {}
         self.marks = {}
         """By function, the times between two looks."""
-        self.pending = None
+        self.pending = {} if sending else None
         """Under ``gpuwatch try``: by function, step times to send."""
 
     def look(self, detectors, now, last=False):
@@ -106,17 +117,167 @@ class Calls:
             entry[0], entry[1], entry[2], entry[5] = count, now, total + more, latest
 
     def busiest(self):
-        """Name, speed and latest calls of the most-called function; None if unknown."""
-        code = max(self.known, key=lambda one: self.known[one][2], default=None)
-        if code is None or len(self.known[code][3]) < 2:
-            return None
+        """The most-called function with a rate; None if there is none."""
+        known = {code: entry for code, entry in self.known.items() if len(entry[3]) > 1}
+        return max(known, key=lambda code: known[code][2], default=None)
+
+    def of(self, code):
+        """One function, as what is counted."""
         entry = self.known[code]
-        return self.describe(code), _speed(entry[2], entry[4], sorted(entry[3])), self.marks[code]
+        pending = self.pending[code] if self.pending is not None else None
+        speed = lambda: _speed(entry[2], entry[4], sorted(entry[3]))  # noqa: E731
+        return Counted(self.describe(code), entry[2], speed, self.marks[code], pending)
 
     def describe(self, code):
         name = getattr(code, "co_name", "a function")
         place = "%s:%s" % (os.path.basename(getattr(code, "co_filename", "?")), getattr(code, "co_firstlineno", "?"))
         return "calls of the tf.function %s (%s)" % (name, place)
+
+
+class Sessions:
+    """Counts the runs of TF1 sessions, by what they fetch: a training step and a summary are different."""
+
+    def __init__(self, sending=False):
+        self.known = {}
+        """By the numbers of fetches and targets."""
+        self.sending = sending
+
+    def count(self, module):
+        """BaseSession: its handle is read at the start of each run."""
+        session = module.BaseSession
+        if "_session" not in session._call_tf_sessionrun.__code__.co_names:
+            raise AttributeError("BaseSession._call_tf_sessionrun has no _session")
+        session._session = Attribute("_session", "_call_tf_sessionrun", self._ran)
+
+    def _ran(self, frame):
+        given = frame.f_locals
+        what = len(given.get("fetch_list") or ()), len(given.get("target_list") or ())
+        if what in self.known or len(self.known) < _MOST_FUNCTIONS:
+            self.known.setdefault(what, Steps(self.sending)).step()
+
+    def busiest(self):
+        """The most frequent runs, as what is counted; None if there are few."""
+        best = max(list(self.known), key=lambda key: self.known[key].count, default=None)
+        if best is None or self.known[best].count < _FEW:
+            return None
+        return _counted("runs of the session (fetches: %d, operations: %d)" % best, self.known[best])
+
+
+class Counters:
+    """Everything that may be a program's steps; an observer of imports (see sitecustomize.py)."""
+
+    def __init__(self):
+        self.own, self.batches, self.optimizer, self.tapes = Steps(), Steps(), Steps(), Steps()
+        """Calls of gpuwatch.step(); batches of Keras; steps of PyTorch's optimizers; gradients of a GradientTape, taken
+        outside of every tf.function."""
+        self.sessions = Sessions()
+        self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count, _TAPES: self._gradients}
+        self.reset()
+
+    def send(self):
+        """Under ``gpuwatch try``: step times are kept until they are sent."""
+        for steps in (self.own, self.batches, self.optimizer, self.tapes, self.sessions):
+            steps.sending = True
+        self.reset()
+
+    def reset(self):
+        """Starts over, as in a process forked by multiprocessing."""
+        for steps in (self.own, self.batches, self.optimizer, self.tapes):
+            steps.reset()
+        self.sessions.known.clear()
+        self.calls = Calls(self.own.sending)
+        self.by_tape = False
+
+    def failed(self, name, error):
+        """A version without the private name: the steps of this kind are not counted."""
+
+    def _gpuwatch(self, module):
+        """The package gpuwatch, which the program imports for gpuwatch.step()."""
+        module._count_step = self.own.step
+
+    def _gradients(self, module):
+        """Counts the gradients that a training loop takes without a tf.function, which nothing else counts."""
+        tape, eager = module.GradientTape, module.context.executing_eagerly
+
+        def took():
+            if eager():
+                self.tapes.step()
+
+        tape.gradient = Method(vars(tape)["gradient"], took)
+
+    def found(self, code):
+        """What is counted, the best kind first. ``code``: the tf.function that would be."""
+        for name, steps in (
+            ("calls of gpuwatch.step()", self.own),
+            (BATCHES, self.batches),
+            ("steps of the optimizer", self.optimizer),
+        ):
+            if steps.count:
+                yield _counted(name, steps)
+        called = self.calls.known[code][2] if code is not None else 0
+        # Once they are what is counted, that stays: counts of functions come late, and overtake one another.
+        self.by_tape = self.by_tape or self.tapes.count > 2 * called
+        if self.by_tape:
+            yield _counted("gradients of a GradientTape", self.tapes)
+        elif code is not None:
+            yield self.calls.of(code)
+        runs = self.sessions.busiest()
+        if runs is not None:
+            yield runs
+
+    def counts(self):
+        """The number of steps of each kind, and of calls of each function."""
+        steps = [self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values())]
+        return [one.count for one in steps] + [entry[2] for entry in list(self.calls.known.values())]
+
+    def thread(self):
+        """The thread that makes the steps; None where only calls of tf.functions are counted."""
+        steps = (self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values()))
+        return next((one.thread for one in steps if one.thread is not None), None)
+
+
+class Attribute:
+    """A descriptor for an attribute that calls ``see(frame)`` where the function ``within`` reads it."""
+
+    def __init__(self, name, within, see):
+        self.name = name
+        self.within = within
+        self.see = see
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        try:
+            value = instance.__dict__[self.name]
+        except KeyError:
+            raise AttributeError(self.name) from None
+        frame = sys._getframe(1)
+        if frame.f_code.co_name == self.within:
+            self.see(frame)
+        return value
+
+    def __set__(self, instance, value):
+        instance.__dict__[self.name] = value
+
+    def __delete__(self, instance):
+        instance.__dict__.pop(self.name, None)
+
+
+class Method:
+    """A method that sees where it is called, without a frame of its own in tracebacks."""
+
+    def __init__(self, original, see):
+        self.original = original
+        self.see = see
+
+    def __get__(self, instance, owner=None):
+        if instance is not None:
+            self.see()
+        return self.original.__get__(instance, owner)
+
+
+def _counted(name, steps):
+    return Counted(name, steps.count, steps.speed, steps.marks, steps.pending)
 
 
 def _marks():
@@ -158,12 +319,12 @@ def install(watcher):
             history = getattr(sys.modules.get(name), "History", None)
             if history is not None:
                 hooked.add(name)
-                _count_batches(history, watcher.batches)
+                _count_batches(history, watcher.counters.batches)
     if "torch" not in hooked:
         offered = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
         if offered is not None:
             hooked.add("torch")
-            steps = watcher.optimizer
+            steps = watcher.counters.optimizer
             offered(lambda optimizer, args, keywords: steps.step())
 
 

@@ -8,7 +8,6 @@ and that is reported. Standard library only, Python 3.7 or newer.
 """
 
 import _thread
-import collections
 import importlib.util
 import os
 import sys
@@ -17,10 +16,8 @@ import types
 
 _CONTEXT = "tensorflow.python.eager.context"
 _EXECUTION = "tensorflow.python.pywrap_tfe"
-_TAPES = "tensorflow.python.eager.backprop"
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
 _LISTED = "tensorflow.python.client.device_lib"
-_SESSION_CLASS = "tensorflow.python.client.session"
 _KERAS_STATE = "keras.src.backend.common.global_state"
 _MIXED, _FRACTION = "mixed-float16", "fraction"
 _POLICY = "mixed_float16"
@@ -34,11 +31,8 @@ _SOURCE = "gpuwatch try"
 _MEMORY = ("memory growth", "memory_limit", "logical devices")
 _AMOUNTS = ("per_process_gpu_memory_fraction", "memory_limit")
 _FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch"))
-_BATCHES = "batches of Keras"
 _MOST_TIMES = 4000
 """Step times in one event."""
-_FEW = 3
-"""Runs of a session before they count as steps: its variables are initialised by one, too."""
 _IDLE = 2.0
 """Seconds without a call after which another tf.function may be the one that is counted."""
 
@@ -65,13 +59,8 @@ class Trial:
         self.policy_watched = False
         self.by_session = None
         """GPUOptions to merge into the configurations of sessions."""
-        self.own = type(watcher.batches)()
-        """Calls of gpuwatch.step()."""
-        self.tapes = type(watcher.batches)()
-        """Gradients of a GradientTape, taken outside of every tf.function."""
-        self.validations = Validations()
-        self.sessions = Sessions()
-        self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count, _TAPES: self._gradients}
+        self.validations = Validations(watcher.counting.Method)
+        self.actions = {}
         if self.probe == _MIXED:
             self.actions.update({"keras": self._keras, "tf_keras": self._keras, _KERAS_STATE: self._policies})
         elif self.probe == _FRACTION:
@@ -83,6 +72,7 @@ class Trial:
         if self.no_retry or self.probe not in (None, _MIXED):
             self.actions[_SESSIONS] = self._sessions
             self.actions[_LISTED] = self._listed
+        watcher.counters.send()
         self.reset()
         self.renew()
         if hasattr(os, "register_at_fork"):
@@ -95,21 +85,11 @@ class Trial:
     def reset(self):
         """Starts over, as in a process forked by multiprocessing."""
         self.sent = None
-        self.own.reset()
-        self.tapes.reset()
         self.validations.count = 0
-        self.sessions.reset()
         self.steps = StepReports(self)
-        for steps in (self.own, self.tapes, self.watcher.batches, self.watcher.optimizer):
-            steps.pending = collections.deque(maxlen=_MOST_TIMES)
-        self.watcher.calls.pending = {}
 
     def failed(self, name, error):
-        if name not in (
-            _SESSION_CLASS,
-            _EXECUTION,
-            _TAPES,
-        ):  # without these, steps are not counted, or an OOM takes ten seconds
+        if name != _EXECUTION:  # without it an OOM takes ten seconds
             self.not_tried("not possible in this version: %s (%s: %s)" % (name, type(error).__name__, error))
 
     # What became of the setting
@@ -149,7 +129,8 @@ class Trial:
         context = module.Context
         if "_initialize_lock" not in context.ensure_initialized.__code__.co_names:
             raise AttributeError("Context.ensure_initialized has no _initialize_lock")
-        context._initialize_lock = _FirstUse("_initialize_lock", self._start)
+        attribute = self.watcher.counting.Attribute
+        context._initialize_lock = attribute("_initialize_lock", "ensure_initialized", lambda frame: self._start())
 
     def _start(self, session=False):
         """Makes the setting at the first use of a device: by a ``session``, or by TensorFlow 2's context."""
@@ -384,20 +365,6 @@ class Trial:
         module.cuda._lazy_call(start)
         module._C._cuda_setMemoryFraction = _cuda_setMemoryFraction
 
-    def _gradients(self, module):
-        """Counts the gradients that a training loop takes without a tf.function, which nothing else counts."""
-        tape, eager = module.GradientTape, module.context.executing_eagerly
-
-        def took():
-            if eager():
-                self.tapes.step()
-
-        tape.gradient = _Method(vars(tape)["gradient"], took)
-
-    def _gpuwatch(self, module):
-        """The package gpuwatch, which the program imports for gpuwatch.step()."""
-        module._count_step = self.own.step
-
 
 class StepReports:
     """Sends the steps that the program has done. What is counted changes only to something better."""
@@ -405,7 +372,6 @@ class StepReports:
     def __init__(self, trial):
         self.trial = trial
         self.function = None
-        self.by_tape = False
         self.latest = None
         self.sent_at = 0.0
 
@@ -413,41 +379,19 @@ class StepReports:
         now = time.monotonic()
         if now - self.sent_at < self.trial.interval and not last:
             return
-        found = self.counted()
+        counting, counters = self.trial.watcher.counting, self.trial.watcher.counters
+        found = next(counters.found(self.busiest(counters.calls)), None)
         if found is None:
             return
-        counted, count, pending = found
         # A program with steps of another kind may validate in another way, too.
-        validations = self.trial.validations.seen() if counted == _BATCHES else None
-        if (counted, count, validations) == self.latest:
+        validations = self.trial.validations.seen() if found.name == counting.BATCHES else None
+        if (found.name, found.count, validations) == self.latest:
             return
-        self.sent_at, self.latest = now, (counted, count, validations)
-        emit("steps", counted=counted, count=count, times=_drained(pending), validations=validations)
+        self.sent_at, self.latest = now, (found.name, found.count, validations)
+        emit("steps", counted=found.name, count=found.count, times=_drained(found.pending), validations=validations)
 
-    def counted(self):
-        """What is counted, how often it happened, and the step times to send; None before the first step."""
-        trial, watcher = self.trial, self.trial.watcher
-        steps = (
-            ("calls of gpuwatch.step()", trial.own),
-            (_BATCHES, watcher.batches),
-            ("steps of the optimizer", watcher.optimizer),
-        )
-        for name, one in steps:
-            if one.count:
-                return name, one.count, one.pending
-        code = self.busiest()
-        called = watcher.calls.known[code][2] if code is not None else 0
-        # Once they are what is counted, that stays: counts of functions come late, and overtake one another.
-        self.by_tape = self.by_tape or trial.tapes.count > 2 * called
-        if self.by_tape:
-            return "gradients of a GradientTape", trial.tapes.count, trial.tapes.pending
-        if code is not None:
-            return watcher.calls.describe(code), watcher.calls.known[code][2], watcher.calls.pending[code]
-        return trial.sessions.busiest()
-
-    def busiest(self):
+    def busiest(self, calls):
         """The tf.function that is counted: the busiest, until it is called no more while another one is."""
-        calls = self.trial.watcher.calls
         going = {code: entry for code, entry in calls.known.items() if code in calls.pending}
         best = max(going, key=lambda code: going[code][2], default=None)
         if self.function is None or going[self.function][1] < time.perf_counter() - _IDLE < going[best][1]:
@@ -458,7 +402,8 @@ class StepReports:
 class Validations:
     """Counts Keras's validations: those of fit(), and calls of evaluate()."""
 
-    def __init__(self):
+    def __init__(self, method):
+        self.method = method
         self.count = 0
         self.hooked = set()
 
@@ -469,8 +414,8 @@ class Validations:
             if name not in self.hooked and "on_test_begin" in vars(kind or object):
                 self.hooked.add(name)
                 original = vars(kind)["on_test_begin"]
-                if not isinstance(original, _Method):  # another name of the same class
-                    kind.on_test_begin = _Method(original, self._began)
+                if not isinstance(original, self.method):  # another name of the same class
+                    kind.on_test_begin = self.method(original, self._began)
 
     def _began(self):
         self.count += 1
@@ -478,89 +423,6 @@ class Validations:
     def seen(self):
         """How many have begun; None if that is not known."""
         return self.count if self.hooked else None
-
-
-class Sessions:
-    """Counts the runs of TF1 sessions, by what they fetch: a training step and a summary are different."""
-
-    def __init__(self):
-        self.reset()
-
-    def reset(self):
-        self.known = {}
-        """By the numbers of fetches and targets: the count, the time of the last one, and step times to send."""
-
-    def count(self, module):
-        """BaseSession: its handle is read at the start of each run."""
-        session = module.BaseSession
-        if "_session" not in session._call_tf_sessionrun.__code__.co_names:
-            raise AttributeError("BaseSession._call_tf_sessionrun has no _session")
-        session._session = _Run("_session", self.ran)
-
-    def ran(self, fetched, targets):
-        now = time.perf_counter()
-        entry = self.known.setdefault((len(fetched), len(targets)), [0, now, collections.deque(maxlen=_MOST_TIMES)])
-        if entry[0] > 5:
-            entry[2].append(now - entry[1])
-        entry[0] += 1
-        entry[1] = now
-
-    def busiest(self):
-        best = max(list(self.known), key=lambda key: self.known[key][0], default=None)
-        if best is None or self.known[best][0] < _FEW:
-            return None
-        count, _, pending = self.known[best]
-        return "runs of the session (fetches: %d, operations: %d)" % best, count, pending
-
-
-class _Attribute:
-    """A descriptor for an attribute, which sees where it is read."""
-
-    def __init__(self, name, see):
-        self.name = name
-        self.see = see
-
-    def __get__(self, instance, owner=None):
-        if instance is None:
-            return self
-        try:
-            value = instance.__dict__[self.name]
-        except KeyError:
-            raise AttributeError(self.name) from None
-        self.look(sys._getframe(1))
-        return value
-
-    def __set__(self, instance, value):
-        instance.__dict__[self.name] = value
-
-    def __delete__(self, instance):
-        instance.__dict__.pop(self.name, None)
-
-
-class _Method:
-    """A method that sees where it is called, without a frame of its own in tracebacks."""
-
-    def __init__(self, original, see):
-        self.original = original
-        self.see = see
-
-    def __get__(self, instance, owner=None):
-        if instance is not None:
-            self.see()
-        return self.original.__get__(instance, owner)
-
-
-class _FirstUse(_Attribute):
-    def look(self, frame):
-        if frame.f_code.co_name == "ensure_initialized":
-            self.see()
-
-
-class _Run(_Attribute):
-    def look(self, frame):
-        if frame.f_code.co_name == "_call_tf_sessionrun":
-            given = frame.f_locals
-            self.see(given.get("fetch_list") or (), given.get("target_list") or ())
 
 
 class _Finder:

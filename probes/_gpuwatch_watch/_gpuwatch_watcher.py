@@ -31,9 +31,7 @@ class Watcher:
         self.load = load
         self.simulation = simulation
         self.counting = load("_gpuwatch_steps")
-        self.batches = self.counting.Steps()
-        self.optimizer = self.counting.Steps()
-        self.calls = self.counting.Calls()
+        self.counters = self.counting.Counters()
         self.devices = load("_gpuwatch_devices").Devices(self)
         self.settings = None
         self.ops = None
@@ -67,9 +65,7 @@ class Watcher:
         self.sent = set()
         self.latest = {}
         self.sent_at = 0.0
-        self.batches.reset()
-        self.optimizer.reset()
-        self.calls = self.counting.Calls()
+        self.counters.reset()
         self.devices.reset()
         if self.trial is not None:
             self.trial.reset()
@@ -248,7 +244,7 @@ class Watcher:
             self.once("limit: " + limit, "limit", text=limit)
 
     def functions(self, last=False):
-        self.calls.look(self.counting.detectors(), time.perf_counter(), last)
+        self.counters.calls.look(self.counting.detectors(), time.perf_counter(), last)
 
     def last_functions(self):
         self.functions(last=True)
@@ -265,19 +261,15 @@ class Watcher:
 
     def steps(self):
         """Steps counted so far, of whatever kind most were counted."""
-        return max(self.counts())
+        return max(self.counters.counts())
 
     def progress(self):
         """Grows with every step and call that is counted: those of validations too."""
-        return sum(self.counts())
-
-    def counts(self):
-        called = [entry[2] for entry in list(self.calls.known.values())]
-        return [self.batches.count, self.optimizer.count, *called]
+        return sum(self.counters.counts())
 
     def stepping_thread(self):
         """The thread that makes the steps; the main one where only calls of tf.functions are counted."""
-        return self.batches.thread or self.optimizer.thread or sys.modules["threading"].main_thread().ident
+        return self.counters.thread() or sys.modules["threading"].main_thread().ident
 
     def placements(self):
         if self.ops is not None:
@@ -290,15 +282,11 @@ class Watcher:
             self.placements()
 
     def last_speed(self):
-        counted = [("batches of Keras", self.batches), ("steps of the optimizer", self.optimizer)]
-        found = [(name, steps.speed(), steps.marks) for name, steps in counted if steps.count]
-        if not any(speed for _, speed, _ in found):
-            busiest = self.calls.busiest()
-            found = [busiest] if busiest is not None else found
-        for name, speed, marks in sorted(found, key=lambda one: one[1] is None)[:1]:
+        found = [(counted, counted.speed()) for counted in self.counters.found(self.counters.calls.busiest())]
+        for counted, speed in sorted(found, key=lambda one: one[1] is None)[:1]:
             if speed is not None:
-                self.changed("speed", "throughput", counted=name, **speed)
-            self.step_times(name, marks)
+                self.changed("speed", "throughput", counted=counted.name, **speed)
+            self.step_times(counted.name, counted.marks)
         for one in self.seen:
             one.tell(self.emit)
 
@@ -321,7 +309,7 @@ def begin(address, load, simulation=None):
     watcher = Watcher(address, load, simulation)
     watcher.settings = load("_gpuwatch_settings").Settings()
     watcher.failures = load("_gpuwatch_failures").Failures()
-    observers = [watcher.settings, watcher.failures]
+    observers = [watcher.settings, watcher.failures, watcher.counters]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):
         placement = load("_gpuwatch_placement")
         watcher.ops = placement.Ops(load)

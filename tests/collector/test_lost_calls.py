@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector import collector_watch
 from gpuwatch.machine.collector.collector_watch import CollectorWatch, Suspects
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.sources import driver_calls
+from gpuwatch.machine.sources import driver_calls, procfs
 from gpuwatch.session import single_snapshot
 from gpuwatch.session.single_snapshot import Silence, without_driver
 from gpuwatch.sim.machine import SimMachine
@@ -97,32 +98,112 @@ def test_without_its_uuid_a_gpu_has_its_readings(snapshot: Callable[[str], dict[
     assert "nvmlDeviceGetUUID: it crashed" in found["problems"][0]["detail"]
 
 
+class Looks:
+    """A call that lasts, and a look at its process every second; the clock and what the kernel tells are set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock, self.state, self.ran, self.waited, self.faults = 100.0, b"S", 5.0, 50.0, False
+        monkeypatch.setattr(collector_watch.time, "monotonic", lambda: self.clock)
+        monkeypatch.setattr(collector_watch.procfs, "state", lambda pid: self.state)
+        monkeypatch.setattr(collector_watch.procfs, "cpu_times", lambda pid: (self.ran, self.waited))
+        monkeypatch.setattr(collector_watch.procfs, "in_page_fault", lambda pid: self.faults)
+        monkeypatch.setattr(driver_calls, "_shared", None)  # as it is afterwards
+        self.page = driver_calls.CallPage()
+        driver_calls.share(self.page.descriptor, {})
+        self.watch = CollectorWatch(1, self.page)
+        driver_calls.begin(b"nvmlDeviceGetName")
+
+    def hangs_within(self, seconds: int, *, ran: float = 0.0, waited: float = 0.0) -> int | None:
+        """The second in which the call is told as hanging. ``ran``, ``waited``: with and for a CPU, per second."""
+        for second in range(1, seconds + 1):
+            self.clock, self.ran, self.waited = self.clock + 1, self.ran + ran, self.waited + waited
+            if self.watch.hung() is not None:
+                return second
+        return None
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
+    looks = Looks(monkeypatch)
+    yield looks
+    looks.page.close()
+
+
+@pytest.mark.parametrize(("state", "ran", "waited"), [(b"S", 0.0, 0.0), (b"D", 0.0, 0.01), (b"R", 0.99, 0.01)])
+def test_a_call_that_hangs_is_told(looks: Looks, state: bytes, ran: float, waited: float) -> None:
+    looks.state = state
+    assert looks.hangs_within(9, ran=ran, waited=waited) in (4, 5)
+    driver_calls.end()
+    assert looks.watch.hung() is None
+    assert looks.watch.blame(), "it is not in the driver"
+
+
 @pytest.mark.parametrize(
-    ("waited", "starved", "hung"),
-    [(9.5, True, False), (6.5, True, False), (0.0, False, True), (3.0, False, True)],
+    ("state", "ran", "waited", "faults", "blame"),
+    [
+        (b"R", 0.05, 0.95, False, "waits for a CPU: the machine is busy"),
+        (b"S", 0.0, 0.95, False, "waits for a CPU: the machine is busy"),
+        (b"R", 0.0, 0.0, False, ""),  # in a queue for all that time, or its virtual CPU stands still
+        (b"S", 0.0, 0.0, True, "waits for memory: the machine is busy"),
+        (b"D", 0.0, 0.0, True, "waits for memory: the machine is busy"),
+        (b"T", 0.0, 0.0, False, ""),
+        (b"t", 0.0, 0.0, False, ""),
+    ],
 )
-def test_a_collector_without_a_cpu_is_told_from_a_call_that_hangs(
-    monkeypatch: pytest.MonkeyPatch, waited: float, starved: bool, hung: bool
+def test_who_could_not_run_does_not_hang_in_the_driver(
+    looks: Looks, state: bytes, ran: float, waited: float, faults: bool, blame: str
 ) -> None:
+    looks.state, looks.faults = state, faults
+    assert looks.hangs_within(20, ran=ran, waited=waited) is None
+    assert looks.watch.blame() == blame
+    looks.state, looks.faults = b"S", False
+    assert looks.hangs_within(9) in (3, 4, 5), "from now on it could run"
+
+
+def test_a_machine_that_stood_still_does_not_hang_in_the_driver(looks: Looks) -> None:
+    looks.clock += 3600
+    assert looks.hangs_within(1) is None
+    looks.clock += 3600
+    assert looks.hangs_within(1) is None
+
+
+def test_one_look_between_two_calls_tells_nothing(looks: Looks) -> None:
+    """Half of the page may be of one call and half of another."""
+    assert looks.hangs_within(3) is None
+    driver_calls.begin(b"nvmlDeviceGetUUID")
+    assert looks.hangs_within(2) is None
+    assert driver_calls._shared is not None
+    driver_calls._shared[:8] = bytes(8)
+    assert looks.watch.call is None
+    assert looks.hangs_within(9) is None
+
+
+def test_a_real_process_that_is_stopped_in_a_call_and_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    without = [50.0]
     monkeypatch.setattr(collector_watch.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(collector_watch.procfs, "state", lambda pid: b"S")
-    monkeypatch.setattr(collector_watch.procfs, "waited_for_cpu", lambda pid: without[0])
-    monkeypatch.setattr(driver_calls, "_shared", None)  # as it is afterwards
+    monkeypatch.setattr(driver_calls, "_shared", None)
     page = driver_calls.CallPage()
     driver_calls.share(page.descriptor, {})
-    try:
-        watch = CollectorWatch(1, page)
-        driver_calls.begin(b"nvmlDeviceGetName")
-        clock[0], without[0] = 110.0, 50.0 + waited
-        assert (watch.waited, watch.hung is not None) == (waited, hung)
-        assert ("CPU" in watch.blame()) == starved
-        driver_calls.end()
-        assert watch.hung is None
-        assert watch.blame(), "it is not in the driver"
-    finally:
-        page.close()
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            watch = CollectorWatch(process.pid, page)
+            driver_calls.begin(b"nvmlDeviceGetName")
+
+            def hangs_within(seconds: int) -> bool:
+                for _ in range(seconds):
+                    clock[0] += 1
+                    if watch.hung() is not None:
+                        return True
+                return False
+
+            for number, state, told in ((signal.SIGSTOP, b"T", False), (signal.SIGCONT, b"S", True)):
+                process.send_signal(number)
+                while procfs.state(process.pid) != state:
+                    os.sched_yield()
+                assert hangs_within(9) is told
+        finally:
+            process.kill()
+            page.close()
 
 
 def test_too_many_calls_that_hang_are_the_driver_as_a_whole() -> None:

@@ -119,14 +119,19 @@ def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatc
     device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
     both = [GpuProcess(pid, "C", 1 << 30) for pid in (4_200_001, 4_200_002)]
 
-    def look(busy: float | None, *shares: tuple[int, int] | None, entries: Sequence[GpuProcess] = both) -> list[object]:
+    def look(
+        busy: float | None,
+        *shares: tuple[int, int] | None,
+        entries: Sequence[GpuProcess] = both,
+        lack: Missing = LACK,
+    ) -> list[object]:
         """What is shown 100 seconds later than before."""
         clock[0] += 100
         rows.begin(clock[0])
         used = {
             one.pid: Utilization(*share, 0, 0) for one, share in zip(entries, shares, strict=False) if share is not None
         }
-        found = rows.rows(entries, device, used, None if used else LACK, busy)
+        found = rows.rows(entries, device, used, None if used else lack, busy)
         return [row.idle_seconds(clock[0]) for row in found]
 
     assert look(0.0) == [0.0, 0.0], "idle since the first look"
@@ -137,6 +142,17 @@ def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatc
     assert look(90.0) == [None, None], "the driver does not tell which of them"
     assert look(0.0) == [0.0, 0.0], "it may have computed meanwhile"
     assert look(90.0, entries=both[:1]) == [0.0]
+    assert look(0.0)[0] == 0.0
+    assert look(None) == [None, None], "a sample that failed"
+    assert look(0.0) == [200.0, 200.0], "is no sign of work"
+    assert look(90.0, lack=Missing("failed", code=999)) == [None, None]
+    assert look(90.0, (0, 0), (90, 0)) == [400.0, 0.0]
+    for _ in range(2):
+        rows.begin(clock[0])  # the list of processes failed
+    assert look(0.0)[0] == 500.0
+    for _ in range(4):
+        look(None)
+    assert look(0.0) == [0.0, 0.0], "after so many, it may have computed"
     assert rows.rows(both, device, {}, LACK, None)[0].missing["idle_since"] == LACK
 
 

@@ -73,6 +73,33 @@ def test_a_field_that_does_not_exist_was_not_removed(message: str, says: str) ->
     assert "api.removed" not in causes(run)
 
 
+@pytest.mark.parametrize(
+    ("error", "says", "does"),
+    [
+        (
+            "AttributeError: module 'tensorflow' has no attribute 'to_float'",
+            "uses tf.to_float,",
+            "tf.compat.v1.to_float.",
+        ),
+        (
+            "AttributeError: module 'tensorflow' has no attribute 'Session'",
+            "uses tf.Session,",
+            "disable_eager_execution",
+        ),
+        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tensorflow.contrib", "tf-slim"),
+        ("ModuleNotFoundError: No module named 'keras.engine.topology'", "keras.engine.topology", "tf-keras"),
+        ("ValueError: Argument(s) not recognized: {'lr': 0.01}", "the argument lr of a Keras optimizer", "tf-keras"),
+    ],
+)
+def test_a_removed_call_is_told_once_with_what_replaces_it(error: str, says: str, does: str) -> None:
+    kind, _, message = error.partition(": ")
+    run = program(error, errors=(RunError(type=kind, message=message),), **FAILED)
+    assert run.primary == "api.removed"
+    assert says in only(run, "api.removed").title
+    assert does in only(run, "api.removed").action
+    assert "program.error" not in causes(run), "which would advise to install a package"
+
+
 def settings(name: str, asked: object, effective: object, note: str = "") -> dict[str, Setting]:
     return {name: Setting(asked=asked, effective=effective, note=note, source="train.py:7")}
 
@@ -277,3 +304,20 @@ def test_who_allocated_nearly_the_whole_gpu_is_named_only_if_known() -> None:
         found = only(program(memory=memory, framework=Framework(name=name)), "idle.memory-held")
         assert found.title.startswith(title)
         assert ("TF_FORCE_GPU_ALLOW_GROWTH" in found.action) == (name == "tensorflow")
+
+
+def test_a_program_that_hides_the_gpus_and_fails_otherwise() -> None:
+    error = RunError(
+        type="AttributeError", message="module 'tensorflow._api.v2.compat.v1' has no attribute 'estimator'"
+    )
+    fields = {"environment": {"CUDA_VISIBLE_DEVICES": ""}, "errors": (error,), **FAILED}
+    by_itself = settings("CUDA_VISIBLE_DEVICES", "", None)
+    run = program(f"{error.type}: {error.message}", settings=by_itself, **fields)
+    assert run.primary == "api.removed"
+    hidden = only(run, "visibility.hidden")
+    assert hidden.severity == "warning"
+    assert hidden.title.startswith("train.py:7 sets CUDA_VISIBLE_DEVICES")
+    assert "at train.py:7" in hidden.action
+    by_the_shell = only(program(f"{error.type}: {error.message}", **fields), "visibility.hidden")
+    assert by_the_shell.severity == "error"
+    assert "the shell, a job script" in by_the_shell.action

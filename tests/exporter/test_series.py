@@ -144,6 +144,9 @@ def test_processes_are_shown_only_when_asked_for_and_commands_too() -> None:
     assert one(some, names.LEFT_OUT) == 6
     assert one(some, names.PROCESS_SM, pid="10") == 0.4
     assert one(some, names.PROCESS_CPU, pid="10") == 1.5
+    assert names.PROCESS_IDLE.sample not in names_of(some), "it is not known"
+    sample.processes[9].readings["idle_since"] = 1_700_000_000
+    assert one(found(sample, OPTIONS._replace(processes=4)), names.PROCESS_IDLE, pid="10") == 1_700_000_000
     assert not any("train.py" in key for key in some)
     everything = found(sample, OPTIONS._replace(processes=4, commands=True))
     assert one(everything, names.PROCESS_INFO, pid="10", framework="torch 2.11.0", name="python") == 1

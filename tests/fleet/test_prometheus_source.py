@@ -217,6 +217,18 @@ def test_values(name: str, text: str, reading: float | str | None) -> None:
     assert value(REPORTED[name], text) == reading
 
 
+@pytest.mark.parametrize(("since", "idle"), [("1000", 60.0), ("0", 0.0)])
+def test_since_when_a_process_is_idle(since: str, idle: float) -> None:
+    about = '{uuid="GPU-n1-0",gpu="0",pid="7",host="n1"}'
+    given = f"gpuwatch_gpu_memory_used_bytes{about} 1\ngpuwatch_process_idle_since_timestamp_seconds{about} {since}"
+    collected = Collected()
+    for labels, text in exposition(given, instance="x"):
+        collected.value(Sample(labels, (0.0, text)))
+        collected.beside(Sample(labels, (0.0, text)))
+    (row,) = collected.hosts(1060.0)["n1"].snapshot.processes
+    assert row.idle_seconds(1060.0) == idle
+
+
 HOSTILE = ("NaN", "+Inf", "-Inf", "-1", "1e300", "9" * 400, "abc", "", "1e17")
 
 

@@ -385,6 +385,15 @@ REMOVED = tuple(
         "ModuleNotFoundError: No module named 'keras.utils.training_utils'",
         "AttributeError: module 'keras.backend' has no attribute 'set_session'",
         "AttributeError: module 'tensorflow._api.v2.config' has no attribute 'gpu'",
+        "AttributeError: module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'",
+        "AttributeError: module 'tensorflow._api.v2.compat.v1' has no attribute 'estimator'",
+        "AttributeError: module 'tensorflow' has no attribute 'enable_eager_execution'",
+        "ModuleNotFoundError: No module named 'tensorflow.examples'",
+        "ModuleNotFoundError: No module named 'keras.layers.convolutional'",
+        "ModuleNotFoundError: No module named 'tensorflow.keras.wrappers.scikit_learn'",
+        "ValueError: Argument(s) not recognized: {'lr': 0.01}",
+        "TypeError: Layer.add_variable() missing 1 required positional argument: 'initializer'",
+        "ValueError: The filename must end in `.weights.h5`. Received: filepath=./model.ckpt",
     )
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,9 @@ PLACEHOLDERS = {
     "$table.parquet": "lives.parquet",
 }
 """What stands for something else on a page, and what stands for it in a test."""
+
+
+SHAPE = "2x24GiB"
 
 
 class Line(NamedTuple):
@@ -89,6 +92,22 @@ def calls(line: str) -> list[list[str]]:
         else:
             simple.append(word)
     return found
+
+
+def filled(line: str) -> str:
+    """The line with something in the place of placeholders."""
+    return re.sub(r"(?<!\S)\S+(?!\S)", lambda word: PLACEHOLDERS.get(word[0], word[0]), line)
+
+
+def on_simulated_gpus(given: list[str], commands: Collection[str]) -> list[str]:
+    """The arguments of gpuwatch; one of ``commands``, or the dashboard, gets simulated GPUs if it asks for none."""
+    command = next((word for word in given if not word.startswith("-")), "")
+    of_a_file = command == "report" and any(word.endswith((".gpuwatch", ".json")) for word in given)
+    another = of_a_file or bool({"info", "check", "cut"} & set(given))
+    here = given.index(command) + 1 if command in commands and not another else 0
+    wants = "--sim" not in given and (here or all(word.startswith("-") for word in given[:1]))
+    listening = ["--listen", "127.0.0.1:0"] if command == "exporter" else []  # whatever else listens on this machine
+    return [*given[:here], *(["--sim", SHAPE] if wants else []), *given[here:], *listening]
 
 
 def _arguments(words: list[str]) -> list[str] | None:

@@ -148,3 +148,34 @@ def test_torch_says_what_it_could_not_test(name: str) -> None:
     assert reason.startswith("reason=PyTorch has no GPU: ")
     if name != "torch-visible":  # which sets the variable itself
         assert "CUDA_VISIBLE_DEVICES=-1,0 hides every GPU: CUDA stops reading at -1 and ignores 0" in reason
+
+
+_NAMES = """
+import keras, tensorflow as tf
+from gpuwatch.explain.logs import removed_api
+for module, names in removed_api._names().items():
+    old, new = tf.compat.v1, tf
+    for part in module.split(".") if module != "tf" else ():
+        old, new = getattr(old, part), getattr(new, part, None)
+    wrong = [name for name in names if not hasattr(old, name) or hasattr(new, name)]
+    assert not wrong, (module, wrong)
+try:
+    tf.placeholder
+except AttributeError as error:
+    assert removed_api.removed(str(error)).name == "tf.placeholder"
+v1 = tf.compat.v1
+calls = lambda: keras.optimizers.Adam(lr=0.01), lambda: v1.layers.dense, lambda: tf.keras.backend.set_session
+for build in calls:
+    try:
+        build()
+    except Exception as error:
+        assert removed_api.removed(str(error)), error
+"""
+
+
+@pytest.mark.tensorflow
+def test_removed_names_are_those_of_this_tensorflow() -> None:
+    """Each is in ``tf.compat.v1`` and not in ``tf``, and the errors read as they do here."""
+    with forked(["-c", _NAMES], os.environ) as program:
+        _, error = program.communicate(timeout=120)
+    assert program.returncode == 0, error

@@ -35,10 +35,11 @@ class _Trial:
 
     def act(self, name: str, module: object) -> None:
         """As sitecustomize.py does it."""
+        observer = self.of if name in self.of.actions else self.watcher.counters
         try:
-            self.of.actions[name](module)
+            observer.actions[name](module)
         except (AttributeError, TypeError) as error:
-            self.of.failed(name, error)
+            observer.failed(name, error)
 
 
 def _class(name: str, function: Callable[..., object]) -> SimpleNamespace:
@@ -134,11 +135,11 @@ def test_steps_of_an_optimizer_and_better_ones() -> None:
     made = _Trial()
     assert made.tell(last=True) == []
     for _ in range(8):
-        made.watcher.optimizer.step()
+        made.watcher.counters.optimizer.step()
     ((_, data),) = made.tell(last=True)
     assert (data["counted"], data["count"], len(data["times"])) == ("steps of the optimizer", 8, 3)
     assert made.tell(last=True) == [], "nothing new"
-    made.watcher.batches.step()
+    made.watcher.counters.batches.step()
     assert [(kind, data["counted"], data["count"], data["times"]) for kind, data in made.tell(last=True)] == [
         ("steps", "batches of Keras", 1, [])
     ]
@@ -179,7 +180,7 @@ def test_validations_are_counted_once_whatever_names_the_class_has(monkeypatch: 
     made = _Trial()
     for name in made.module._CALLBACKS:  # another test of this process may have imported Keras
         monkeypatch.delitem(sys.modules, name, raising=False)
-    made.watcher.batches.step()
+    made.watcher.counters.batches.step()
     ((_, data),) = made.tell(last=True)
     assert data["validations"] is None, "nothing is known of a version of Keras that has no such method"
     for name in ("keras.src.callbacks.callback_list", "keras.callbacks"):
@@ -210,6 +211,6 @@ def test_gradients_are_steps_where_nothing_else_is_counted() -> None:
     ((_, data),) = made.tell(last=True)
     assert (data["counted"], data["count"], len(data["times"])) == ("gradients of a GradientTape", 7, 2)
     assert data["validations"] is None
-    made.watcher.batches.step()
+    made.watcher.counters.batches.step()
     ((_, data),) = made.tell(last=True)
     assert (data["counted"], data["count"]) == ("batches of Keras", 1)

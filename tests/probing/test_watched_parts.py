@@ -342,5 +342,5 @@ def test_calls_that_trace_again_have_no_rate() -> None:
         detector._call_count += 50
         detector._calls_per_tracings[-1] += 50
         calls.look(detectors, look * 2.0)
-    _, speed, _ = calls.busiest()
+    speed = calls.of(calls.busiest()).speed()
     assert speed["steps_per_second"] == 25.0

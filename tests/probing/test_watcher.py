@@ -236,12 +236,12 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     one = _Watcher(watcher)
     before = time.monotonic()
     for _ in range(3):
-        one.of.batches.step()
-    one.of.batches.step(4)  # steps_per_execution
+        one.of.counters.batches.step()
+    one.of.counters.batches.step(4)  # steps_per_execution
     one.of.last_speed()
     one.of.last_speed()  # nothing new
     for _ in range(one.of.counting.MARKS + 500):
-        one.of.batches.step()
+        one.of.counters.batches.step()
     one.of.last_speed()
     sent = [data for kind, data in one.emitted if kind == "step_times"]
     assert [data["counted"] for data in sent] == ["batches of Keras"] * 2
@@ -258,6 +258,31 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     assert ends == sorted(ends)
     for earlier, later in pairwise(list(state.timed_steps)):
         assert later.end - later.seconds == pytest.approx(earlier.end, abs=3e-6)
+
+
+def test_steps_of_own_loops_and_of_sessions_have_a_speed(watcher: ModuleType) -> None:
+    """What ``gpuwatch try`` counts, ``run`` counts, too: the best kind that the program has."""
+
+    class BaseSession:
+        def _call_tf_sessionrun(self, fetch_list: list[str], target_list: list[str]) -> object:
+            return self._session  # type: ignore[attr-defined]
+
+    one = _Watcher(watcher)
+    one.of.counters.sessions.count(SimpleNamespace(BaseSession=BaseSession))
+    session = BaseSession()
+    session._session = "a handle"  # type: ignore[attr-defined]
+    for _ in range(20):
+        assert session._call_tf_sessionrun(["loss"], ["train"]) == "a handle"
+    session._call_tf_sessionrun(["summary"], [])
+    one.of.last_speed()
+    for _ in range(30):
+        one.of.counters.tapes.step()
+    one.of.last_speed()
+    sent = [(data["counted"], data["steps"]) for kind, data in one.emitted if kind == "throughput"]
+    assert sent == [("runs of the session (fetches: 1, operations: 1)", 20), ("gradients of a GradientTape", 30)]
+    assert one.of.progress() == 51
+    one.of.reset(forked=True)
+    assert one.of.progress() == 0
 
 
 def test_ops_of_probes_and_of_programs_are_one_record() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import select
 import socket
 import subprocess
 import sys
@@ -46,12 +47,17 @@ def tried(
     states: list[EventState] = []
     threads: list[threading.Thread] = []
 
+    ended = threading.Event()
+
     def listen() -> None:
+        # Until the program has ended and nothing waits to be accepted.
         while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
+            last = ended.is_set()
+            if not select.select([listener], [], [], 0.05)[0]:
+                if last:
+                    return
+                continue
+            connection, _ = listener.accept()
             state = EventState()
             states.append(state)
             thread = threading.Thread(target=take, args=(connection, state))
@@ -66,24 +72,28 @@ def tried(
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)
         listener.listen(16)
-        threading.Thread(target=listen, daemon=True).start()
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
         own = {"GPUWATCH_WATCH": name} if watched else {}
         if trial is not None:
             own["GPUWATCH_TRIAL"] = json.dumps(trial)
         around = hooked({**environment, **own})
-        if fork:
-            code, out, err = python_forked(*command, environment=around, imported_with=environment, timeout=seconds)
-            done = subprocess.CompletedProcess(command, code, out, err)
-        else:
-            done = subprocess.run(
-                [sys.executable, *command],
-                env=around,
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                check=False,
-            )
+        try:
+            if fork:
+                code, out, err = python_forked(*command, environment=around, imported_with=environment, timeout=seconds)
+                done = subprocess.CompletedProcess(command, code, out, err)
+            else:
+                done = subprocess.run(
+                    [sys.executable, *command],
+                    env=around,
+                    capture_output=True,
+                    text=True,
+                    timeout=seconds,
+                    check=False,
+                )
+        finally:
+            ended.set()
+            listening.join(10)
         for thread in threads:
             thread.join(10)
-        listener.shutdown(socket.SHUT_RDWR)
     return Tried(done, states)

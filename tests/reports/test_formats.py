@@ -14,6 +14,7 @@ import re
 import msgspec
 import pytest
 
+from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, rgb
 from gpuwatch.core.model.codec import Document, from_json
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import DeviceMemory, Memory, Run
@@ -25,6 +26,7 @@ from gpuwatch.share.reports.document import content_of
 from gpuwatch.share.reports.explanation_content import explanation_content
 from gpuwatch.share.reports.formats import text as text_format
 from gpuwatch.share.reports.report_formats import FORMATS, render
+from gpuwatch.ui.drawing.inks import colors
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,
@@ -317,14 +319,26 @@ def _contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_of_text_and_charts_have_contrast(scheme: int) -> None:
     css = render(bare_run(), "html").partition("</style>")[0]
-    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", re.findall(r":root \{(.*?)\}", css, flags=re.S)[scheme]))
+    blocks = re.findall(r":root \{(.*?)\}", css, flags=re.S)  # the dashboard's three come first
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme] + blocks[3 + scheme]))
     for ink, ground in (
         *((ink, ground) for ink in ("ink", "dim", "ok", "warn", "bad", "info") for ground in ("card", "bg")),
         *((state, f"{state}-bg") for state in ("ok", "warn", "bad", "info")),
     ):
         assert _contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
-    for part in ("c0", "c1", "c2", "c3", "c4", "c5", "rest", "reserved"):
+    for part in ("c0", "c1", "c2", "c3", "c4", "c5", "rest", "reserved", *QUANTITIES):
         assert _contrast(colours[part], colours["card"]) >= 3, part
+
+
+def test_a_quantity_has_the_colour_that_the_dashboard_gives_it() -> None:
+    css = render(bare_run(), "html").partition("</style>")[0]
+    blocks = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", one)) for one in re.findall(r":root \{(.*?)\}", css)]
+    for palette, block in zip((LIGHT, DARK, LIGHT), blocks, strict=False):
+        for name in QUANTITIES:
+            assert rgb(block[name]) == colors(palette, name, "background")[0]
+        states = [colors(palette, ink, "background")[0] for ink in ("ok", "warning", "error")]
+        assert [rgb(block[name]) for name in ("ok", "warn", "bad")] == states
+        assert len({block[name] for name in QUANTITIES}) == 5, "each its own"
 
 
 def test_headings_go_down_one_level_at_a_time_and_tables_have_heads() -> None:

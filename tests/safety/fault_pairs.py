@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,9 @@ from gpuwatch.core.model.period import Period
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.recorded_feed import RecordedFeed
 from gpuwatch.machine.collector.wire import note
+from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
@@ -34,15 +36,19 @@ from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.nvidia.decode import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
 from gpuwatch.session.period import period
+from gpuwatch.session.replay import ReplaySession
 from gpuwatch.session.session import all_findings
 from gpuwatch.session.view import View, ranked
 from gpuwatch.share.exporter.page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
+from gpuwatch.ui.panes.answer_line import wrong_now
 from gpuwatch.ui.panes.headline import verdict
 
 SHAPE = "10x24GiB"
 MACHINE: SimMachine
+SILENT: list[bool] = []
+"""Not empty while the driver does not answer."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,15 @@ def _fails(label: str, gpu: int, function: str, code: str) -> Callable[[], objec
 def _throttled(gpu: int, cause: str, reasons: int) -> Fault:
     name = "clock_event_reasons"
     return Fault(gpu, cause, lambda: MACHINE.override(gpu, name, reasons), lambda: MACHINE.override(gpu, name, None))
+
+
+def _no_session(cause: str, code: str) -> Fault:
+    return Fault(
+        None,
+        cause,
+        lambda: faults.fail_init(MACHINE, faults.CODES[code], None),
+        lambda: MACHINE.clear_faults(faults.INIT),
+    )
 
 
 _HEALTHY = sum(2 << bit for bit in FABRIC_TROUBLES) | 1 << FABRIC_CONFIGURATION_SHIFT
@@ -130,11 +145,16 @@ FAULTS = {
     # No faults: nothing is told of them, and what is told of others stays right.
     "partitioned": Fault(9, "", lambda: MACHINE.set_mig(9, "1g,1g,-,2g"), lambda: MACHINE.set_mig(9, "off")),
     "asleep": Fault(9, "", lambda: MACHINE.set_asleep(9, True), lambda: MACHINE.set_asleep(9, False)),
-    "no driver": Fault(
-        None,
-        "driver.missing",
-        lambda: faults.fail_init(MACHINE, faults.CODES["DRIVER_NOT_LOADED"], None),
-        lambda: MACHINE.clear_faults(faults.INIT),
+    "no driver": _no_session("driver.missing", "DRIVER_NOT_LOADED"),
+    "mismatch": _no_session("driver.mismatch", "LIB_RM_VERSION_MISMATCH"),
+    # The feed says that the driver is silent: a call that hangs would stop this process.
+    "hang": Fault(None, "driver.bad-state", lambda: SILENT.append(True), SILENT.clear),
+    # Slow calls alone are no fault.
+    "slow": Fault(
+        9,
+        "",
+        lambda: MACHINE.inject("*", delay_ms=1, device=9, count=FOR_EVER, label=faults.SLOW),
+        lambda: MACHINE.clear_faults(faults.SLOW),
     ),
 }
 
@@ -147,6 +167,10 @@ class Watched:
         self.wrong: list[str] = []
         self.at = datetime.datetime(2026, 5, 11, tzinfo=datetime.UTC)
         self.ahead = 0.0
+        self.status = FeedStatus("ok", 0.0)
+        self.moments: list[tuple[float, str, set[tuple[str, str | None]]]] = []
+        """Each check: when, what was the case, and what was to be told."""
+        self.told: set[tuple[str, str | None]] = set()
         self.seen: dict[str, SeenDevice] = {}
         self.collector, self.conditions = Collector(), Conditions()
         clock = Clock(*[lambda: self.at.timestamp()] * 3, lambda: "boot")
@@ -159,11 +183,23 @@ class Watched:
         for _ in range(count):
             AHEAD[0] += 61.0  # slow readings, too
             self.at += datetime.timedelta(seconds=10)
+            self.status = FeedStatus("not-answering", 10.0, 9.0) if SILENT else FeedStatus("ok", 0.0)
+            if SILENT:
+                self._keep(self.conditions.feed(self.status, self.at.timestamp()))
+                continue
             self.snapshot = replace(self.collector.sample(), taken_at=self.at)
             note(self.seen, self.snapshot.devices)
             events = self.conditions.look(self.snapshot)
             self.writer.add(self.snapshot, all_findings(self.snapshot.findings, self.conditions), events)
-            self.events.update((event.kind, event.device_uuid) for event in events)
+            self._count(events)
+            self._keep(self.conditions.feed(self.status, self.at.timestamp()))
+
+    def _keep(self, events: Sequence[MachineEvent]) -> None:
+        self.writer.add_events(events)
+        self._count(events)
+
+    def _count(self, events: Sequence[MachineEvent]) -> None:
+        self.events.update((event.kind, event.device_uuid) for event in events)
 
     def replace_collector(self) -> None:
         """As after a crash or a hang."""
@@ -172,6 +208,7 @@ class Watched:
 
     def check(self, when: str, active: list[Fault]) -> None:
         """Each is told, of its GPU, and nothing else."""
+        active = [FAULTS["hang"]] if SILENT else active  # nothing else is asked meanwhile
         hidden = any(fault.gpu is None for fault in active)
         found = {(one.id, one.device_uuid) for one in self.conditions.findings if one.severity != "info"}
         wanted = {
@@ -179,8 +216,10 @@ class Watched:
             for fault in active
             if fault.cause and (fault.gpu is None or not hidden)
         }
-        if found != wanted:
+        if not wanted <= found <= (wanted | self.told if SILENT else wanted):  # nothing is judged meanwhile
             self.wrong.append(f"{self.what}, {when}: {sorted(found, key=str)} instead of {sorted(wanted, key=str)}")
+        self.told = found
+        self.moments.append((self.at.timestamp(), when, wanted))
         self._check_words(when, bool(wanted))
         listed = [device.uuid for device in self.snapshot.devices]
         if unknown := [uuid for uuid in listed if uuid not in self.uuids]:
@@ -194,14 +233,20 @@ class Watched:
     def _check_words(self, when: str, trouble: bool) -> None:
         """The top line is not well meanwhile, and a title has the GPU's number of now."""
         findings, now = self.conditions.findings, self.at.timestamp()
-        view = View(self.snapshot, History(), FeedStatus("ok"), now, 1.0, findings, wrong=ranked(findings))
-        words = verdict(view)[0]
-        if words.startswith("● all well") == trouble:
-            self.wrong.append(f"{self.what}, {when}: {words}")
+        view = View(self.snapshot, History(), self.status, now, 1.0, findings, wrong=ranked(findings))
+        self._check_view(when, view, trouble)
         for one in findings:
             device = self.snapshot.device(one.device_uuid or "")
             if device is not None and f"GPU {device.index}" not in one.title:
                 self.wrong.append(f"{self.what}, {when}: {one.title} is of GPU {device.index}")
+
+    def _check_view(self, when: str, view: View, trouble: bool) -> None:
+        """Both lines at the top of the dashboard: the verdict, and the answer, which names the GPU."""
+        words, told = verdict(view)[0], wrong_now(view)
+        if words.startswith("● all well") == trouble or (told is None or told.severity == "info") == trouble:
+            self.wrong.append(f"{self.what}, {when}: {words}; {told}")
+        elif told is not None and trouble and "GPU" not in told.lead + told.text and "driver" not in told.text.lower():
+            self.wrong.append(f"{self.what}, {when}: of no GPU: {told.text}")
 
     def close(self, expected: list[Fault], runs: RunStore) -> None:
         """What began has ended, and the report tells each."""
@@ -209,6 +254,7 @@ class Watched:
         self.collector.close()
         with Recording(self.path) as recording:
             document: Period = period(recording, *recording.extent(), runs=runs)
+            self._replay(recording)
         told = {(one.finding.id, one.finding.device_uuid): one.active for one in document.findings}
         for fault in filter(lambda fault: fault.cause, expected):
             whose = (fault.cause, None if fault.gpu is None else self.uuids[fault.gpu])
@@ -221,6 +267,17 @@ class Watched:
                 self.wrong.append(f"{self.what}: {kind} of {uuid} without an end")
             if kind == "device.new":
                 self.wrong.append(f"{self.what}: {uuid} is called new")
+
+    def _replay(self, recording: Recording) -> None:
+        """What was told then is told when it is looked at again."""
+        session = ReplaySession(RecordedFeed(recording))
+        for at, when, wanted in self.moments:
+            session.go(at, within=True)
+            view = session.view()
+            found = {(one.id, one.device_uuid) for one in view.findings if one.until is None}
+            self._check_view(f"{when}, replayed", view, bool(wanted))
+            if not wanted <= found:
+                self.wrong.append(f"{self.what}, {when}, replayed: {sorted(found, key=str)}")
 
 
 AHEAD = [0.0]
@@ -260,7 +317,8 @@ def main() -> None:
     time.monotonic = lambda: real() + AHEAD[0]  # type: ignore[assignment]
     alone = [(name,) for name in FAULTS]
     # Nobody hears of an Xid that comes while the driver is away.
-    pairs = [pair for pair in itertools.permutations(FAULTS, 2) if pair != ("no driver", "Xid")]
+    unheard = [(first, second) for first in ("no driver", "mismatch") for second in ("Xid", "no driver", "mismatch")]
+    pairs = [pair for pair in itertools.permutations(FAULTS, 2) if pair not in unheard]
     slow = {"throttled", "power brake"}
     pairs = [pair for pair in pairs if not slow & set(pair) or set(pair) - slow <= {"removed"}]
     away = {"removed", "lost", "needs a reset", "no driver"}

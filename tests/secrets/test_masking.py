@@ -230,3 +230,46 @@ def test_passwords_in_other_languages_and_sentences(text: str) -> None:
     shown = mask_text(text)
     assert not [one for one in ("Tr0ub4dor", "maple2iU89", "osLUn40", "db641bdb") if one in shown], shown
     assert "•••" in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "secret"),
+    [
+        ("poetry config http-basic.lab reader Blue9Kettle", "Blue9Kettle"),
+        ("ldapsearch -x -D cn=a,dc=net -w gr4nite -b dc=net", "gr4nite"),
+        ("send: 'AUTH PLAIN AG1pYQBncmFuaXRlLTQy'", "AG1pYQBncmFuaXRlLTQy"),
+        ('wpa_supplicant: psk="granite-lake-42"', "granite-lake-42"),
+        ("sudo -S nvidia-smi -pm 1 <<< 'gr4nite'", "gr4nite"),
+        ('Authorization: Digest username="cam", response="0123456789abcdef0123456789abcdef"', "0123456789abcdef"),
+        ("net use Z: \\\\\\\\nas\\\\data Gr4nite /user:LAB", "Gr4nite"),
+        ("mc alias set lake https://minio.example.org ABCD1234 gr4niteLake", "gr4niteLake"),
+        ("the root password on the new box is Granite42 until noon", "Granite42"),
+        ("Das Passwort f\u00fcr den Server lautet Granite42", "Granite42"),
+        ("\u5bc6\u7801\uff1agranite4242", "granite4242"),
+        ("\u30d1\u30b9\u30ef\u30fc\u30c9\u306f granite_4242 \u3067\u3059", "granite_4242"),
+        ("POST /rpc?payload=%7B%22password%22%3A%22gr4nite%22%7D", "gr4nite"),
+        ("kubectl create secret generic a --from-literal=robot=gr4nite", "gr4nite"),
+        ("Recovery codes: ab12c-defgh ij34k-lmnop", "lmnop"),
+        ("https://conda.example.org/t/ab-0123-4567-89/acme/linux-64", "ab-0123-4567-89"),
+        ("smtp_password\n  String is too long [type=long, input_value='Granite42', input_type=str]", "Granite42"),
+    ],
+)
+def test_secrets_by_their_place(line: str, secret: str) -> None:
+    assert secret in line
+    assert secret not in mask_text(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "password authentication for this host is SHA256",
+        "recovery code executed successfully in step 12000000",
+        "python train.py -w 8 --epochs 3",
+        "lr is 0.001, the passed argument is ResNet50V2",
+        "%22model%22%3A%22resnet50%22",
+        "train_loss\n  Input should be a number [type=float, input_value='nan', input_type=str]",
+        "kubectl create configmap a --from-file=config.yaml",
+    ],
+)
+def test_what_stands_in_such_places_and_is_no_secret(line: str) -> None:
+    assert mask_text(line) == line

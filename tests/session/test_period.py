@@ -232,3 +232,20 @@ def test_each_gpu_with_a_fault_of_its_own_is_told_and_first_what_is_still_so(tmp
     assert active == {("hardware.fault", True), ("throttle.thermal", False)}
     assert document.trouble is not None, "changes are those before the first problem"
     assert document.trouble.timestamp() < RECORDED + 180
+
+
+def test_axes_of_a_lost_gpu_end_where_those_of_the_gpu_did(tmp_path: Path) -> None:
+    for name, begins_lost in (("in-the-end.gpuwatch", False), ("from-begin.gpuwatch", True)):
+        shots = [
+            _without_gpu_0(shot) if begins_lost or tick >= 60 else shot for tick, shot in enumerate(day(2, 4, 120))
+        ]
+        path = recorded(tmp_path / name, shots)
+        with Recording(path) as recording:
+            lost, well = period(recording, *recording.extent(), runs=RunStore(tmp_path)).devices
+        assert set(well.tops) == set(GRAPHED)
+        unknown = {"memory.used_bytes", "power.draw_watts", "clocks.sm_mhz"} if begins_lost else set()
+        assert lost.tops == {metric: top for metric, top in well.tops.items() if metric not in unknown}
+
+
+def _without_gpu_0(shot: Snapshot) -> Snapshot:
+    return replace(shot, devices=(replace(shot.devices[0], state="lost", readings={}, missing={}), *shot.devices[1:]))

@@ -63,6 +63,10 @@ def test_the_free_gpus_with_the_memory_that_a_program_gets() -> None:
     assert said(machines.snapshot(four)) == "Free: 0-3 (139.2 GiB each)"
     small = idle(5, **{"memory.total_bytes": 24 * GIB})
     assert said(machines.snapshot((*four[:2], small))) == "Free: 0, 1 (139.2 GiB each), 5 (23.4 GiB)"
+    long = replace(LOST, device_uuid=None, title="GPU 7 lost: " + "x" * 40)
+    assert said(machines.snapshot(four[:2]), long, width=80).startswith("Free: 0, 1 · "), "no number that is longer"
+    apart = tuple(idle(index) for index in range(0, 30, 3))
+    assert said(machines.snapshot(apart), long, width=80).startswith("Free: 10 GPUs · ")
     job = machines.process(0, gpu=2, readings={"gpu_memory_bytes": 3 * GIB})
     assert said(machines.snapshot(four, (job,))) == "Free: 0, 1, 3 (139.2 GiB each)"
 

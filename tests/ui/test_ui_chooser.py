@@ -179,7 +179,7 @@ async def test_unexplained_memory_says_its_reason_with_any_columns(stage: Stage)
             stage.app.prefer(columns=columns)
             line = next(line for line in stage.app.overview.processes.plain.splitlines() if "not owned by" in line)
             if "memory" in columns:
-                assert "819" in line
+                assert "0.8" in line
 
 
 async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:

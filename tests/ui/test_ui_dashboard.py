@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Process
+from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.details.key_help import Group, groups, help_lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
@@ -22,6 +23,7 @@ from gpuwatch.ui.tables.device_facts import attention
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fixed_findings import FixedFindings
+from tests.ui.waiting import until
 
 
 def shown_pids(stage: Stage) -> list[int]:
@@ -78,8 +80,26 @@ async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
         for part in ("131.2/139.8 GiB", "/700 W", "34 °C", "P0", "PCIe 5×16", "120s", "0000:1b:00.0"):
             assert part in text
         assert "Idle: alice 48121 holds 130.4 GiB on 1, 15 min" in text
-        for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "819 MiB"):
+        for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "0.8 GiB"):
             assert part in text
+
+
+@pytest.mark.parametrize(("size", "told"), [((200, 60), True), ((120, 40), False)])
+async def test_a_large_table_of_few_processes_ends_with_the_latest_events(
+    make_stage: Callable[..., Stage], size: tuple[int, int], told: bool
+) -> None:
+    stage = make_stage(conditions=Conditions())
+    async with stage.app.run_test(size=size) as pilot:
+        stage.past(machines.lively, 200)
+        table = stage.app.overview.processes
+        await until(pilot, lambda: "2210" in table.plain)
+        told_of = [one.text for one in stage.app.session.events]
+        assert told_of
+        assert ("LATEST EVENTS" in table.plain) is told
+        assert (told_of[-1][:40] in table.plain) is told
+        await pilot.press("end")
+        await pilot.click(table, offset=(10, table.size.height - 3))
+        assert isinstance(table.selected, Process), "no event is a row"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (250, 80), (60, 12)])

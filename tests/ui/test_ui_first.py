@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 
+from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_series import History
@@ -24,7 +25,6 @@ from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.drawing import inks
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.lines import Line
-from gpuwatch.ui.drawing.theme import PALETTES
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.startup.first_frame import picture

@@ -30,6 +30,7 @@ from gpuwatch.ui.tables.gpu_graphs import GRAPHS
 from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, rank
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import until
 
 NO_NVLINK = {"nvlink.rx_bytes_per_second": machines.NOT_SUPPORTED, "nvlink.tx_bytes_per_second": machines.NOT_SUPPORTED}
 LARGEST: dict[str, Any] = {
@@ -149,16 +150,14 @@ def test_cards_of_one_machine_have_the_same_places_also_without_some_fields() ->
 async def test_a_field_that_was_awaited_and_does_not_exist_goes_away(stage: Stage) -> None:
     async with stage.app.run_test(size=(200, 60)) as pilot:
         stage.push(machines.snapshot((machines.device(missing=dict.fromkeys(NO_NVLINK, Missing("no_sample"))),)))
-        await pilot.pause()
+        await until(pilot, lambda: "NVLink" in stage.app.overview.gpus.plain)
         stage.push(machines.snapshot((machines.device(missing=NO_NVLINK),), tick=1))
-        await pilot.pause()
-        assert "NVLink" not in stage.app.overview.gpus.plain
+        await until(pilot, lambda: "NVLink" not in stage.app.overview.gpus.plain)
         stage.push(machines.snapshot((machines.device(),), tick=2))
-        await pilot.pause()
-        assert "NVLink" in stage.app.overview.gpus.plain
+        await until(pilot, lambda: "NVLink" in stage.app.overview.gpus.plain)
         stage.push(machines.snapshot((machines.device(missing=dict.fromkeys(NO_NVLINK, Missing("timeout"))),), tick=3))
-        await pilot.pause()
-        assert re.search(r"NVLink +↓ +– ↑ +–", stage.app.overview.gpus.plain), "what was read keeps its place"
+        # What was read keeps its place.
+        await until(pilot, lambda: re.search(r"NVLink +↓ +– ↑ +–", stage.app.overview.gpus.plain))
 
 
 @pytest.mark.parametrize(
@@ -172,6 +171,7 @@ async def test_a_field_that_was_awaited_and_does_not_exist_goes_away(stage: Stag
         ({"events.power_percent": 0.2}, "THROTTLED  <1 % power cap"),
         ({"events.power_percent": 31.0, "events.thermal_percent": 64.0}, "THROTTLED  64 % thermal"),
         ({"energy_joules": 3.6e6}, "TOTAL ENERGY 1.00 kWh"),
+        ({"energy_joules": 900.0}, "TOTAL ENERGY 0.2 Wh"),
         ({"nvlink.rx_bytes_per_second": 2e6}, "NVLink ↓  <0.1"),
         ({"pcie.rx_bytes_per_second": 3e6}, "PCIe 5×16 ↓ <0.1"),
     ],
@@ -201,64 +201,60 @@ def test_many_gpus_are_lines_unless_cards_were_chosen() -> None:
 
 
 async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[..., Stage]) -> None:
+    def style(stage: Stage) -> str:
+        wanted = stage.app.overview._plan
+        return wanted.style if wanted is not None else ""
+
     stage = make_stage()
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(8, 5))
-        await pilot.pause()
         overview = stage.app.overview
-        assert overview._plan is not None
-        assert overview._plan.style == "card"
+        await until(pilot, lambda: style(stage) == "card")
         await pilot.press("L")
-        await pilot.pause()
-        assert overview._plan.style == "line"
-        assert "layout: lines" in overview.keys.plain
-        assert overview.gpus.size.height == overview._plan.gpu_height
+        await until(pilot, lambda: style(stage) == "line" and "layout: lines" in overview.keys.plain)
+        assert overview._plan is not None
+        height = overview._plan.gpu_height
+        await until(pilot, lambda: overview.gpus.size.height == height)
         await pilot.press("w")
-        await pilot.pause()
+        await until(pilot, lambda: default_path().exists())
         assert tomllib.loads(default_path().read_text())["gpus"] == {"layout": "lines"}
         await pilot.press("L", "L")
-        await pilot.pause()
-        assert "layout: graphs (w saves it)" in overview.keys.plain
+        await until(pilot, lambda: "layout: graphs (w saves it)" in overview.keys.plain)
         await pilot.press("L")
-        assert stage.app.preferences.layout == "automatic"
+        await until(pilot, lambda: stage.app.preferences.layout == "automatic")
     again = make_stage(settings=load(default_path()))
     async with again.app.run_test(size=(120, 40)) as pilot:
         again.push(machines.many(8, 5))
-        await pilot.pause()
-        assert again.app.overview._plan is not None
-        assert again.app.overview._plan.style == "line"
+        await until(pilot, lambda: style(again) == "line")
 
 
 async def test_without_a_gpu_the_layout_is_only_named(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.snapshot())
-        await pilot.pause()
         await pilot.press("L")
-        await pilot.pause()
-        assert "layout: lines (w saves it)" in stage.app.overview.keys.plain
+        await until(pilot, lambda: "layout: lines (w saves it)" in stage.app.overview.keys.plain)
 
 
 async def test_graphs_are_chosen_in_a_sheet(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 10)
-        await pilot.pause()
         gpus = stage.app.overview.gpus
+        await until(pilot, lambda: len(gpus.plain.splitlines()) > 2)
         gpus.focus()
-        await pilot.pause()
+        await until(pilot, lambda: gpus.has_focus)
         await pilot.press("C")
-        await pilot.pause()
+        await until(pilot, lambda: stage.app.screen is not stage.app.overview)
         await pilot.press("space", "down", "space")
+        await until(pilot, lambda: gpus.plain.splitlines()[1].startswith("│ PWR "))
         assert stage.app.preferences.graphs == tuple(GRAPHS)[2:]
-        caption, *lines = gpus.plain.splitlines()[1:]
-        assert caption.startswith("│ PWR ")
+        lines = gpus.plain.splitlines()[2:]
         assert any(re.search(r"│ GPU  \d\d % +MEM +\d+\.\d/139\.8 GiB", line) for line in lines), "as numbers"
         await pilot.press("d", "escape")
-        caption, *lines = gpus.plain.splitlines()[1:]
-        assert re.match(r"│ GPU  \d\d % .* MEM ", caption)
+        await until(pilot, lambda: re.match(r"│ GPU  \d\d % .* MEM ", gpus.plain.splitlines()[1]))
+        lines = gpus.plain.splitlines()[2:]
         assert not any("GPU " in line or "PWR " in line for line in lines[5:7]), "a number is there once"
         stage.app.prefer(graphs=("power",))
-        await pilot.pause()
-        assert gpus.plain.splitlines()[1].startswith("│ PWR ")
+        await until(pilot, lambda: gpus.plain.splitlines()[1].startswith("│ PWR "))
 
 
 # Ranks of load
@@ -393,11 +389,9 @@ async def test_what_is_wrong_is_a_whole_sentence(width: int) -> None:
     stage = Stage()
     async with stage.app.run_test(size=(width, 15)) as pilot:
         stage.push(machines.snapshot((machines.device(0), machines.device(1)), findings=(hot,)))
-        for _ in range(3):
-            await pilot.pause()
-        line = stage.app.overview.answer.plain
         whole = " while its core is cool" if width >= 80 else ""
-        assert f"▲ Wrong: GPU 1 throttled (thermal){whole}" in line
+        await until(pilot, lambda: f"▲ Wrong: GPU 1 throttled (thermal){whole}" in stage.app.overview.answer.plain)
+        line = stage.app.overview.answer.plain
         assert "…" not in line.partition("→")[0]
         assert "[f]" in line
 
@@ -416,15 +410,13 @@ def test_the_frame_of_a_card_names_the_finding_and_leaves_out_the_link_before_it
 async def test_sorting_shows_the_first_rows_and_the_cursor(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(2, 60))
-        await pilot.pause()
         table = stage.app.overview.processes
+        await until(pilot, lambda: table.selected is not None)
         await pilot.press("end")
-        assert table.top > 0
+        await until(pilot, lambda: table.top > 0)
         table.sort_by("pid")
-        await pilot.pause()
-        assert table.top == 0
+        await until(pilot, lambda: table.top == 0 and "▶" in table.plain)
         assert table._cursor < table._room
-        assert "▶" in table.plain
         await pilot.press("home", "down")
         chosen = table.selected
         table.sort_by("pid", reverse=table.sort_reverse)

@@ -244,8 +244,8 @@ async def test_a_card_says_who_holds_the_memory(stage: Stage, size: tuple[int, i
         stage.past(machines.pair, 3)
         await pilot.pause()
         text = stage.app.overview.gpus.plain
-        assert "HELD 31.9 GiB bob 51877 · 614 MiB Xorg 1999" in text
-        assert re.search(r"HELD 130\.4 GiB alice 48121 · 819 MiB unexplained", text)
+        assert "HELD 31.9 GiB bob 51877 · 0.6 Xorg 1999" in text
+        assert re.search(r"HELD 130\.4 GiB alice 48121 · 0.8 unexplained", text)
         quiet = machines.snapshot((machines.device(0, busy=0, readings={"memory.unexplained_bytes": 0}),), tick=4)
         stage.push(quiet)
         await pilot.pause()

@@ -71,9 +71,9 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         assert lines(pilot) == at_first
         await press(pilot, "u")
         row(pilot, "USER", "PROCS", "GPU-MEM", "CPU%", "HOST", "GPU 0", "GPU 1")
-        row(pilot, "▶ alice", "1", "130.4G", "1", "205M", "·", "130.4G")
+        row(pilot, "▶ alice", "1", "130.4G", "1", "0.2G", "·", "130.4G")
         row(pilot, "  bob", "1", "31.9G", "102", "1.2G", "31.9G", "·")
-        row(pilot, "unexplained", "819M", "·", "819M")
+        row(pilot, "unexplained", "0.8G", "·", "0.8G")
         await press(pilot, "u")
         await press(pilot, "f")
         row(pilot, "│ ▲ alice's python (48121) holds 130.4 GiB")

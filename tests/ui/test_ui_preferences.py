@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.ui.drawing.layout import LAYOUTS
-from gpuwatch.ui.drawing.theme import PALETTES
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.settings.default_comments import comment

@@ -170,7 +170,7 @@ async def test_new_unexplained_memory_is_shown_while_processes_stay(stage: Stage
         await pilot.pause()
         await pilot.pause()
         assert "unexplained" in stage.app.overview.processes.plain
-        assert "7987 MiB" in stage.app.overview.processes.plain
+        assert "7.8 GiB" in stage.app.overview.processes.plain
 
 
 async def test_mig_instances_get_their_room_while_processes_stay(stage: Stage) -> None:

@@ -195,5 +195,5 @@ async def test_little_memory_of_a_user_is_not_none(stage: Stage) -> None:
         await pilot.press("u")
         await settle(pilot)
         lines = {name: line for line in table(stage).plain.splitlines() for name in ("alice", "bob") if name in line}
-        assert "2M" in lines["alice"]
-        assert "0B" in lines["bob"]
+        assert "<0.1G" in lines["alice"]
+        assert "0.0G" in lines["bob"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import pytest
@@ -8,7 +9,17 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.brief import program_of, without_folder
 from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.core.formatting.units import duration, gib, memory, rate, seconds, short_size, shown_memory, size
+from gpuwatch.core.formatting.units import (
+    duration,
+    gib,
+    memory,
+    rate,
+    seconds,
+    short_gib,
+    short_size,
+    shown_memory,
+    size,
+)
 
 
 def test_escape_sequences_become_visible() -> None:
@@ -34,6 +45,7 @@ def test_shorten_keeps_the_width(text: str, width: int) -> None:
 @given(st.integers(0, 2**60))
 def test_sizes_stay_short_enough_for_their_columns(count: int) -> None:
     assert len(short_size(count)) <= 6
+    assert len(short_gib(count)) <= 6
     assert len(size(count)) <= 9
 
 
@@ -81,6 +93,17 @@ def test_memory_of_small_clients() -> None:
         "10.0 GiB",
         "10239 MiB",
     )
+
+
+@given(st.lists(st.integers(0, 2**39), min_size=1, max_size=6))
+def test_a_column_of_memory_has_one_unit_and_falls_as_it_is_sorted(counts: list[int]) -> None:
+    counts.sort(reverse=True)
+    for short in (False, True):
+        told = [memory(count, counts[0], short=short) for count in counts]
+        if counts[0] >= 2**20:
+            assert len({text.lstrip("<0123456789.") for text in told}) == 1
+            shown = [float(re.sub("[ GiBM]", "", text.replace("<0.1", "0.05").replace("<1", "0.5"))) for text in told]
+            assert shown == sorted(shown, reverse=True)
 
 
 @given(st.integers(2**20, 2**38), st.integers(2**20, 2**38))

@@ -196,7 +196,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
             return _one(text, match.end(), name, sure)
         if not quoted and sure < Strength.STRONG:
             sure = Strength.WEAK
-        if not match[1] and not quoted and "passw" not in name.lower() and name.lower() != "pass":
+        if not match[1] and not quoted and name.isascii() and "passw" not in name.lower() and name.lower() != "pass":
             sure = Strength.WEAK
         return _one(text, match.end(), name, sure, member=True)
     if quoted and (match := _COMMA.match(text, after)):

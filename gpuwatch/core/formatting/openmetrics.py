@@ -147,11 +147,15 @@ PROCESS_MEMORY = _gauge("process_gpu_memory_bytes", "GPU memory of a process", "
 PROCESS_SM = _gauge("process_sm_ratio", "SM utilization of a process", "ratio")
 PROCESS_CPU = _gauge("process_cpu_ratio", "CPU time of a process, of one core", "ratio")
 PROCESS_HOST_MEMORY = _gauge("process_host_memory_bytes", "Host memory of a process (resident)", "bytes")
+PROCESS_IDLE = _gauge(
+    "process_idle_since_timestamp_seconds", "Since when a process does not compute; 0 if it does", "seconds"
+)
 PROCESS_FAMILIES = (
     (PROCESS_MEMORY, "gpu_memory_bytes", 1.0),
     (PROCESS_SM, "sm_percent", 0.01),
     (PROCESS_CPU, "cpu_percent", 0.01),
     (PROCESS_HOST_MEMORY, "host_memory_bytes", 1.0),
+    (PROCESS_IDLE, "idle_since", 1.0),
 )
 """With the reading of a process that each has, and its factor."""
 LEFT_OUT = _gauge("processes_left_out", "Processes on GPUs that have no series, since too many use less memory")

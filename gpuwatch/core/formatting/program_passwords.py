@@ -76,7 +76,10 @@ PROGRAMS: Final = (
         rf"\blogin\b(?:{_S}--?[\w-]{{1,30}}+(?:=\S{{0,200}})?){{0,4}}{_S}(?:local-)?(?!local-){_VALUE}",
     ),
     Program("doctl", rf"{_BEFORE}-t{_S}{_VALUE}"),
+    Program("mc mcli", rf"\balias\s{{1,3}}set\s{{1,3}}(?:{_WORD}){{2}}{_VALUE}"),
     Program("mc mcli", rf"\balias\s{{1,3}}set\s{{1,3}}(?:{_WORD}){{3}}{_VALUE}"),
+    Program("poetry", rf"\bhttp-basic[.\s](?:{_WORD}){{2}}{_VALUE}"),
+    Program("kubectl oc", rf"--from-literal{_S}[\w.-]{{1,63}}={_VALUE}"),
     Program("sqlplus sqlldr expdp impdp", r"(?<!\S)[\w$#]{1,40}/([^\s@/]{1,80})(?=@|\s|$)"),
     Program("htpasswd", rf"(?<!\S)-\w{{0,5}}b\w{{0,5}}\s{{1,3}}(?:{_WORD}){{2}}(\S++)"),
     Program("curl", rf"{_BEFORE}(?:-b|--cookie){_S}?[\w.-]{{1,64}}={_VALUE}"),
@@ -133,7 +136,10 @@ def _programs(text: str) -> list[tuple[int, str]]:
         while at >= 0:
             end = at + len(name)
             before, after = text[at - 1 : at], text[end : end + 1]
-            if not (before.isalnum() or before in tuple("_.-") or after.isalnum() or after in tuple("_.:/=-")):
+            component = text[max(0, at - 3) : at].lower() == "dc="  # of a domain in LDAP: dc=net
+            if not (
+                component or before.isalnum() or before in tuple("_.-") or after.isalnum() or after in tuple("_.:/=-")
+            ):
                 found.append((at, name))
             at = text.find(name, end)
     return sorted(found)

@@ -65,6 +65,15 @@ _KEY_LINES = 200
 """Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
 _WANDB = lazy(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
 _TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
+_SAID = lazy(
+    r"(\b[Pp]ass(?:word|wort|code)\b[^\n.:;=\"']{1,60}?\b(?:is|ist|lautet)\s)(?=[^\s,;]{0,60}\d)"
+    r"(?=[^\s,;]{0,60}[A-Z])[^\s,;]{8,64}"
+)
+"""``root password on the new box is X``."""
+_PHRASE = lazy(
+    r"(\b(?:[Ss]eed|[Rr]ecovery) (?:phrase|words|codes?)\s?[:=]\s)"
+    r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8}|(?:(?=[\w-]{0,23}\d)[\w-]{8,24}[ ,]{0,2}){1,16})"
+)
 _HOOK = lazy(r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++")
 _LONG = lazy(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
 _RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
@@ -179,6 +188,30 @@ _EXPRESSIONS: Final = (
     ),
     ("SecureString", lazy(r"(\bConvertTo-SecureString(?: -String)? [\"'])[^\"'\n$]+"), rf"\1{MASK}"),
     ("/user:", lazy(r"(\bnet use .{0,200}?/user:\S{1,64} )(?!/)\S+"), rf"\1{MASK}"),
+    ("net use", lazy(r"(\bnet use \S{1,4} \\\\\S{3,120} )(?![/*-])\S+(?= /user:)"), rf"\1{MASK}"),
+    ("<<<", lazy(r"(\bsudo\b[^\n<]{0,40}\s-\w{0,4}S\b[^\n<]{0,200}<<<\s?[\"']?)(?!\$)[^\s\"']{3,}"), rf"\1{MASK}"),
+    ("AUTH ", lazy(r"(\bAUTH (?:PLAIN|LOGIN|CRAM-MD5|XOAUTH2) )[A-Za-z0-9+/]{8,}+={0,2}"), rf"\1{MASK}"),
+    ("psk", lazy(r"(\bpsk\s?=\s?[\"']?)[^\s\"']{8,64}"), rf"\1{MASK}"),
+    ("response=", lazy(r"(\b[Dd]igest [^\n]{0,400}?\bresponse=[\"']?)[0-9a-f]{32,64}"), rf"\1{MASK}"),
+    (
+        "%22%3A",
+        lazy(r"(%22(?i:passw(?:or)?d|pwd|secret|token|api_?key)%22%3A(?:%20)?%22)(?:(?!%22)[^\s&]){1,200}"),
+        rf"\1{MASK}",
+    ),
+    (
+        "\u30d1\u30b9\u30ef\u30fc\u30c9",
+        lazy(r"(\u30d1\u30b9\u30ef\u30fc\u30c9\u306f\s{0,2})(?=[!-~]{0,60}\d)[!-~]{6,64}"),
+        rf"\1{MASK}",
+    ),
+    ("ass", _SAID, rf"\1{MASK}"),
+    ("phrase", _PHRASE, rf"\1{MASK}"),
+    ("ecovery code", _PHRASE, rf"\1{MASK}"),
+    ("/t/", lazy(r"(\bconda\.[\w.-]{2,60}/t/)[^/\s]{8,}"), rf"\1{MASK}"),
+    (
+        "input_value=",
+        lazy(r"((?i:passw|secret|token|api_key)\w{0,20}\n {1,4}[^\n]{0,200}\binput_value=[\"'])[^\"'\n]+"),
+        rf"\1{MASK}",
+    ),
     ("-us", lazy(r"(?<![0-9a-f])()[0-9a-f]{32}(?=-us\d{1,2}\b)"), rf"\1{MASK}"),
     ("$", lazy(r"(\$(?:apr1|[1256]|2[abxy]|y|argon2id?)\$)[\w./$=,+-]{20,}+"), rf"\1{MASK}"),
     ("|", _PIPED, rf"\1{MASK}"),

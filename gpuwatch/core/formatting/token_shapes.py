@@ -75,6 +75,7 @@ SHAPES: Final = (
     Shape(("shpat_", "shpss_", "shpca_", "shppa_"), "0-9a-fA-F", 32, "shopify.dev: access tokens"),
     Shape(("SK", "AC"), _HEX, 32, "twilio.com/docs: API key and account SIDs", True),
     Shape(("glsa_", "glc_"), r"\w+/=-", 20, "grafana.com/docs: service account tokens"),
+    Shape(("squ_", "sqp_", "sqa_"), _HEX, 40, "docs.sonarsource.com: tokens", True),
     Shape(("lin_api_", "lin_oauth_"), _ALNUM, 20, "linear.app/developers"),
     Shape(("ntn_",), _ALNUM, 20, "developers.notion.com"),
     Shape(("secret_",), _ALNUM, 40, "developers.notion.com: before 2024"),

@@ -48,18 +48,25 @@ def gib(count: float | None) -> str:
     return "<0.1" if 0 < count < _LITTLE / 2 else f"{count / _GIB:.1f}"
 
 
-def memory(count: float | None, *, short: bool = False) -> str:
-    """The GPU memory of a process: ``130.4 GiB``, or ``130.4G``; below 10 GiB ``2047 MiB``, or ``2047M``.
+def short_gib(count: float | None) -> str:
+    """:func:`gib` with its unit, ``33.0G``; at most six characters, so TiB from 1000 GiB on."""
+    return short_size(count) if count is None or count >= _GIB else f"{gib(count)}G"
 
-    One decimal of a few GiB is too coarse to show growth by 50 MiB a minute. 0 means none.
+
+def memory(count: float | None, most: float | None = None, *, short: bool = False) -> str:
+    """The memory of a process: ``130.4 GiB``, or ``130.4G``; below 10 GiB ``2047 MiB``, or ``2047M``.
+
+    In a column, all are in the unit of its largest, ``most``. One decimal of a few GiB is too coarse to show growth by
+    50 MiB a minute. 0 means none.
     """
     if count is None:
         return UNKNOWN
-    if count < _MIB:
+    largest = max(count, most or 0.0)
+    if largest < _MIB:
         return short_size(count) if short else size(count)
-    if round(count / _MIB) < _MIB_UP_TO:
-        return f"{count / _MIB:.0f}{'M' if short else ' MiB'}"
-    return f"{count / _GIB:.1f}{'G' if short else ' GiB'}"
+    if round(largest / _MIB) < _MIB_UP_TO:
+        return f"{'<1' if 0 < count < _MIB / 2 else round(count / _MIB)}{'M' if short else ' MiB'}"
+    return short_gib(count) if short else f"{gib(count)} GiB"
 
 
 def shown_memory(count: float) -> float:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from gpuwatch.explain.logs import cuda_errors, topics_machine, topics_programs
+from gpuwatch.explain.logs.removed_api import may_be_removed, removed
 
 Needle = str | tuple[str, ...]
 """A text, or several that must all be in the line."""
@@ -130,28 +131,6 @@ def hinted(line: bytes) -> bool:
         or "xla" in text
     )
 
-
-_REMOVED = {
-    "tensorflow": (
-        "placeholder",
-        "get_default_graph",
-        "get_default_session",
-        "global_variables_initializer",
-        "reset_default_graph",
-        "InteractiveSession",
-        "train.AdamOptimizer",
-        "contrib",
-        "app",
-        "flags",
-        "log",
-        "variable_scope",
-    ),
-    "tensorflow._api.v2.config": ("gpu", "GPUOptions"),
-    "keras.backend": ("set_session", "get_session", "tensorflow_backend"),
-    "tensorflow.keras.backend": ("set_session", "get_session"),
-    "tensorflow.python.keras.backend": ("set_session", "get_session"),
-}
-"""Removed names of TensorFlow 1 and Keras 2, by module."""
 
 _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     # Placement (tensorflow/python/eager, placer.cc, colocation_graph.cc)
@@ -323,19 +302,6 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("we expect the following devices to be available", "distribution.devices-missing"),
     ("MisconfigurationException: You requested gpu", "distribution.devices-missing"),
     ("Error: ProcessGroupNCCL is only supported with GPUs", "distribution.devices-missing"),
-    ("has no attribute 'Session'", "api.removed"),
-    ("has no attribute 'ConfigProto'", "api.removed"),
-    ("has no attribute 'GPUOptions'", "api.removed"),
-    ("has no attribute 'multi_gpu_model'", "api.removed"),
-    ("cannot import name 'multi_gpu_model'", "api.removed"),
-    ("has no attribute 'per_process_gpu_memory_fraction'", "api.removed"),
-    ("Error: No module named 'tensorflow.contrib", "api.removed"),
-    ("Error: No module named 'keras.utils.training_utils'", "api.removed"),
-    *(
-        (f"Error: module '{module}' has no attribute '{name}'", "api.removed")
-        for module, names in _REMOVED.items()
-        for name in names
-    ),
     ("TF_FORCE_GPU_ALLOW_GROWTH environment variable is set but could not be parsed", "environment.growth-unread"),
     ("allow_growth setting because the TF_FORCE_GPU_ALLOW_GROWTH", "memory.growth-forced"),
     ("orig_value setting because the TF_FORCE_GPU_ALLOW_GROWTH", "memory.growth-forced"),
@@ -412,6 +378,8 @@ def topics_of(text: str) -> tuple[str, ...]:
     if "cud" in lower or "an illegal" in lower or "kernel" in lower or "error" in lower or "driver" in lower:
         found += _of_cuda(lower, found)
     found += [topic for needle, topic in _CASED if needle in text and not _of_a_gpu(needle, lower)]
+    if may_be_removed(lower) and removed(text) is not None:
+        found.append("api.removed")
     if not found or NOISE[0] in text or NOISE[1] in text:
         return ()
     topics = dict.fromkeys(found)
@@ -426,7 +394,7 @@ def topics_of(text: str) -> tuple[str, ...]:
 def outright(text: str, topic: str) -> bool:
     """Whether ``text`` names ``topic`` explicitly."""
     lower = folded(text)
-    if topic in _rows_in(lower, _GATED_OUTRIGHT):
+    if topic in _rows_in(lower, _GATED_OUTRIGHT) or (topic == "api.removed" and removed(text) is not None):
         return True
     return topic in cuda_errors.topics(lower) and any(code in lower for code in _OUTRIGHT_CODES)
 

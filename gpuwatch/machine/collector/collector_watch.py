@@ -6,12 +6,17 @@ And which calls its successor leaves out, because they crashed or hung.
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_calls import Call, CallPage, LeftOut
 
 HANGS_AFTER = 4.0
 """Seconds after which one call hangs. Slow drivers take one or two."""
+LOOK_EVERY = 1.0
+"""Seconds between looks at a process that is late."""
+_FIRST_LOOK = 2.0
+"""Seconds that a call may have stood at the first look at it: before that, the whole machine may have been stopped."""
 _SESSION = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
 """Without these there is no GPU. They may take many seconds where the driver has to be loaded."""
 _MOST_AT_ONCE = 3
@@ -20,17 +25,30 @@ _FIRST_PAUSE = 60.0
 _LONGEST_PAUSE = 3600.0
 
 
+class _Look(NamedTuple):
+    """A call that was under way when its process was looked at."""
+
+    call: Call
+    at: float
+    """Monotonic."""
+    ran: float
+    waited: float
+    stood: float
+    """Seconds for which it has stood in this call although it could have run."""
+
+
 class CollectorWatch:
     """One process."""
 
     def __init__(self, pid: int, page: CallPage | None) -> None:
         self._pid = pid
         self.page = page
+        self._look: _Look | None = None
         self.heard()
 
     def heard(self) -> None:
         """It has just delivered something."""
-        self._heard, self._waited = time.monotonic(), procfs.waited_for_cpu(self._pid)
+        self._heard, self._waited = time.monotonic(), procfs.cpu_times(self._pid)[1]
 
     @property
     def call(self) -> Call | None:
@@ -44,23 +62,39 @@ class CollectorWatch:
     @property
     def waited(self) -> float:
         """Seconds since it was last heard of in which it waited for a CPU: the driver is not to blame for them."""
-        return max(procfs.waited_for_cpu(self._pid) - self._waited, 0.0)
+        return max(procfs.cpu_times(self._pid)[1] - self._waited, 0.0)
 
-    @property
     def hung(self) -> Call | None:
-        """The call that hangs; None for those that may take long."""
-        call = self.call
-        if call is None or call.name.startswith(_SESSION):
+        """Looks at it, as every second while it is late: the call that hangs; None for those that may take long.
+
+        Only seconds count in which it stood in that call and could have run.
+        """
+        look = self._look = self._next_look()
+        if look is None or look.stood < HANGS_AFTER or look.call.name.startswith(_SESSION):
             return None
-        lasts = time.monotonic() - call.since
-        if lasts < HANGS_AFTER or lasts - self.waited < HANGS_AFTER or procfs.stopped(self._pid):
+        return look.call
+
+    def _next_look(self) -> _Look | None:
+        call, before = self.call, self._look
+        if call is None:
             return None
-        return call
+        now, state, (ran, waited) = time.monotonic(), procfs.state(self._pid), procfs.cpu_times(self._pid)
+        if before is None or before.call != call:
+            stood, more = 0.0, min(now - call.since, _FIRST_LOOK) - (waited - self._waited)
+        else:
+            stood, more = before.stood, min(now - before.at, 1.5 * LOOK_EVERY) - (waited - before.waited)
+            if state == b"R" and ran:
+                more = min(more, ran - before.ran)  # a virtual machine's CPU may stand still
+        if state in procfs.STOPPED or procfs.in_page_fault(self._pid):
+            stood = more = 0.0
+        return _Look(call, now, ran, waited, stood + max(more, 0.0))
 
     def blame(self) -> str:
         """What is wrong with the living process; completes "the collector …". Empty: it waits for the driver."""
         if self.waited > (time.monotonic() - self._heard) / 2:
             return "waits for a CPU: the machine is busy"
+        if procfs.in_page_fault(self._pid):
+            return "waits for memory: the machine is busy"
         return "is not waiting for the driver" if self.page is not None and self.call is None else ""
 
     def waits_for(self) -> str:

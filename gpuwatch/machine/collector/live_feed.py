@@ -20,7 +20,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.collector.collector_watch import HANGS_AFTER, CollectorWatch, Suspects
+from gpuwatch.machine.collector.collector_watch import HANGS_AFTER, LOOK_EVERY, CollectorWatch, Suspects
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.fork import ForkedProcess
 from gpuwatch.machine.collector.host_access import LocalHost
@@ -343,7 +343,7 @@ class LiveFeed:
                 wake = max(max(last, self._heard) + patience, now) + 0.05
                 if now >= late:
                     self._look_at_host()
-                    wake = min(wake, now + max(self._interval, 1.0))
+                    wake = min(wake, now + LOOK_EVERY)
                 else:
                     wake = min(wake, late)
                 reader.join(timeout=wake - time.monotonic())
@@ -369,7 +369,7 @@ class LiveFeed:
     def _given_up(self, process: subprocess.Popen[bytes] | ForkedProcess, silent: float, patience: float) -> bool:
         """Whether a collector that has been silent for so many seconds is to be replaced; notes why."""
         watch = self._watch
-        hung = None if watch is None else watch.hung
+        hung = None if watch is None else watch.hung()
         self._hung = False
         if hung is None and silent - min(self.waited_for_cpu, _MOST_STARVED) <= patience:
             return False

@@ -19,11 +19,16 @@ _NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: 
 _MEMORY_UNKNOWN = Missing("not_supported", detail="the driver does not report this process's memory")
 _NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
 _NOT_TOLD = Missing("not_supported", detail="the driver does not tell which process of this GPU computes")
+_FAILED = frozenset({"failed", "stale", "device_lost"})
+_MOST_FAILED = 3
+"""Samples of a device that may fail until its processes may have computed unseen: their idle times begin again."""
 _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
 
 _Key = tuple[int, str | None]
 _Made = tuple[tuple[object, ...], Process]
 """What a row was built from, and the row."""
+_Idle = tuple[int, float | None]
+"""Since when a process does not compute, and its start."""
 
 
 class _List(NamedTuple):
@@ -50,6 +55,10 @@ class ProcessRows:
         self._lists: dict[str, _List] = {}
         self._lists_before: dict[str, _List] = {}
         self._devices: list[Device] = []
+        self._idle: dict[str, dict[_Key, _Idle]] = {}
+        self._told_in: dict[str, int] = {}
+        """The last sample of each device that told who computes."""
+        self._sample = 0
         self._now = 0.0
 
     def begin(self, now: float) -> None:
@@ -57,6 +66,7 @@ class ProcessRows:
         self._before, self._rows = self._rows, {}
         self._lists_before, self._lists = self._lists, {}
         self._now = now
+        self._sample += 1
 
     def devices(self, devices: list[Device]) -> None:
         """Sets the devices, without readings, in which a process's CUDA device numbers are looked up."""
@@ -74,6 +84,10 @@ class ProcessRows:
         """The rows of a device's processes; only changed rows are new objects. ``busy``: the device's utilization."""
         look, now, devices, uuid, index = self._look, self._now, self._devices, device.uuid, device.index
         made_of_all = (index, utilization, lack, None if busy is None else busy <= IDLE)
+        failed = busy is None or (busy > IDLE and lack is not None and lack.reason in _FAILED)
+        was_idle = self._idle.get(uuid, {}) if self._sample - self._told_in.get(uuid, 0) <= _MOST_FAILED + 1 else {}
+        if utilization or not failed:
+            self._told_in[uuid] = self._sample
         whole = self._lists_before.get(uuid)
         same = whole is not None and whole.entries is entries and whole.devices is devices
         if whole is not None and same and whole.made_of == made_of_all and self._unmoved(whole.known, now):
@@ -81,6 +95,8 @@ class ProcessRows:
             return whole.rows
         before = self._before.get(uuid, {})
         here = self._rows[uuid] = {}
+        idle_now: dict[_Key, _Idle] = {}
+        self._idle[uuid] = idle_now
         working = any(max(used.sm, used.memory) > IDLE for used in utilization.values())
         known: list[tuple[int, Facts, int]] = []
         found = []
@@ -97,7 +113,13 @@ class ProcessRows:
                 only_others=used is None and working,
                 alone=len(entries) == 1,
             )
-            since = self._idle_since(idle, kept, facts)
+            create_time = None if facts is None else facts.create_time
+            was = was_idle.get(key)
+            if was is not None and was[1] != create_time:  # another process has its pid
+                was = None
+            if idle or (idle is None and failed and was is not None):
+                idle_now[key] = was or (int(time.time()), create_time)
+            since = idle_now[key][0] if idle else 0 if idle is False else None
             if kept is not None:
                 made = kept[0]
                 same = made[4] is facts and made[3] == changes and (made[0] is entry or made[0] == entry)
@@ -115,14 +137,6 @@ class ProcessRows:
         if len(known) == len(found):  # an invisible process may have run without our noticing
             self._lists[uuid] = _List(entries, made_of_all, devices, tuple(known), found)
         return found
-
-    @staticmethod
-    def _idle_since(idle: bool | None, kept: _Made | None, facts: Facts | None) -> int | None:
-        """The value of :data:`IDLE_SINCE`: that of the sample before, if it was idle then; None if it is unknown."""
-        if not idle:
-            return None if idle is None else 0
-        before = kept[0][7] if kept is not None and kept[0][4] is facts else None  # else another process has its pid
-        return before if isinstance(before, int) and before else int(time.time())
 
     def host_row(self, facts: Facts) -> Process:
         """The row of a process on a machine where no GPU answers."""

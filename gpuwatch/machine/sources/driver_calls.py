@@ -43,10 +43,13 @@ class CallPage:
 
     @property
     def call(self) -> Call | None:
-        """The call that is under way, or was when the process ended."""
+        """The call that is under way, or was when the process ended.
+
+        Of a process that runs it may be half of one call and half of the next: only one that is seen twice is sure.
+        """
         since, name = _PAGE.unpack_from(self._page)
         text = name.rstrip(b"\0").decode("ascii", "replace")
-        return Call(text, since) if text else None
+        return Call(text, since) if text and since else None
 
     def close(self) -> None:
         self._page.close()

@@ -98,9 +98,13 @@ def process_stat(pid: int, proc: str = "/proc") -> tuple[bytes, list[bytes]] | N
     return (head.partition(b"(")[2], fields) if len(fields) >= 22 else None
 
 
+STOPPED = (b"T", b"t")
+"""States of a process that a signal or a debugger has stopped (proc(5))."""
+
+
 def stopped(pid: int) -> bool:
-    """Whether a process is stopped by a signal or a debugger (states T and t of proc(5)); False when it has exited."""
-    return state(pid) in (b"T", b"t")
+    """Whether a process is stopped; False when it has exited."""
+    return state(pid) in STOPPED
 
 
 def state(pid: int) -> bytes:
@@ -109,16 +113,29 @@ def state(pid: int) -> bytes:
     return b"" if stat is None else stat[1][0]
 
 
-def waited_for_cpu(pid: int) -> float:
-    """Seconds for which a process's main thread was ready and had no CPU (``schedstat``, from scheduler statistics).
+def in_page_fault(pid: int) -> bool:
+    """Whether a process's main thread waits for memory: blocked, but not in a system call (proc(5)).
+
+    False where that cannot be read.
+    """
+    try:
+        with open(f"/proc/{pid}/syscall", "rb", buffering=0) as file:
+            return file.read(64).startswith(b"-1 ")
+    except OSError:
+        return False
+
+
+def cpu_times(pid: int) -> tuple[float, float]:
+    """Seconds for which a process's main thread had a CPU, and was ready without one (scheduler statistics).
 
     0 where the kernel does not count them, and when it has exited.
     """
     try:
         with open(f"/proc/{pid}/schedstat", "rb", buffering=0) as file:
-            return int(file.read(64).split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+            ran, waited = file.read(64).split()[:2]
+            return int(ran) / 1e9, int(waited) / 1e9
+    except (OSError, ValueError):
+        return 0.0, 0.0
 
 
 def runs(name: str) -> bool:

@@ -6,20 +6,27 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
+from gpuwatch.core.formatting.palettes import QUANTITIES
 from gpuwatch.core.formatting.units import UNKNOWN, reading
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
 
 NAMES = dict(zip(GRAPHED, ("GPU", "Memory", "Power", "Temp", "SM clock"), strict=True))
 """The metrics, in the order of their graphs."""
-BOTTOMS = {"temperature.gpu_celsius": 20.0}
-"""Where an axis begins, if not at 0."""
+INKS = dict(zip(GRAPHED, QUANTITIES, strict=True))
+"""The colour of each."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def shown(metric: str, value: float | None) -> str:
     """A value with its unit."""
     return UNKNOWN if value is None else reading(BY_ID[metric], value)
+
+
+def bottom(metric: str) -> float:
+    """Where the axis of a graph begins."""
+    axis = BY_ID[metric].axis
+    return axis.low if axis is not None else 0.0
 
 
 def top(device: PeriodDevice, metric: str) -> float:
@@ -52,7 +59,7 @@ def in_characters(device: PeriodDevice, width: int) -> Iterator[str]:
             continue
         least = min(one for one in series.least if one is not None)
         most = max(one for one in series.most if one is not None)
-        drawn = course(series.mean, BOTTOMS.get(metric, 0.0), top(device, metric), width)
+        drawn = course(series.mean, bottom(metric), top(device, metric), width)
         mean = shown(metric, sum(known) / len(known))
         yield f"{name:<8}  {drawn}  avg {mean}, {shown(metric, least)} to {shown(metric, most)}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.text import printable
@@ -11,8 +12,10 @@ from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.clock import clock
-from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.mig_line import by_instance, part_spans, who
 from gpuwatch.ui.settings.tabs import number_of
@@ -36,6 +39,8 @@ LEVELS = {
     "NODE": "across host bridges of one NUMA node",
     "SYS": "across NUMA nodes, over the CPU interconnect",
 }
+_SPARE, _WIDE = 8, 150
+"""Empty lines of a table, and its width, from which on it has events in them."""
 MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
 """Glyph and ink of an event's severity."""
 
@@ -230,3 +235,16 @@ def event_lines(
             break
         lines.append([(f"{clock(one.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
     return lines or [[("● ", "ok"), (f"no events since {since}", "text")]]
+
+
+def with_events(lines: list[Line], happened: Sequence[MachineEvent], now: float, width: int, room: int) -> list[Line]:
+    """A table with the machine's latest events at its bottom, newest first, if it would be mostly empty."""
+    spare = room - len(lines)
+    if not happened or spare < _SPARE or width < _WIDE:
+        return lines
+    below = [Pen(width).add("  LATEST EVENTS", "header").to(width, ink="header").line()]
+    for one in islice(reversed(happened), spare - 2):
+        glyph, ink = MARKS[one.severity]
+        pen = Pen(width).add(f"  {clock(one.at, now)}  ", "dim").add(f"{glyph} ", ink)
+        below.append(pen.add(cut(one.text, pen.left), "text").line())
+    return [*lines, *[Line(())] * (spare - len(below)), *below]

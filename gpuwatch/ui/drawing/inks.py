@@ -10,9 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpuwatch.ui.drawing.theme import PALETTES, Palette
-
-Color = tuple[int, int, int]
+from gpuwatch.core.formatting.palettes import PALETTES, QUANTITIES, Color, Palette, mixed, rgb
 
 
 class Ink(NamedTuple):
@@ -40,11 +38,7 @@ INKS: dict[str, Ink] = {
     "error": Ink("error", bold=True),
     "high": Ink(bold=True),
     "full": Ink("warning", bold=True),
-    "gpu": Ink("success"),
-    "memory": Ink("secondary"),
-    "power": Ink("primary"),
-    "temperature": Ink(strength=0.85),
-    "clock": Ink(strength=0.62),
+    **{name: Ink(color, share) for name, (color, share) in QUANTITIES.items()},
     "graph": Ink("success", 0.75),
     "track": Ink(strength=0.28, sixteen="dim"),
     "border": Ink(strength=0.25, sixteen="dim"),
@@ -83,21 +77,12 @@ def depth_of(environment: Mapping[str, str]) -> int:
     return 8 if environment.get("TERM", "").strip().lower().endswith(("-256color", "-kitty")) else 0
 
 
-def _rgb(color: str) -> Color:
-    return (int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16))
-
-
-def _mixed(over: Color, under: Color, alpha: float) -> Color:
-    red, green, blue = (int(low + (high - low) * alpha) for high, low in zip(over, under, strict=True))
-    return (red, green, blue)
-
-
 def colors(palette: Palette, ink: str, ground: str) -> tuple[Color, Color, bool]:
     """Foreground, background, and whether it is bold; ``ground`` is the pane's background color (``background``)."""
     rule = INKS[ink]
-    under = _rgb(getattr(palette, rule.background or ground))
-    over = _rgb(getattr(palette, rule.foreground))
-    return (over if rule.strength == 1.0 else _mixed(over, under, rule.strength)), under, rule.bold
+    under = rgb(getattr(palette, rule.background or ground))
+    over = rgb(getattr(palette, rule.foreground))
+    return (over if rule.strength == 1.0 else mixed(over, under, rule.strength)), under, rule.bold
 
 
 def _of_256(color: Color) -> int:
@@ -117,7 +102,7 @@ def _of_256(color: Color) -> int:
 
 def washed(palette: Palette, ground: str) -> Color:
     """Background of the row under the cursor."""
-    return _mixed(_rgb(getattr(palette, WASH)), _rgb(getattr(palette, ground)), WASH_SHARE)
+    return mixed(rgb(getattr(palette, WASH)), rgb(getattr(palette, ground)), WASH_SHARE)
 
 
 def sequences(palette: Palette, ground: str, depth: int, *, wash: bool = False) -> dict[str, str]:

@@ -1,91 +1,16 @@
-"""gpuwatch's own themes: the only place with colour values. State never depends on colour alone.
-
-Plain data: only :func:`textual_themes` imports Textual.
-"""
+"""The themes: gpuwatch's own, and corrections of Textual's. Only :func:`textual_themes` imports Textual."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+
+from gpuwatch.core.formatting.palettes import PALETTES
 
 if TYPE_CHECKING:
     from textual.theme import Theme
 
 
-@dataclass(frozen=True, slots=True)
-class Palette:
-    """The colours of one theme."""
-
-    name: str
-    primary: str
-    secondary: str
-    success: str
-    warning: str
-    error: str
-    foreground: str
-    background: str
-    surface: str
-    panel: str
-    dark: bool = True
-
-    @property
-    def accent(self) -> str:
-        """The colour of what is in focus: the primary one."""
-        return self.primary
-
-
-PALETTES = (
-    Palette(
-        name="gpuwatch",
-        primary="#7fb4ca",
-        secondary="#9d8cd6",
-        success="#8cc265",
-        warning="#e0af5b",
-        error="#ef6b73",
-        foreground="#d5dae2",
-        background="#11151a",
-        surface="#181d24",
-        panel="#232a33",
-    ),
-    Palette(
-        name="gpuwatch-light",
-        primary="#1b6a8c",
-        secondary="#6a4fb3",
-        success="#2f7d1e",
-        warning="#9a6100",
-        error="#b8222f",
-        foreground="#1d242c",
-        background="#fafbfc",
-        surface="#f0f2f5",
-        panel="#dfe4ea",
-        dark=False,
-    ),
-    Palette(
-        name="gpuwatch-contrast",
-        primary="#00d7ff",
-        secondary="#ff87ff",
-        success="#00ff5f",
-        warning="#ffd700",
-        error="#ff5f5f",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#303030",
-    ),
-    # Blue, bluish green, yellow and vermilion stay distinct in the common kinds of colour blindness.
-    Palette(
-        name="gpuwatch-colour-blind",
-        primary="#56b4e9",
-        secondary="#cc79a7",
-        success="#2bb58f",
-        warning="#f0e442",
-        error="#e8743b",
-        foreground="#d8dde4",
-        background="#11151a",
-        surface="#181d24",
-        panel="#232a33",
-    ),
-)
 DEFAULT = PALETTES[0].name
 SIXTEEN = "gpuwatch-16"
 """A theme made of the terminal's own sixteen colours, on its own background."""

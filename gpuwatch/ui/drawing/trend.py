@@ -42,11 +42,16 @@ def axis_text(spec: MetricSpec, axis: tuple[float, float]) -> str:
 
 
 def recent(
-    view: View, times: Sequence[float], values: Sequence[float | None], width: int
+    view: View, times: Sequence[float], values: Sequence[float | None], width: int, *, whole: bool = False
 ) -> tuple[int, list[float | None]]:
-    """The time span of a graph ``width`` cells wide, and its columns up to the moment shown."""
-    span = span_for(width, view.interval)
+    """The time span of a graph ``width`` cells wide, and its columns up to the moment shown.
+
+    ``whole``: as much of the longest span as there are samples of, whatever the width.
+    """
     until = view.until if view.until is not None else view.now
+    span = span_for(width, view.interval)
+    if whole and times:
+        span = next((one for one in SPANS if until - times[0] <= one), SPANS[-1])
     return span, buckets(times, values, columns=width * 2, span=span, until=until, interval=view.interval)
 
 

@@ -151,7 +151,8 @@ def _free(view: View, snapshot: Snapshot) -> Part:
     units = list(unused(snapshot, reserved, view.findings))
     free = [(device, part) for device, part, idle in units if idle and device.uuid not in view.owners]
     if free:
-        forms = (f"Free: {_sizes(free)}", f"Free: {_names(free)}", f"Free: {len(free)} GPUs")
+        forms: tuple[str, ...] = (f"Free: {_sizes(free)}", f"Free: {_names(free)}")
+        forms += (f"Free: {len(free)} GPUs",) if len(forms[-1]) > len(f"Free: {len(free)} GPUs") else ()
         return Part("free", forms, "ok", (free[0][0].uuid, 0, None))
     known = {amount: (device, part) for device, part, _ in units if (amount := _amount((device, part))) is not None}
     if not known:

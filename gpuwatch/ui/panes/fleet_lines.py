@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, short_size
+from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.bars import meter
@@ -214,7 +214,7 @@ def _memory(pen: Pen, host: HostSummary) -> None:
 
 def _most(pen: Pen, host: HostSummary) -> None:
     known = host.memory_free is not None
-    pen.add(right(short_size(host.memory_free), pen.limit), "text" if known else "dim")
+    pen.add(right(short_gib(host.memory_free), pen.limit), "text" if known else "dim")
 
 
 def _temperature(pen: Pen, host: HostSummary) -> None:

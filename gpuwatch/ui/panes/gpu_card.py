@@ -98,11 +98,9 @@ def ledger(device: Device, view: View, inner: int) -> Pen:
     listed = nobody is not None or device.unified_memory
     none = "No processes" if listed else f"{UNKNOWN} processes cannot be listed"
     pen.add("HELD " if parts else none, "dim")
-    in_gib = False
+    named_unit = False
     for number, (amount, name) in enumerate(parts + after):
-        size = units.memory(amount) if number < len(parts) else units.size(amount)
-        if in_gib:
-            size = size.removesuffix(" GiB")  # the unit is shown once
+        size = units.gib(amount) + " GiB" * (amount is not None and not named_unit)  # the unit is shown once
         left = len(parts) - number
         gap = " · " if pen.x > len("HELD ") else ""
         if pen.left < len(gap + size) + 1 + width_of(name) + (len(f" · {left - 1} more") if left > 1 else 0):
@@ -110,7 +108,7 @@ def ledger(device: Device, view: View, inner: int) -> Pen:
                 pen.add(f"{gap}{left} {'more' if number else 'processes'}", "dim")
             break
         pen.add(gap, "faint").add(size, "dim" if amount is None else "text").add(f" {name}", "dim")
-        in_gib = in_gib or size.endswith(" GiB")
+        named_unit = named_unit or amount is not None
     return pen
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuwatch.core.formatting.units import UNKNOWN, memory
+from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.view import View
@@ -24,6 +24,8 @@ from gpuwatch.ui.tables.columns import (
     clock_text,
     command_text,
     in_order,
+    memory_text,
+    most_memory,
     place,
     rows_of,
     unavailable,
@@ -55,6 +57,8 @@ class TableStyle:
     branches: Mapping[Key, Branch] = field(default_factory=dict)
     parts: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
     """Index of each MIG instance, by device UUID and instance id."""
+    most: float = 0.0
+    """The largest amount of GPU memory, in bytes."""
     marks: Mapping[tuple[int, str | None], Span] = field(default_factory=dict)
     """What :func:`marks_of` found."""
 
@@ -124,7 +128,7 @@ def line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool = Fa
     pen.add("▶" if chosen else " ", "focus" if style.focused else "dim")
     pen.write([("✓", "accent") if tagged else _mark(row, style)])
     if isinstance(row, Unexplained):
-        _unexplained(pen, row, style.columns)
+        _unexplained(pen, row, style)
     else:
         branch = style.branches.get(row.key) if style.branches else None
         for placed in style.columns:
@@ -159,7 +163,10 @@ def table_lines(
 def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch: Branch | None) -> None:
     column = placed.column
     follows = column.seconds is not None
-    text = clock_text(column, process, style.at) if follows else column.text_of(process, placed.width)
+    if column.id == "memory":
+        text = memory_text(process.number("gpu_memory_bytes"), placed.width, style.most)
+    else:
+        text = clock_text(column, process, style.at) if follows else column.text_of(process, placed.width)
     number = (
         style.parts.get((process.device_uuid, process.mig_instance)) if column.id == "mig" and style.parts else None
     )
@@ -191,9 +198,9 @@ def _ink(process: Process, column: Column, text: str) -> str:
     return "accent" if column.id == "framework" else "text"
 
 
-def _unexplained(pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> None:
+def _unexplained(pen: Pen, row: Unexplained, style: TableStyle) -> None:
     """GPU, "unexplained" and the amount in their columns; the reason in the largest gap."""
-    used = [placed for placed in columns if placed.column.id in ("gpu", "pid", "memory")]
+    used = [placed for placed in style.columns if placed.column.id in ("gpu", "pid", "memory")]
     cells: list[tuple[int, str, str]] = []
     ends = []
     starts = [placed.start for placed in used] + [pen.limit]
@@ -205,7 +212,7 @@ def _unexplained(pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> Non
             case "pid":
                 text, ink = cut("unexplained", following - placed.start - 1), "warning"
             case _:
-                text, ink = right(memory(row.amount, short=placed.width < 9), placed.width), "strong"
+                text, ink = right(memory_text(row.amount, placed.width, style.most), placed.width), "strong"
         cells.append((placed.start, text, ink))
         ends.append((following - placed.start - len(text), placed.start + len(text)))
     ends.append((starts[0] - pen.x, pen.x - 2))
@@ -234,10 +241,9 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     ids = tuple(name for name in chosen.columns if name in BY_ID and not unavailable(BY_ID[name], snapshot))
     inner = width - 2 * framed
     at = snapshot.taken_at.timestamp()
-    style = TableStyle(
-        place(inner, ids, gpus=gpus), inner, sort, descending, at, focused=True, parts=parts_of(snapshot)
-    )
     rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
+    columns, parts, most = place(inner, ids, gpus=gpus), parts_of(snapshot), most_memory(rows)
+    style = TableStyle(columns, inner, sort, descending, at, focused=True, parts=parts, most=most)
     room = max(height - 1 - 2 * framed, 1)
     lines = table_lines(rows, style, room)
     if framed:

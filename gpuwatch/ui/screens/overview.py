@@ -166,6 +166,11 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
             self.processes.move(where)
 
     @property
+    def moves_left(self) -> bool:
+        """Among GPUs and answers; in the processes while commands are scrolled."""
+        return self.focused_pane in ("gpus", "answer") or (self.processes.scrolled and not self.by_user)
+
+    @property
     def filtered(self) -> Widget:
         """The processes, or their totals."""
         return self.users if self.users is not None and self.by_user else self.processes

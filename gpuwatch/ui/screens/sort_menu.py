@@ -13,7 +13,7 @@ from gpuwatch.ui.screens.lines_modal import LinesModal
 
 
 class SortMenu(LinesModal[str]):
-    """Enter or a click selects a column; the current column reverses the order."""
+    """Enter or a click selects a column, a letter goes to one; the current column reverses the order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "choose", show=False),
@@ -23,6 +23,7 @@ class SortMenu(LinesModal[str]):
     def __init__(self, current: str, columns: Sequence[tuple[str, str, str]]) -> None:
         """``columns``: id, title and help of each."""
         self._ids = [column for column, _, _ in columns]
+        self._titles = [title.lower() for _, title, _ in columns]
         lines: Lines = [
             [
                 (" ● " if column == current else "   ", "accent"),
@@ -39,6 +40,14 @@ class SortMenu(LinesModal[str]):
     def action_choose(self) -> None:
         """Sorts by the column under the cursor."""
         self.dismiss(self._ids[self.sheet.cursor or 0])
+
+    async def on_key(self, event: events.Key) -> None:
+        """A letter goes to the next column that begins with it."""
+        here = (self.sheet.cursor or 0) + 1
+        behind = [*range(here, len(self._titles)), *range(here)]
+        found = next((n for n in behind if self._titles[n].startswith(event.character or "?")), None)
+        if found is not None:
+            self.sheet.move(found + 1 - here)
 
     def on_click(self, event: events.Click) -> None:
         """A click on a line selects it."""

@@ -228,6 +228,18 @@ class TabScreen(Screen[None]):
     def action_move(self, where: str) -> None:
         """Moves in the focused pane."""
 
+    @property
+    def moves_left(self) -> bool:
+        """Whether there is anything at the left, so that ``h`` is not for help."""
+        return self.TAB in ("gpu", "process")
+
+    def action_left_or_help(self) -> None:
+        """``h``: as in vi, else as in top."""
+        if self.moves_left:
+            self.action_move("left")
+        else:
+            self.action_help()
+
     def command(self) -> list[str]:
         """The arguments of ``gpuwatch`` that show this, or repeat it."""
         from dataclasses import replace

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from gpuwatch.core.formatting.brief import short_framework, without_folder
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, duration, memory, short_size
+from gpuwatch.core.formatting.units import UNKNOWN, duration, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
 
@@ -96,12 +96,18 @@ def _cpu(process: Process, width: int) -> str:
     return f"{value:.1f}" if value < 1000 and width >= 6 else f"{value:.0f}"
 
 
-def _gpu_memory(process: Process, width: int) -> str:
-    return memory(process.number("gpu_memory_bytes"), short=width < 9)
+def memory_text(amount: float | None, width: int, most: float | None = None) -> str:
+    """A cell of the column of GPU memory, in the unit of ``most``, the largest amount in the table."""
+    return memory(amount, most, short=width < 9)
 
 
-def _host_memory(process: Process, width: int) -> str:
-    return short_size(process.number("host_memory_bytes"))
+def most_memory(rows: Iterable[Row]) -> float:
+    """The largest amount in the column of GPU memory."""
+    return max((_held(row) or 0.0 for row in rows), default=0.0)
+
+
+def _held(row: Row) -> float | None:
+    return row.amount if isinstance(row, Unexplained) else row.number("gpu_memory_bytes")
 
 
 def number_name(framework: str | None) -> str:
@@ -197,115 +203,43 @@ def clock_text(column: Column, process: Process, at: float) -> str:
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
 
 
+# fmt: off
 COLUMNS: tuple[Column, ...] = (
-    Column(
-        "gpu",
-        "GPU",
-        3,
-        3,
-        "physical GPU, NVML index; CPU: a framework on no GPU",
-        value=lambda p: p.device_index,
-        text=_gpu,
-    ),
+    Column("gpu", "GPU", 3, 3, "physical GPU, NVML index; CPU: a framework on no GPU", value=lambda p: p.device_index,
+        text=_gpu),
     Column("pid", "PID", 7, 7, "process id", value=lambda p: p.pid),
     Column("user", "USER", 7, 10, "owner", value=lambda p: p.user or None, number=False),
     Column("type", "TYPE", 4, 4, "C compute, G graphics, M an MPS client", value=lambda p: p.type, number=False),
-    Column(
-        "mig",
-        "MIG",
-        7,
-        9,
-        "its MIG instance: number, and GPU/compute instance",
-        value=lambda p: p.mig_instance or None,
-        number=False,
-        empty_reason="no process runs in a MIG instance",
-    ),
-    Column(
-        "container",
-        "JOB",
-        10,
-        16,
-        "Slurm job, pod or container",
-        value=lambda p: p.container or None,
-        text=lambda p, w: short_job(p.container, w),
-        number=False,
-        empty_reason="no process here runs in a container or a job",
-    ),
-    Column(
-        "framework",
-        "FRAMEWORK",
-        10,
-        15,
-        "TensorFlow, PyTorch, …, and its version",
-        value=lambda p: p.framework,
-        text=_framework,
-        number=False,
-        empty_reason="no framework is recognised in any process here",
-        known_late=True,
-    ),
-    Column(
-        "sees",
-        "SEES",
-        7,
-        10,
-        "its own GPU numbers → the physical GPUs that it sees",
-        value=lambda p: len(p.device_map) or None,
-        text=lambda p, w: short_map(p.device_map, p.framework, w),
-        empty_reason="the device map of no process here is known",
-        known_late=True,
-    ),
-    Column(
-        "visible",
-        "VISIBLE",
-        8,
-        14,
-        "its CUDA_VISIBLE_DEVICES",
-        value=lambda p: p.cuda_visible_devices,
-        number=False,
-        chosen=False,
-        empty_reason="no process here has CUDA_VISIBLE_DEVICES set and a readable environment",
-    ),
-    Column("memory", "GPU-MEM", 7, 9, "GPU memory it holds", "GiB", "gpu_memory_bytes", text=_gpu_memory),
+    Column("mig", "MIG", 7, 9, "its MIG instance: number, and GPU/compute instance",
+        value=lambda p: p.mig_instance or None, number=False, empty_reason="no process runs in a MIG instance"),
+    Column("container", "JOB", 10, 16, "Slurm job, pod or container", value=lambda p: p.container or None,
+        text=lambda p, w: short_job(p.container, w), number=False,
+        empty_reason="no process here runs in a container or a job"),
+    Column("framework", "FRAMEWORK", 10, 15, "TensorFlow, PyTorch, …, and its version", value=lambda p: p.framework,
+        text=_framework, number=False, empty_reason="no framework is recognised in any process here", known_late=True),
+    Column("sees", "SEES", 7, 10, "its own GPU numbers → the physical GPUs that it sees",
+        value=lambda p: len(p.device_map) or None, text=lambda p, w: short_map(p.device_map, p.framework, w),
+        empty_reason="the device map of no process here is known", known_late=True),
+    Column("visible", "VISIBLE", 8, 14, "its CUDA_VISIBLE_DEVICES", value=lambda p: p.cuda_visible_devices,
+        number=False, chosen=False,
+        empty_reason="no process here has CUDA_VISIBLE_DEVICES set and a readable environment"),
+    Column("memory", "GPU-MEM", 7, 9, "GPU memory it holds", "GiB", "gpu_memory_bytes"),
     Column("sm", "SM%", 3, 4, "share of time one of its kernels was running", "%", "sm_percent"),
     Column("mbw", "MBW%", 4, 4, "memory bandwidth: share of time it read or wrote GPU memory", "%", "memory_percent"),
     Column("enc", "ENC%", 4, 4, "video encoder utilization", "%", "encoder_percent", chosen=False),
     Column("dec", "DEC%", 4, 4, "video decoder utilization", "%", "decoder_percent", chosen=False),
-    Column(
-        "idle",
-        "IDLE",
-        4,
-        4,
-        "time since a kernel of it was seen, or since gpuwatch looks; busy: it computes",
-        "h:mm:ss",
-        IDLE_SINCE,
-        value=_idle_value,
-        seconds=Process.idle_seconds,
-    ),
+    Column("idle", "IDLE", 4, 4, "time since a kernel of it was seen, or since gpuwatch looks; busy: it computes",
+        "h:mm:ss", IDLE_SINCE, value=_idle_value, seconds=Process.idle_seconds),
     Column("cpu", "CPU%", 5, 6, "host CPU; 100 is one core", "%", "cpu_percent", text=_cpu),
-    Column("host", "HOST", 6, 6, "host memory that it holds (RSS)", "bytes", "host_memory_bytes", text=_host_memory),
+    Column("host", "HOST", 6, 6, "host memory that it holds (RSS)", "GiB", "host_memory_bytes",
+        text=lambda p, w: short_gib(p.number("host_memory_bytes"))),
     Column("threads", "THR", 4, 4, "number of threads", "", "threads", chosen=False),
-    Column(
-        "time",
-        "TIME",
-        8,
-        9,
-        "run time",
-        "h:mm:ss",
-        RUN_SECONDS,
-        value=lambda p: None if p.create_time is None else -p.create_time,
-        seconds=Process.run_seconds,
-    ),
-    Column(
-        "command",
-        "COMMAND",
-        10,
-        20,
-        "command line; → scrolls",
-        value=short_command,
-        text=lambda p, w: short_command(p),
-        number=False,
-    ),
+    Column("time", "TIME", 8, 9, "run time", "h:mm:ss", RUN_SECONDS,
+        value=lambda p: None if p.create_time is None else -p.create_time, seconds=Process.run_seconds),
+    Column("command", "COMMAND", 10, 20, "command line; → scrolls", value=short_command,
+        text=lambda p, w: short_command(p), number=False),
 )
+# fmt: on
 BY_ID = {column.id: column for column in COLUMNS}
 DEFAULT_COLUMNS = tuple(column.id for column in COLUMNS if column.chosen)
 _LEFT_NUMBERS = frozenset({"gpu", "sees"})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, energy, gib
+from gpuwatch.core.formatting.units import UNKNOWN, energy, gib, short_gib
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.drawing.lines import Span
@@ -56,8 +56,7 @@ def _memory_card(device: Device) -> str:
 
 
 def _free(device: Device) -> str:
-    free = device.number("memory.free_bytes")
-    return UNKNOWN if free is None else f"{gib(free)}G"
+    return short_gib(device.number("memory.free_bytes"))
 
 
 def _power_card(device: Device) -> str:
@@ -134,160 +133,46 @@ def _throttled_card(device: Device) -> str:
 
 
 def _energy(device: Device) -> str:
-    return energy(device.number("energy_joules"))
+    return energy(device.number("energy_joules"), 3600)  # in watt-hours beside other GPUs that used more
 
 
+# fmt: off
 ALL: tuple[GpuField, ...] = (
     GpuField("name", "GPU", "product name, in lines (cards show it in the frame)"),
-    GpuField(
-        "free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", width=7, text=_free
-    ),
-    GpuField(
-        "power",
-        "POWER",
-        "power draw and limit",
-        "W",
-        "power.draw_watts",
-        "PWR",
-        cells=15,
-        width=11,
-        load="power",
-        text=_power,
-        card=_power_card,
-    ),
-    GpuField(
-        "temperature",
-        "TEMP",
-        "GPU temperature",
-        "°C",
-        "temperature.gpu_celsius",
-        "TEMP",
-        cells=11,
-        width=6,
-        load="temperature",
-    ),
-    GpuField(
-        "clock",
-        "SM",
-        "SM clock; in cards with its maximum",
-        "MHz",
-        "clocks.sm_mhz",
-        "SM",
-        cells=16,
-        width=8,
-        load="clock",
-        card=_clock_card,
-    ),
-    GpuField(
-        "state",
-        "ST",
-        "performance state, P0 is the fastest",
-        metric="performance.state",
-        cells=3,
-        width=4,
-        text=_state,
-        card=_state,
-    ),
-    GpuField(
-        "memory-temperature",
-        "MTEMP",
-        "memory temperature",
-        "°C",
-        "temperature.memory_celsius",
-        "MTEMP",
-        cells=12,
-        width=6,
-    ),
-    GpuField(
-        "nvlink",
-        "NVLINK GB/s",
-        "NVLink throughput in GB/s, in ↓ and out ↑",
-        metric="nvlink.rx_bytes_per_second",
-        label="NVLink",
-        cells=27,
-        width=15,
-        text=lambda device: _nvlink(device, 1),
-        card=lambda device: f"{_nvlink(device, 6)} GB/s",
-    ),
-    GpuField(
-        "ecc",
-        "ECC",
-        "memory errors since boot",
-        metric="ecc.mode",
-        label="ECC",
-        cells=21,
-        width=17,
-        text=_ecc,
-        card=_ecc,
-    ),
-    GpuField(
-        "throttled",
-        "THR",
-        "share of time throttled, and the main reason",
-        metric="events.thermal_percent",
-        label="THROTTLED",
-        cells=27,
-        width=5,
-        text=_throttled_line,
-        card=_throttled_card,
-    ),
-    GpuField(
-        "energy",
-        "TOTAL ENERGY",
-        "energy used since the driver was loaded",
-        metric="energy_joules",
-        label="TOTAL ENERGY",
-        cells=25,
-        width=13,
-        text=_energy,
-        card=_energy,
-    ),
+    GpuField("free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", width=7,
+        text=_free),
+    GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR", cells=15, width=11, load="power",
+        text=_power, card=_power_card),
+    GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", cells=11, width=6,
+        load="temperature"),
+    GpuField("clock", "SM", "SM clock; in cards with its maximum", "MHz", "clocks.sm_mhz", "SM", cells=16, width=8,
+        load="clock", card=_clock_card),
+    GpuField("state", "ST", "performance state, P0 is the fastest", metric="performance.state", cells=3, width=4,
+        text=_state, card=_state),
+    GpuField("memory-temperature", "MTEMP", "memory temperature", "°C", "temperature.memory_celsius", "MTEMP", cells=12,
+        width=6),
+    GpuField("nvlink", "NVLINK GB/s", "NVLink throughput in GB/s, in ↓ and out ↑", metric="nvlink.rx_bytes_per_second",
+        label="NVLink", cells=27, width=15, text=lambda device: _nvlink(device, 1),
+        card=lambda device: f"{_nvlink(device, 6)} GB/s"),
+    GpuField("ecc", "ECC", "memory errors since boot", metric="ecc.mode", label="ECC", cells=21, width=17, text=_ecc,
+        card=_ecc),
+    GpuField("throttled", "THR", "share of time throttled, and the main reason", metric="events.thermal_percent",
+        label="THROTTLED", cells=27, width=5, text=_throttled_line, card=_throttled_card),
+    GpuField("energy", "TOTAL ENERGY", "energy used since the driver was loaded", metric="energy_joules",
+        label="TOTAL ENERGY", cells=25, width=13, text=_energy, card=_energy),
     GpuField("fan", "FAN", "fan speed", "%", "fan.speed_percent", "FAN", cells=9, width=6),
     GpuField("memory-clock", "MEM CLK", "memory clock", "MHz", "clocks.memory_mhz", "MCLK", cells=14, width=9),
-    GpuField(
-        "bandwidth",
-        "BW",
-        "share of time memory was read or written",
-        "%",
-        "utilization.memory_percent",
-        "MEM BUSY",
-        cells=14,
-        width=6,
-        chosen=False,
-    ),
-    GpuField(
-        "encoder",
-        "ENC",
-        "video encoder utilization",
-        "%",
-        "utilization.encoder_percent",
-        "ENC",
-        cells=9,
-        width=6,
-        chosen=False,
-    ),
-    GpuField(
-        "decoder",
-        "DEC",
-        "video decoder utilization",
-        "%",
-        "utilization.decoder_percent",
-        "DEC",
-        cells=9,
-        width=6,
-        chosen=False,
-    ),
-    GpuField(
-        "pcie",
-        "PCIe GB/s",
-        "link generation × width, and GB/s in ↓ and out ↑ (cards show it in the frame)",
-        metric="pcie.generation",
-        width=19,
-        chosen=False,
-        text=lambda device: link(device, 1) or UNKNOWN,
-    ),
+    GpuField("bandwidth", "BW", "share of time memory was read or written", "%", "utilization.memory_percent",
+        "MEM BUSY", cells=14, width=6, chosen=False),
+    GpuField("encoder", "ENC", "video encoder utilization", "%", "utilization.encoder_percent", "ENC", cells=9, width=6,
+        chosen=False),
+    GpuField("decoder", "DEC", "video decoder utilization", "%", "utilization.decoder_percent", "DEC", cells=9, width=6,
+        chosen=False),
+    GpuField("pcie", "PCIe GB/s", "link generation × width, and GB/s in ↓ and out ↑ (cards show it in the frame)",
+        metric="pcie.generation", width=19, chosen=False, text=lambda device: link(device, 1) or UNKNOWN),
     GpuField("trend", "UTIL", "utilization history, in lines"),
 )
+# fmt: on
 LOADS = (
     GpuField("utilization", "UTIL", "", "%", "utilization.gpu_percent", "GPU", cells=9, load="utilization"),
     GpuField("memory", "MEMORY", "", "", "memory.used_bytes", "MEM", cells=19, load="memory", card=_memory_card),

@@ -111,8 +111,8 @@ def graph(
         note = words
         series: list[float | None] = []
     else:
-        span, series = recent(view, times, values, width)
-        note = f"{words}   {span}s"
+        span, series = recent(view, times, values, width, whole=True)
+        note = f"{words}   {units.span(span)}"
     if pen.left >= width_of(note) + 2:
         pen.to(width - width_of(note)).add(note, "dim")
     low, high = axis if axis is not None else (0.0, 1.0)

@@ -44,6 +44,7 @@ from gpuwatch.ui.tables.columns import (
     Row,
     in_order,
     matching,
+    most_memory,
     place,
     rows_of,
     unavailable,
@@ -122,7 +123,14 @@ class ProcessTable(Painted, can_focus=True):
         before, self._view = self._view, view
         old, new = before.snapshot if before is not None else None, view.snapshot
         marks = marks_of(view.findings)
-        state = (framed, view.stale, self.only_device, preferences_of(self).columns, marks)
+        state = (
+            framed,
+            view.stale,
+            self.only_device,
+            preferences_of(self).columns,
+            marks,
+            view.events[-1] if view.events else None,
+        )
         if old is None or new is None or state != self._state or not _same_rows(old, new):
             self.column_ids = self._usable(view)
             self._framed, self._state = framed, state
@@ -253,6 +261,11 @@ class ProcessTable(Painted, can_focus=True):
         return part(self.top, self._room, total), False
 
     # Moving
+
+    @property
+    def scrolled(self) -> bool:
+        """Whether the beginnings of commands are out of sight."""
+        return self._shift > 0
 
     def move(self, where: str) -> None:
         """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``, ``left``, ``right``."""
@@ -412,6 +425,7 @@ class ProcessTable(Painted, can_focus=True):
             shift=self._shift,
             branches=self._branches,
             parts=parts_of(view.snapshot) if view is not None and view.snapshot is not None else {},
+            most=most_memory(self._rows),
             marks=marks_of(view.findings) if view is not None else {},
         )
 
@@ -433,6 +447,10 @@ class ProcessTable(Painted, can_focus=True):
             empty=self._nothing(),
         )
         if self._framed:
+            if self.only_device is None and self._view.events:
+                from gpuwatch.ui.details.gpu_sections import with_events  # the first frame has none
+
+                lines = with_events(lines, self._view.events, self._view.now, style.width, self._room + 1)
             lines = in_frame(
                 lines,
                 style,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, memory, short_size
+from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen
@@ -129,12 +129,12 @@ class UserTable(ScrollList):
         ink = "warning" if nobody else "strong" if one.name else "dim"
         pen.add("  ").add(left(cut(name, at.user), at.user + 1), ink)
         pen.add(right("" if nobody else str(one.processes), 5), "text")
-        each = _number if at is _TIGHT else _short
-        amount = _rounded if at is _TIGHT and (one.memory.value or 0) >= 100 * _GIB else _short
+        each = _number if at is _TIGHT else short_gib
+        amount = _rounded if at is _TIGHT and (one.memory.value or 0) >= 100 * _GIB else short_gib
         if indices:
             pen.add(right(one.memory.shown(amount), at.memory), "strong")
         pen.add(right("" if nobody else one.cpu.shown(_percent), at.cpu), "text")
-        pen.add(right("" if nobody else one.host.shown(short_size), at.host), "dim")
+        pen.add(right("" if nobody else one.host.shown(short_gib), at.host), "dim")
         if side_by_side:
             for index in indices:
                 held = one.by_gpu.get(index)
@@ -147,7 +147,7 @@ class UserTable(ScrollList):
 
 def _in_words(one: Total) -> tuple[list[tuple[str, str]], int]:
     """A user's GPUs with the memory held on each, and the cells they need."""
-    full = [(f"GPU {index}: ", one.by_gpu[index].shown(_short)) for index in sorted(one.by_gpu)]
+    full = [(f"GPU {index}: ", one.by_gpu[index].shown(short_gib)) for index in sorted(one.by_gpu)]
     return full, sum(width_of(name + text) + 2 for name, text in full) - 2
 
 
@@ -170,14 +170,9 @@ def _behind(pen: Pen, one: Total) -> None:
         pen.add(f" +{len(full) - len(named)} more", "dim")
 
 
-def _short(value: float | None) -> str:
-    """A user's total: less precise than for one process, and never wider than its column."""
-    return memory(value, short=True) if value is None or value < _GIB else f"{value / _GIB:.1f}G"
-
-
 def _rounded(value: float | None) -> str:
-    """Like :func:`_short`, without decimals from 10 GiB."""
-    return _short(value) if value is None or value < 10 * _GIB else f"{value / _GIB:.0f}G"
+    """Like :func:`short_gib`, without decimals from 10 GiB."""
+    return short_gib(value) if value is None or value < 10 * _GIB else f"{value / _GIB:.0f}G"
 
 
 def _number(value: float | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -14,8 +15,10 @@ from gpuwatch.explain.diagnosis.reference.advice import framework_of, libraries_
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import STATE_ADVICE
+from gpuwatch.explain.diagnosis.rules.program_errors import line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.explain.logs import cuda_errors, last_lines
+from gpuwatch.explain.logs.removed_api import removed
 from gpuwatch.explain.logs.topics import outright
 
 STATED: tuple[tuple[str, Certainty, str], ...] = (
@@ -75,6 +78,9 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
         if not certain and not cause.startswith("throttle."):
             certainty = "likely"
         title, better = _finding_text(evidence, cause, lines)
+        if cause == "api.removed" and evidence.log is not None:
+            named = (error for error in evidence.log.errors if removed(line_of(error)) is not None)
+            lines = [*lines, *chain.from_iterable(raised_at(evidence.log, error) for error in named)]
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or action)
 
 
@@ -115,6 +121,11 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
     """A title and an action with details from the lines; empty if they only state the cause."""
     if cause == "driver.bad-state":
         return _state(lines)
+    if cause == "api.removed":
+        gone = next(filter(None, map(removed, lines)), None)
+        return (
+            (f"The code uses {gone.name}, which the installed version no longer has", gone.action) if gone else ("", "")
+        )
     if cause != "cuda.version-mismatch":
         return "", ""
     for line in lines:

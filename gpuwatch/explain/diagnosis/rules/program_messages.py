@@ -45,6 +45,11 @@ _ROWS: tuple[Meaning, ...] = (
             "Install that node with ComfyUI's manager (or clone it into custom_nodes), or remove the node that imports"
             " it; pip has no such package.",
             (r"No module named ['\"]?(custom_nodes\.[\w.]+)",)),
+    Meaning("The module {0} is missing from its package, which is installed",
+            "Another version of the package has it: compare it (pip show) with what the program asks for (its"
+            " requirements file); or a file or folder of the program has the package's name. Of a package in parts"
+            " (google.…), install the part.",
+            (r"^(?:ModuleNotFoundError|ImportError): No module named ['\"]?(\w+\.[\w.]+)(?!.* is not a package)",)),
     Meaning("The Python module {0} is not installed in the environment that ran",
             "Install the package that has it with the same interpreter (python -m pip install …), or activate the"
             " environment that has it: python -c 'import sys; print(sys.executable)' shows which one runs.",
@@ -68,8 +73,8 @@ _ROWS: tuple[Meaning, ...] = (
             " show) lists the arguments.",
             (r"^TypeError: .*got an unexpected keyword argument '([^']+)'",)),
     Meaning("A function was called without {0}, which it requires",
-            "Compare that line with the function's definition: another version of it takes more arguments. Of a custom"
-            " node of ComfyUI: update it, then delete the node from the workflow and add it again for its new inputs.",
+            "Compare that line with the function's definition: another version of it takes more arguments. Update a"
+            " plug-in or a custom node, and add it to the workflow again for its new inputs.",
             (r"^TypeError: .*missing \d+ required (?:positional|keyword-only) arguments?: ('[^']+')",)),
     Meaning("A value is None, and {0} of it is used",
             "Find what returned None: a lookup or an allocation that failed, a function without return, a file that"

@@ -99,11 +99,14 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         severity = "info"
     elif evidence.log is not None and evidence.log.cuinit_error is not None and evidence.log.cuinit_error.code == 303:
         severity = "warning"  # libcuda.so.1 cannot be loaded: no value of the variable helps before that
+    elif _place(evidence):
+        severity = "warning"  # as its author wanted
     if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
         yield finding(
             "visibility.hidden",
             severity,
             "fact",
+            title=f"{_place(evidence)} sets {lines[0]}, which hides every GPU" if _place(evidence) else "",
             evidence=lines,
             action=f"Unset CUDA_VISIBLE_DEVICES{_where_set(evidence)}, or set it to the GPUs that it should use"
             " (0, or a UUID).",
@@ -154,8 +157,18 @@ def no_word_of_cuda(value: str) -> str:
 
 def _where_set(evidence: Evidence) -> str:
     """Where it was set: a watched program may have set it itself."""
+    if place := _place(evidence):
+        return f" at {place}"
     watched = evidence.run is not None and evidence.run.group == "run"
     return " where it was set (the shell, a job script, or the program itself)" if watched else ""
+
+
+def _place(evidence: Evidence) -> str:
+    """The line of a watched program that set it; empty if its parent did."""
+    if evidence.run is None or evidence.run.group != "run":
+        return ""
+    setting = evidence.run.settings.get("CUDA_VISIBLE_DEVICES")
+    return setting.source if setting is not None and setting.source else ""
 
 
 def _misread(value: str, seen: VisibleList) -> Iterator[Finding]:

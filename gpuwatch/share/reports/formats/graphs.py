@@ -20,8 +20,9 @@ from gpuwatch.session.event_track import SIGNS, Track, of_period, round_times
 from gpuwatch.share.reports.chart_data import Graphs
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.period_graphs import (
-    BOTTOMS,
+    INKS,
     NAMES,
+    bottom,
     clock,
     processes_on,
     runs_on,
@@ -65,7 +66,8 @@ def period_graphs(chart: Graphs) -> Markup:
     parts += _ticks(begin, end, x, graphs, height)
     parts += _bands(period, track, x, graphs, bottom)
     for number, metric in enumerate(metrics):
-        parts += _graph(device, metric, device.series[metric], graphs + number * (_GRAPH + _BETWEEN))
+        y = graphs + number * (_GRAPH + _BETWEEN)
+        parts += [f'<g class="of-{INKS[metric]}">', *_graph(device, metric, device.series[metric], y), "</g>"]
     parts += _marks(track, x, graphs - 4, bottom)
     parts += _columns(period, device, track, graphs, bottom)
     times = f"{_clock(begin)} to {_clock(end)}"
@@ -188,7 +190,7 @@ def _marks(track: Track, x: X, y: float, end: float) -> Iterator[str]:
 
 
 def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
-    low, high = BOTTOMS.get(metric, 0.0), top(device, metric)
+    low, high = bottom(metric), top(device, metric)
     base = y + _GRAPH
 
     def at(value: float) -> float:

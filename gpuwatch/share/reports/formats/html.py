@@ -11,6 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, Palette, of_quantity
 from gpuwatch.core.model.codec import Document, embedded
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic import Diagnostic
@@ -48,11 +49,24 @@ def render(document: Document) -> str:
         chart=memory_chart(document) if isinstance(document, Run) else None,
         part_charts=charts + [None] * (len(content.parts) - len(charts)),  # machines come after runs
         glyphs=GLYPHS,
-        css=Markup(_part("report.css")),  # noqa: S704  # a file of ours, or escaped
+        css=Markup(_colors() + _part("report.css")),  # noqa: S704  # a file of ours, or escaped
         document=Markup(embedded(document)),  # noqa: S704  # a file of ours, or escaped
         script=Markup(script),  # noqa: S704  # a file of ours, or escaped
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _colors() -> str:
+    """The colours of states and quantities, as in the dashboard."""
+
+    def rule(palette: Palette) -> str:
+        found = {"ok": palette.success, "warn": palette.warning, "bad": palette.error}
+        found |= {name: of_quantity(palette, name) for name in QUANTITIES}
+        return ":root { " + " ".join(f"--{name}: {color};" for name, color in found.items()) + " }\n"
+
+    hues = "".join(f".of-{name} {{ --hue: var(--{name}); }} " for name in QUANTITIES)
+    dark = f"@media (prefers-color-scheme: dark) {{ {rule(DARK)}}}\n"
+    return f"{rule(LIGHT)}{dark}@media print {{ {rule(LIGHT)}}}\n{hues}\n"
 
 
 def _part(name: str) -> str:

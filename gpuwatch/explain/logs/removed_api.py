@@ -1,0 +1,137 @@
+"""Calls that TensorFlow 2 and Keras 3 no longer have, by the error that they end in, and what replaces them.
+
+Sources: ``tensorflow1_names.txt``, the public names of ``tf.compat.v1`` that ``tf`` lacks (TensorFlow 2.21; one module
+a line); release notes of TensorFlow 2.0, 2.4 and 2.16; Keras's guide "Migrating Keras 2 code to multi-backend Keras 3".
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Removed(NamedTuple):
+    """What the code uses, as its programmer writes it, and what to do instead."""
+
+    name: str
+    action: str
+
+
+_KERAS_2 = (
+    "Newer versions of Keras do not have it (Keras 3 comes with TensorFlow 2.16): pip install tf-keras and set"
+    " TF_USE_LEGACY_KERAS=1 to run it unchanged, or rewrite the call (keras.io: Migrating Keras 2 code to Keras 3)."
+)
+_SESSIONS = "; graphs and sessions also want tf.compat.v1.disable_eager_execution() at the start"
+_OF_GRAPHS = re.compile(r"ession|placeholder|raph|nitializer|variable|collection|Optimizer|Saver")
+_UPGRADE = ". tf_upgrade_v2 --infile old.py --outfile new.py rewrites most of TensorFlow 1."
+_ESTIMATORS = "Estimators were removed in TensorFlow 2.16: rewrite it with Keras, or install 'tensorflow<2.16'."
+_LEGACY = ", from TensorFlow 2.16 on only with pip install tf-keras and TF_USE_LEGACY_KERAS=1"
+"""Tried with TensorFlow 2.16 and 2.21: else "`dense` is not available with Keras 3"."""
+_STRATEGY = "Use tf.distribute.MirroredStrategy() and its scope()."
+_GONE = {
+    "contrib": "It moved to tf.*, tf-slim or TensorFlow Addons, or was dropped: rewrite those calls. Unchanged it runs"
+    " on TensorFlow 1.15 only, which needs Python 3.7 and knows no recent GPU.",
+    "examples": "TensorFlow 2 has no tutorials inside: read MNIST with tf.keras.datasets.mnist.load_data().",
+    "estimator": _ESTIMATORS,
+    "layers": f"Use tf.keras.layers. Unchanged it is tf.compat.v1.layers{_LEGACY}.",
+    "enable_eager_execution": "TensorFlow 2 executes eagerly without it: remove the call.",
+}
+"""Names of which more is to be said than their place in ``tf.compat.v1``."""
+_NO_ATTRIBUTE = re.compile(r"module '(tensorflow|keras)([\w.]{0,80})' has no attribute '(\w{1,60})'")
+_NO_MODULE = re.compile(r"No module named '(tensorflow|keras)\.([\w.]{1,80})")
+_OF_KERAS_2 = (
+    *("engine", "objectives", "wrappers.scikit_learn", "feature_column", "layers.core", "layers.convolutional"),
+    *("layers.recurrent", "layers.normalization", "layers.merge", "layers.embeddings", "layers.advanced_activations"),
+    *("layers.wrappers", "layers.experimental", "layers.noise", "layers.pooling", "layers.local", "utils.np_utils"),
+    *("utils.vis_utils", "utils.generic_utils", "utils.data_utils", "utils.io_utils", "utils.layer_utils"),
+    *("utils.conv_utils", "backend.tensorflow_backend", "initializers.initializers_v2", "optimizers.optimizer_v2"),
+    *("saving.hdf5_format", "mixed_precision.experimental"),
+)
+"""Modules of Keras that Keras 3 lacks (3.15)."""
+_OF_MULTI_GPU = ("utils.training_utils", "utils.multi_gpu_utils")
+_OF_SESSIONS = ("set_session", "get_session", "tensorflow_backend")
+_OF_DEVICES = ("gpu", "GPUOptions", "ConfigProto", "per_process_gpu_memory_fraction")
+_TEXTS = (
+    (re.compile(r"Argument\(s\) not recognized: \{'(lr|decay)'"), "the argument {} of a Keras optimizer"),
+    (re.compile(r"Layer\.(add_variable)\(\) missing 1 required"), "{}(name, shape)"),
+    (re.compile(r"initializer identifier: [\[(]\d"), "add_variable(name, shape)"),
+    (re.compile(r"must end in `(\.weights\.h5)`"), "save_weights() of a file without {}"),
+    (re.compile(r"keyword arguments passed to Embedding: \{'(input_length)'"), "the argument {} of Embedding"),
+    (re.compile(r"Unrecognized keyword arguments: \['(batch_input_shape|weights)'"), "the argument {} of a layer"),
+    (re.compile(r"(A KerasTensor) cannot be used as input to a TensorFlow function"), "{} in a TensorFlow function"),
+    (re.compile(r"`(\w{1,60})` is not available with Keras 3"), "{} of tf.compat.v1"),
+    (re.compile(r"(Keras 3) only supports V3 `\.keras` files"), "a model file that {} cannot load"),
+)
+"""What Keras 3 says to code of Keras 2."""
+
+_SIGNS = (
+    "has no attribute '", "no module named '", "multi_gpu_model", "not recognized: {'", "() missing 1 required",
+    "initializer identifier: ", "must end in `", "keyword arguments", "a kerastensor ", "only supports v3",
+    "not available with keras 3",
+)  # fmt: skip
+
+
+def may_be_removed(lower: str) -> bool:
+    """Whether :func:`removed` can find something in a line, given in lower case."""
+    return any(sign in lower for sign in _SIGNS)
+
+
+def removed(text: str) -> Removed | None:
+    """The call that an error names, if an installed TensorFlow or Keras has removed it; None for all other errors."""
+    if (match := _NO_ATTRIBUTE.search(text)) is not None:
+        return _attribute(match[1], match[2].strip("."), match[3])
+    if (match := _NO_MODULE.search(text)) is not None:
+        return _module(match[1], match[2])
+    if "multi_gpu_model" in text and "cannot import name" in text:
+        return Removed("multi_gpu_model", _STRATEGY)
+    for pattern, name in _TEXTS:
+        if (match := pattern.search(text)) is not None:
+            return Removed(name.format(*match.groups()), _KERAS_2)
+    return None
+
+
+def _attribute(package: str, path: str, name: str) -> Removed | None:
+    """``path``: ``_api.v2.train``, as a module of TensorFlow calls itself, or ``backend``."""
+    path = re.sub(r"^(?:_api\.v[12]|python)\b\.?", "", path)
+    if package == "keras" or path.startswith("keras"):
+        if name == "multi_gpu_model":
+            return Removed(name, _STRATEGY)
+        instead = f"tf.compat.v1.keras.backend{'' if name == _OF_SESSIONS[-1] else f'.{name}'}"
+        action = f"Set memory and devices with tf.config. Unchanged it is {instead}{_LEGACY}."
+        return Removed(f"keras.backend.{name}", action) if name in _OF_SESSIONS else None
+    within_v1 = path.startswith("compat.v1")
+    path = path.removeprefix("compat.v1").strip(".")
+    dotted = ".".join(filter(None, (path, name)))
+    if not path and name in _GONE:
+        return Removed(f"tf.{name}", _GONE[name])
+    if path == "config" and name in _OF_DEVICES:
+        return Removed(f"tf.{dotted}", "Use tf.config.experimental.set_memory_growth(gpu, True).")
+    if within_v1 or name not in _names().get(path or "tf", ()):
+        return None
+    if dotted == "nn.rnn_cell":
+        return Removed("tf.nn.rnn_cell", f"Use tf.keras.layers. Unchanged it is tf.compat.v1.nn.rnn_cell{_LEGACY}.")
+    sessions = _SESSIONS if _OF_GRAPHS.search(name) else ""
+    return Removed(f"tf.{dotted}", f"In TensorFlow 2 it is tf.compat.v1.{dotted}{sessions}{_UPGRADE}")
+
+
+def _module(package: str, path: str) -> Removed | None:
+    head = path.partition(".")[0]
+    if package == "tensorflow" and head in _GONE:
+        return Removed(f"tensorflow.{head}", _GONE[head])
+    if package == "tensorflow":
+        _, inside, path = f".{path}".partition(".keras.")
+        if not inside:
+            return None
+    if path in _OF_MULTI_GPU:
+        return Removed(f"keras.{path}", _STRATEGY)
+    if any(path == gone or path.startswith(f"{gone}.") for gone in _OF_KERAS_2):
+        return Removed(f"keras.{path}", _KERAS_2)
+    return None
+
+
+@cache
+def _names() -> dict[str, frozenset[str]]:
+    lines = Path(__file__).with_name("tensorflow1_names.txt").read_text().splitlines()
+    return {module: frozenset(names.split()) for module, _, names in (line.partition(": ") for line in lines)}
