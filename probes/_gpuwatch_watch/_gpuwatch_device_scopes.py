@@ -21,6 +21,17 @@ COPY = "copy"
 """In place of a line: of a node that TensorFlow copies with another graph, whose line is the original node's."""
 _PASS_ON = frozenset(["device", "device_v2", "combined", "init_scope", "colocate_with", "_colocate_with_for_gradient"])
 """Functions of TensorFlow's ops.py that open a scope for their caller."""
+_WITH_THEIR_RESOURCE = (
+    "resource_variable_ops.py",
+    "ref_variable.py",
+    "variables.py",
+    "lookup_ops.py",
+    "data_flow_ops.py",
+    os.path.join("trackable", "resource.py"),
+)
+"""Files of TensorFlow whose scopes put an op where its variable, table or queue is. Others, as those of strategies,
+checkpoints and summaries, place what TensorFlow makes for itself: what the program requested outside is not meant.
+"""
 _COPY_GRAPHS = ("control_flow_util_v2.py", "atomic_function.py")
 """Files of TensorFlow that import graphs of this process again, for gradients."""
 
@@ -76,7 +87,7 @@ class Scopes:
     def _begin(self, name, frame):
         local = self.local.__dict__
         stack = local.setdefault("scopes", [])
-        stack.append((name, self.owner(frame)))
+        stack.append((name, *self.opened(frame)))
         self._changed(stack)
         if "entered" not in local:
             local["entered"] = True
@@ -92,8 +103,9 @@ class Scopes:
         local = self.local
         local.request = self.merged(stack)
         local.below = NOTHING
-        if local.request.line is None and any(line for _, line in stack):
-            local.below = self.merged([one for one in stack if one[1] is not None])
+        if local.request.line is None and any(line for _, line, _ in stack):
+            meant = max((at for at, (name, _, alone) in enumerate(stack) if alone and name), default=-1)
+            local.below = self.merged([one for one in stack[meant + 1 :] if one[1] is not None])
 
     def now(self):
         """This thread's request in eager mode; and the program's own, where TensorFlow opened a scope within it."""
@@ -108,7 +120,7 @@ class Scopes:
             result = original(this, obj, offset + 1)
             try:
                 if isinstance(obj, spec):
-                    obj._gpuwatch_line = self.owner(sys._getframe(1))
+                    obj._gpuwatch_line = self.opened(sys._getframe(1))[0]
             except Exception:  # our errors must not disturb the program
                 return result
             return result
@@ -121,7 +133,7 @@ class Scopes:
         for spec in reversed(list(graph._device_function_stack.peek_objs())):
             given = spec._device_name_or_function
             name = given if given is None or callable(given) else spec.raw_string
-            scopes.append((name, getattr(spec, "_gpuwatch_line", None)))
+            scopes.append((name, getattr(spec, "_gpuwatch_line", None), False))
         found = self.merged(scopes)
         if found.type == "function":
             kind, index = self.parse(op.device) if op.device else (None, None)
@@ -129,9 +141,11 @@ class Scopes:
         return found
 
     def merged(self, scopes):
-        """The request of nested scopes (name and line), the outermost first: the innermost that names a type counts."""
+        """The request of nested scopes, as of :meth:`opened` with their names, the outermost first: the innermost that
+        names a type counts.
+        """
         kind = index = line = None
-        for name, owner in scopes:
+        for name, owner, _ in scopes:
             if name is None:
                 kind = index = line = None
             elif not isinstance(name, str):
@@ -163,22 +177,22 @@ class Scopes:
             return True
         return kind == request.type and (request.index is None or index is None or index == request.index)
 
-    def owner(self, frame):
-        """The program's line that opened a scope; None if TensorFlow or Keras did."""
+    def opened(self, frame):
+        """The program's line that opened a scope, None if TensorFlow or Keras did; whether for something of its own."""
         while frame is not None and self._passes_on(frame.f_code):
             if frame.f_code.co_name == "init_scope":  # passes on a scope of the graph
-                return getattr(frame.f_locals.get("device_spec"), "_gpuwatch_line", None)
+                return getattr(frame.f_locals.get("device_spec"), "_gpuwatch_line", None), False
             frame = frame.f_back
         if frame is None:
-            return None
+            return None, False
         name, line = frame.f_code.co_filename, frame.f_lineno
         if "__autograph_generated_file" in name:  # AutoGraph's copy of the program's function
             name, line = self._source(name, line)
         if name == self.importer:
-            return self._loaded(frame)
+            return self._loaded(frame), False
         if name.startswith(self.folders):
-            return None
-        return "%s:%d" % (os.path.basename(name), line)
+            return None, not name.endswith(_WITH_THEIR_RESOURCE)
+        return "%s:%d" % (os.path.basename(name), line), False
 
     def _loaded(self, frame):
         """The program's line that loads a graph whose nodes name devices; COPY for TensorFlow's own copy of a graph."""

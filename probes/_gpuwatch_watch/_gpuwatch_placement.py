@@ -10,7 +10,10 @@ import collections
 
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
-_PLUMBING = ("Anonymous", "DeleteIterator", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional", "RemoteCall")
+_PLUMBING = (
+    *("Anonymous", "DeleteIterator", "DestroyResource", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional"),
+    "RemoteCall",
+)
 
 
 class Ops:

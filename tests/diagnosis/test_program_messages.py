@@ -21,6 +21,7 @@ ERRORS = (
     ("TypeError: Net.__init__() got an unexpected keyword argument 'heads'", "argument heads, which it does not"),
     ("TypeError: Blur.run() missing 1 required positional argument: 'size'", "without 'size', which it requires"),
     ("AttributeError: 'NoneType' object has no attribute 'cpu'", "A value is None, and cpu of it is used"),
+    ("TBNotInstalledError: TensorBoard is not installed, missing implementation for tf.summary.scalar", "TensorBoard"),
     ("ModuleNotFoundError: No module named 'utils.loader'", "module utils.loader is missing from its package"),
     ("AttributeError: module 'tensorflow' has no attribute 'consant'", "consant, which the installed version does not"),
     ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'placeholder'", "uses placeholder"),

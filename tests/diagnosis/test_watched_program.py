@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpuwatch.core.model.run import (
     Devices,
@@ -127,6 +128,36 @@ GPU_0 = Devices(physical=(CPU, GPU), visible=(CPU, GPU), logical=("/device:CPU:0
 
 def placed(op: str, dtype: str, *, gpu: bool | None, cuda: bool | None, asked: str | None = "GPU:0") -> Placement:
     return Placement(op=op, dtype=dtype, requested=asked, actual="CPU:0", gpu_kernel=gpu, cuda_kernel=cuda)
+
+
+def test_ops_of_different_requests_are_told_apart() -> None:
+    missing = [placed(op, "float32", gpu=True, cuda=True, asked="GPU:7") for op in ("AddV2", "Mul", "Sub", "RealDiv")]
+    missing = [replace(one, actual="GPU:0") for one in missing]
+    without = [placed(op, "string", gpu=False, cuda=False) for op in ("StringUpper", "StringLower")]
+    run = program(devices=GPU_0, placements=(*missing, *without))
+    assert run.verdict_reason == (
+        "AddV2 float32 and 3 more ran on GPU:0 instead of GPU:7: The requested device does not exist. StringUpper"
+        " string and 1 more ran on CPU:0 instead of GPU:0: The op has no kernel for the requested device or type."
+    )
+
+
+def test_an_op_that_was_moved_for_no_known_reason_is_a_finding() -> None:
+    run = program(devices=GPU_0, placements=(placed("MatMul", "float32", gpu=True, cuda=True),))
+    assert (run.verdict, run.primary) == ("fallback", "unknown")
+    (found,) = [one for one in run.findings if one.id == "unknown"]
+    assert found.title.startswith("MatMul float32 asked for GPU:0, ran on CPU:0: ")
+    assert "set_soft_device_placement(False)" in found.action
+    assert not any(one.id == "healthy" for one in run.findings)
+
+
+@pytest.mark.parametrize(("why", "advice"), [("framework", "Leave it out of"), ("resource", "Put tf.device around")])
+def test_advice_for_what_lies_elsewhere_says_what_helps(why: str, advice: str) -> None:
+    lies = replace(placed("FIFOQueueV2", "resource", gpu=True, cuda=True), why=why)
+    run = program(devices=GPU_0, placements=(lies,))
+    (found,) = [one for one in run.findings if one.id == "placement.together"]
+    assert found.action.startswith(advice)
+    assert (run.verdict, run.primary) == ("fallback", "placement.together")
+    assert not any(one.id == "healthy" for one in run.findings)
 
 
 def test_an_op_that_only_the_simulated_gpu_has_no_kernel_for_is_no_fallback() -> None:

@@ -1006,6 +1006,48 @@ def in_a_replica(work):
     tf.distribute.OneDeviceStrategy("/GPU:1").run(tf.function(work))
 
 
+# What TensorFlow makes for itself within the program's scope: it places that on purpose
+
+
+@program
+def replicas_within_a_scope():
+    strategy = tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"])
+    with tf.device("/GPU:0"), strategy.scope():
+        v = tf.Variable(ones())
+    with tf.device("/GPU:0"):
+        strategy.run(lambda: v.assign_add(tf.matmul(v, v)))
+
+
+@program
+def checkpoint_within_a_scope():
+    with tf.device("/GPU:0"):
+        checkpoint = tf.train.Checkpoint(v=tf.Variable(ones()))
+        checkpoint.restore(checkpoint.save(os.path.join(tempfile.mkdtemp(), "saved")))
+    allow("GPU:0", "ReadVariableOp")  # no fallback: a value is copied to where it is used
+
+
+@program
+def summary_writer_within_a_scope():
+    with tf.device("/GPU:0"):
+        writer = tf.summary.create_file_writer(tempfile.mkdtemp())
+        with writer.as_default():
+            writer.flush()
+        del writer
+
+
+@program
+def own_scope_within_a_replica():
+    strategy = tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"])
+
+    def step():
+        with tf.device("/GPU:0"):
+            tf.strings.join(["a", "b"])
+
+    with tf.device("/GPU:1"):
+        strategy.run(step)
+    want("StringJoin", "GPU:0")
+
+
 def in_a_saved_module(work):
     made = tf.Module()
     made.f = tf.function(work, input_signature=[])

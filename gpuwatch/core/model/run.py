@@ -129,6 +129,11 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     count: int = 1
 
+    @property
+    def kind(self) -> str:
+        """``MatMul float32``: the op with its type, if that is known."""
+        return f"{self.op} {self.dtype}" if self.dtype else self.op
+
 
 class MemoryHolder(msgspec.Struct, frozen=True, kw_only=True):
     """Another process with memory on the device, as reported by the framework."""

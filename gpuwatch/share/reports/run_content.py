@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.text import printable
@@ -262,16 +263,8 @@ def _seen_on(entry: DeviceMemory) -> str:
 
 
 def _happened(run: Run) -> Iterator[str]:
-    first = sorted(run.placements, key=lambda placement: not _kept_off_the_gpu(run, placement))[:4]
-    shown = ((" ".join(clean(part) for part in (p.op, p.dtype) if part), p) for p in first)
-    ran = [
-        f"{what} ×{p.count} on {short_device(p.actual)}{' as requested' * _kept_off_the_gpu(run, p)}"
-        for what, p in shown
-    ]
-    if len(run.placements) > 4:
-        ran.append(f"{len(run.placements) - 4} more")
-    if ran:
-        yield ", ".join(ran)
+    if run.placements:
+        yield from _where_ops_ran(run)
     elif _placements_not_asked(run):
         yield "placement was not recorded (run --placement records it)"
     if run.placement_coverage is not None and run.placement_coverage.unclear:
@@ -290,6 +283,27 @@ def _happened(run: Run) -> Iterator[str]:
         yield "stopped at the deadline"
     elif run.outcome.signal is not None:
         yield f"killed by signal {run.outcome.signal}"
+
+
+def _where_ops_ran(run: Run) -> Iterator[str]:
+    """``Mul float32 ×2, MatMul float32 ×1 and 3 more on GPU:0`` for each device; first what was kept off the GPU."""
+    devices: dict[tuple[bool, str], Counter[str]] = {}
+    for one in run.placements:
+        kind = " ".join(clean(part) for part in (one.op, one.dtype) if part)
+        where = (not _kept_off_the_gpu(run, one), short_device(one.actual))
+        devices.setdefault(where, Counter())[kind] += one.count
+    in_order = sorted(devices.items(), key=lambda entry: (entry[0][0], -entry[1].total()))
+    for (free, device), ops in in_order[:_DEVICES]:
+        shown = ", ".join(f"{kind} ×{count}" for kind, count in ops.most_common(_OPS))
+        more = f" and {len(ops) - _OPS} more" if len(ops) > _OPS else ""
+        yield f"{shown}{more} on {device}{'' if free else ' as requested'}"
+    if len(devices) > _DEVICES:
+        yield f"{sum(len(ops) for _, ops in in_order[_DEVICES:])} more on {len(devices) - _DEVICES} more devices"
+
+
+_DEVICES = 4
+_OPS = 3
+"""Devices, and ops of each, that are named in one line."""
 
 
 def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:

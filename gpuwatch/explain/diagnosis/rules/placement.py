@@ -17,8 +17,10 @@ from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.placement import MAKES_RESOURCE
 from gpuwatch.explain.logs.topics import topics_of
 
+LIMIT = "simulation.limit"
+"""A reason that says nothing about real GPUs and does not affect the verdict."""
+MADE_THERE = "TensorFlow makes it there, whatever is requested"
 _DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
-_LIMIT = "simulation.limit"
 _LIMIT_ACTION = (
     "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
@@ -28,6 +30,11 @@ _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (flo
 
 _TOGETHER_ACTION = "Put tf.device around the line that makes the variable or table; around its use it has no effect."
 
+_UNKNOWN_ACTION = (
+    "Run it once with tf.config.set_soft_device_placement(False): TensorFlow then raises an error that says why the op"
+    " cannot run on the requested device."
+)
+_MADE_THERE_ACTION = "Leave it out of the tf.device scope: TensorFlow makes such an object on its own device."
 REPLICAS = "replicas"
 """Name of the watcher's result with the devices of a MirroredStrategy."""
 _KERNEL = re.compile(r"device='([^']*)'(?:; (\w+) in \[([^\]]*)\])?")
@@ -77,7 +84,15 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
 @rule("placement.together")
 def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     """An op ran where its variable or table is, although the program requested another device."""
-    yield from _fell_back(evidence, "placement.together", _TOGETHER_ACTION)
+    entries = evidence.run.fallbacks if evidence.run is not None else ()
+    made = any(entry.detail == MADE_THERE for entry in entries)
+    yield from _fell_back(evidence, "placement.together", _MADE_THERE_ACTION if made else _TOGETHER_ACTION)
+
+
+@rule("unknown")
+def moved_for_an_unknown_reason(evidence: Evidence) -> Iterator[Finding]:
+    """An op that has a kernel for the requested device ran on another one."""
+    yield from _fell_back(evidence, "unknown", _UNKNOWN_ACTION)
 
 
 @rule("simulation.limit")
@@ -86,13 +101,13 @@ def simulated_limit(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     if run is None:
         return
-    limits = [entry for entry in run.fallbacks if entry.reason == _LIMIT]
+    limits = [entry for entry in run.fallbacks if entry.reason == LIMIT]
     if limits:
         first = limits[0]
-        kind = f"{first.op} {first.dtype}" if first.dtype else first.op
+        kind = first.kind
         more = f" and {len(limits) - 1} more" if len(limits) > 1 else ""
         yield finding(
-            _LIMIT,
+            LIMIT,
             "info",
             "fact",
             title=printable(f"Only on this simulated GPU: it has no kernel for {kind}{more}, so the CPU computed them"),
@@ -106,7 +121,7 @@ def simulated_limit(evidence: Evidence) -> Iterator[Finding]:
     detail = _simulated_only(evidence, moved=False) if lines else None
     if detail:
         yield finding(
-            _LIMIT,
+            LIMIT,
             "error",
             "fact" if detail.startswith("TensorFlow has") else "likely",
             title=printable(f"Only on this simulated GPU: {detail}"),
@@ -211,14 +226,18 @@ def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]
     named = all(entry.requested != "auto" for entry in entries)
     title = ""
     if evidence.run.group == "run" and cause != "placement.device-missing":
-        more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
-        where = "asked for" if entries[0].requested != "auto" else "left to TensorFlow:"
+        first = entries[0]
+        alike = [one for one in entries if (one.requested, one.actual) == (first.requested, first.actual)]
+        kinds, others = len({one.kind for one in alike}), len({one.kind for one in entries if one not in alike})
+        more = f" and {kinds - 1} more" if kinds > 1 else ""
+        where = "asked for" if first.requested != "auto" else "left to TensorFlow:"
+        elsewhere = f" ({others} more with other devices)" if others else ""
         title = printable(
-            f"{_kind_of(entries[0])}{more} {where} {entries[0].requested}, ran on {entries[0].actual}:"
-            f" {entries[0].detail}"
+            f"{first.kind}{more} {where} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}"
         )
     lines = list(_by_scope(entries))
-    yield finding(cause, "info" if named else "warning", "fact", title=title, evidence=lines, action=action)
+    severity: Severity = "info" if named and cause != "unknown" else "warning"
+    yield finding(cause, severity, "fact", title=title, evidence=lines, action=action)
 
 
 def _by_scope(entries: list[Fallback]) -> Iterator[str]:
@@ -228,15 +247,11 @@ def _by_scope(entries: list[Fallback]) -> Iterator[str]:
         alone = None if entry.scope else f"{entry.op} {entry.dtype}"
         groups.setdefault((entry.scope, entry.requested, entry.actual, alone), []).append(entry)
     for (scope, requested, actual, _), group in groups.items():
-        ops = list(dict.fromkeys(map(_kind_of, group)))
+        ops = list(dict.fromkeys(one.kind for one in group))
         names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")
         details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
         why = f": {details[0]}" + (f" (and {len(details) - 1} more)" if len(details) > 1 else "") if details else ""
         yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")
-
-
-def _kind_of(entry: Fallback) -> str:
-    return f"{entry.op} {entry.dtype}" if entry.dtype else entry.op
 
 
 _REPLICAS = "Pass the strategy only devices of tf.config.list_logical_devices('GPU')."

@@ -10,6 +10,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.engine import NO_GPU
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rules.placement import LIMIT, MADE_THERE
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.explain.logs.facts import LogFacts
@@ -24,11 +25,9 @@ _CALLS = frozenset(
 """Ops that call functions, whose contents are placed separately."""
 _WITH = {
     "resource": "TensorFlow runs it where its variable, table or queue is",
-    "framework": "TensorFlow itself chose this device for it",
+    "framework": MADE_THERE,
     "compiled": "XLA compiles its function (jit_compile=True) for one device: tf.device inside has no effect",
 }
-LIMIT = "simulation.limit"
-"""A reason that says nothing about real GPUs and does not affect the verdict."""
 _NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
 _FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
 # Ops that nobody wants on the CPU of a machine with a GPU.

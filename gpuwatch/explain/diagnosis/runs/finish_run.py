@@ -7,13 +7,14 @@ import msgspec
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.program_end import ended_apart
-from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict, Worker
+from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, PredictedMapping, Run, Verdict, Worker
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visibility import visible_devices
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.oom_facts import judged
-from gpuwatch.explain.diagnosis.runs.fallbacks import LIMIT, fallbacks, hidden_on_purpose, moved_by_placer
+from gpuwatch.explain.diagnosis.rules.placement import LIMIT
+from gpuwatch.explain.diagnosis.runs.fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
 from gpuwatch.explain.diagnosis.runs.predict import asked_of, predict
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, relevant, verdict_of
 from gpuwatch.explain.logs.exceptions import telling
@@ -61,6 +62,8 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     main = primary(findings)
     if verdict == "skipped" and main == "healthy":
         main = None
+    if verdict == "fallback" and main == "healthy":
+        main = next((entry.reason for entry in run.fallbacks if entry.reason != LIMIT), main)
     reason = run.verdict_reason
     if not reason or verdict != run.verdict or verdict == "oom":
         # The runner's "it ran out of memory" says less than the numbers.
@@ -172,6 +175,24 @@ def _rounds(run: Run) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+def _moved(run: Run) -> str:
+    """``AddV2 and 3 more ran on GPU:0 instead of GPU:7: …``, two requests at most."""
+    groups: dict[tuple[str, str, str], list[Fallback]] = {}
+    for entry in run.fallbacks:
+        if entry.reason != LIMIT:
+            groups.setdefault((entry.requested, entry.actual, entry.reason), []).append(entry)
+    parts = []
+    for (requested, actual, reason), group in list(groups.items())[:2]:
+        kinds = list(dict.fromkeys(one.kind if is_watched(run) else one.op for one in group))
+        more = f" and {len(kinds) - 1} more" if len(kinds) > 1 else ""
+        asked = "" if requested == "auto" else f" instead of {requested}"
+        why = group[0].detail if reason == "unknown" and group[0].detail else CAUSES.get(reason, reason)
+        parts.append(f"{kinds[0]}{more} ran on {actual}{asked}: {why}.")
+    if len(groups) > 2:
+        parts.append(f"So did ops of {len(groups) - 2} more requests.")
+    return " ".join(parts)
+
+
 def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str | None, on_purpose: bool) -> str:
     """The verdict's reason in one sentence."""
     if verdict == "oom" and (complaint := _rounds(run)):
@@ -183,13 +204,7 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
         title = next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
         return f"{title}{expected}."
     if verdict == "fallback":
-        entry = run.fallbacks[0]
-        asked = "" if entry.requested == "auto" else f" instead of {entry.requested}"
-        others = sum(other.reason != LIMIT for other in run.fallbacks) - 1
-        more = f" and {others} more" if others > 0 else ""
-        why = entry.detail if entry.reason == "unknown" and entry.detail else CAUSES.get(entry.reason, entry.reason)
-        kind = f"{entry.op} {entry.dtype}" if entry.dtype and is_watched(run) else entry.op
-        return f"{kind}{more} ran on {entry.actual}{asked}: {why}."
+        return _moved(run)
     if verdict == "timeout":
         return "The probe did not finish before its deadline."
     if verdict == "error":

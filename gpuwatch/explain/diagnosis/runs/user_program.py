@@ -13,6 +13,7 @@ from gpuwatch.explain.diagnosis.engine import NO_GPU, in_order
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS
+from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR, WENT_ON
 from gpuwatch.explain.logs.facts import LogFacts
@@ -45,14 +46,21 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     ended_well = run.verdict in ("ok", "fallback")
     caught = _exited_well(run) or ended_apart(run, run.outcome)
     elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
+    fell_back = any(entry.reason != LIMIT for entry in run.fallbacks)
+    moved = [entry.detail for entry in run.fallbacks if entry.reason == "unknown"]
     concerning = (
         _survived(found, run)
         if found.severity == "error" and ((_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
         else found
         for found in findings
-        if not (found.id == "unknown" and not raised and not _of_memory(found))
+        if not (
+            found.id == "unknown"
+            and not raised
+            and not _of_memory(found)
+            and not any(detail in found.title for detail in moved)
+        )
         and not (found.id in NO_GPU and not asked)
-        and not (found.id == "healthy" and not (ended_well and asked))
+        and not (found.id == "healthy" and (fell_back or not (ended_well and asked)))
     )
     return tuple(in_order(concerning))
 
