@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from operator import sub
 
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.machine.history.sample_store import SampleStore
+from gpuwatch.machine.history.sample_store import Kept, SampleStore
 from gpuwatch.machine.history.timeline import LEVELS
 from gpuwatch.session.event_track import EventTrack, from_round
 from gpuwatch.session.view import PlayheadPosition, View, ranked
@@ -93,14 +94,40 @@ class Navigation(ABC):
             self.go(times[-1])
 
 
+def begun_between(store: SampleStore, kept: Kept, moment: float) -> tuple[Finding, ...]:
+    """What began after a sample and held at ``moment``, before the next one, which alone can say so.
+
+    While a driver hangs there are no samples: the last one before says nothing of it.
+    """
+    times = store.times
+    following = bisect_right(times, kept.at)
+    if not kept.at < moment or following == len(times) or times[following] <= moment:
+        return ()
+    after = store.at(times[following])
+    known = {(one.id, one.device_uuid, one.pid) for one in kept.findings} | {("healthy", None, None)}
+    return tuple(
+        one
+        for one in (after.findings if after is not None else ())
+        if (one.id, one.device_uuid, one.pid) not in known
+        and one.since is not None
+        and kept.at <= one.since.timestamp() <= moment
+        and (one.until is None or one.until.timestamp() >= moment)
+    )
+
+
+def with_begun(findings: tuple[Finding, ...], begun: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings of a sample, and first what began after it: then not all is well."""
+    return (*begun, *(one for one in findings if one.id != "healthy")) if begun else findings
+
+
 class Playhead(Navigation):
     """The moment that is shown during a pause; it can be moved."""
 
     def __init__(self, live: View, timeline: SampleStore, ring: History, track: Callable[[], EventTrack]) -> None:
         """Starts at ``live``; nothing is decoded before it is moved. ``track``: gives all events so far."""
         self.timeline, self._track = timeline, track
-        self._event_at: float | None = None
-        """Time of the event that was gone to, which may be after the sample that is shown."""
+        self._beyond: float | None = None
+        """The moment that was gone to, if it is after the sample that is shown: of an event, or in a hang."""
         self._ring = ring
         taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
         history = ring.until(taken, GRAPHED) if taken is not None else ring
@@ -118,32 +145,36 @@ class Playhead(Navigation):
         if self.moment is not None:
             times, stretches = self.timeline.times, self.timeline.stretches(3 * asked)
             begin, end = from_round(times[0], times[-1]), times[-1]
-            position = PlayheadPosition(self.moment, begin, end, asked, stretches, self._track().drawn)
+            moment = self._beyond if self._beyond is not None else self.moment
+            position = PlayheadPosition(moment, begin, end, asked, stretches, self._track().drawn)
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
 
     def go(self, moment: float) -> None:
         """Moves to the last sample not later than ``moment``."""
-        self._event_at = None
+        self._beyond = None
         if moment == self._newest.until:
             self._view = self._newest
             return
         kept = self.timeline.at(moment)
         if kept is None:
             return
+        lasting = begun_between(self.timeline, kept, moment)
+        self._beyond = moment if lasting else None
+        findings = with_begun(kept.findings, lasting)
         self._view = replace(
             self._newest,
             snapshot=kept.snapshot,
             history=self._history(kept.at),
             interval=self._interval(kept.at),
-            findings=kept.findings,
-            wrong=ranked(kept.findings),
+            findings=findings,
+            wrong=ranked(findings),
             until=kept.at,
-            events=self._track().until(kept.at + 0.5),
+            events=self._track().until(max(self._beyond or 0.0, kept.at + 0.5)),
         )
 
     def go_to_event(self, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
         """As in the base; the last sample not later than it is shown."""
-        now = self._event_at if self._event_at is not None else self.moment
+        now = self._beyond if self._beyond is not None else self.moment
         times = self.timeline.times
         if now is None or not times:
             return None
@@ -151,7 +182,7 @@ class Playhead(Navigation):
         if found is None or found.at < times[0]:  # its samples are not kept
             return None
         self.go(found.at)
-        self._event_at = found.at
+        self._beyond = found.at
         self._view = replace(self._view, events=self._track().until(max(found.at, (self.moment or 0.0) + 0.5)))
         return found
 

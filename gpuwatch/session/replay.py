@@ -16,7 +16,7 @@ from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Kept
 from gpuwatch.machine.recording.tiers import MINUTE
-from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, Navigation
+from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, Navigation, begun_between, with_begun
 from gpuwatch.session.process_history import ProcessHistories
 from gpuwatch.session.session import Session, stepped
 from gpuwatch.session.view import PlayheadPosition, ReplayState, Since, View
@@ -113,21 +113,20 @@ class ReplaySession(Session, Navigation):
     def go(self, moment: float, *, within: bool = False) -> None:
         """Shows the last sample not later than ``moment``, and goes on from there.
 
-        ``within``: the clock shows ``moment`` itself, also in a gap.
+        The clock shows ``moment`` itself unless it is in a gap of which nothing is known; ``within``: also there.
         """
         kept = self._recording.at(moment)
         if kept is None:
             return
+        begun = begun_between(self._recording, kept, moment)
         following, limit = self._following(kept.at), gap_limit(self.feed.interval)
         damaged = following <= moment
         gap = moment > kept.at and (damaged or following - kept.at > limit) and moment <= self.end
         skipped = [Skipped(kept.at, moment if damaged else following, damaged)] if gap else []
-        self._played.seek(kept.at, kept.at if gap and not within else min(max(moment, kept.at), self.end), skipped)
+        there = within or begun or not gap
+        self._played.seek(kept.at, min(max(moment, kept.at), self.end) if there else kept.at, skipped)
         self._begin_with(kept)
-        if gap and within:  # such as a driver that did not answer: no sample can have it
-            then = [one.finding for one in self._recording.findings(moment, moment)]
-            rest = (one for one in self._found_then if one.id != "healthy" and one not in then)
-            self._found_then = (*then, *rest) if then else self._found_then
+        self._found_then = with_begun(self._found_then, begun)
         self._seen_events = self.event_count
 
     def _begin_with(self, kept: Kept) -> None:

@@ -112,6 +112,27 @@ def test_a_driver_that_is_silent_is_an_event_and_a_finding_and_ends_all_well() -
     assert session.view().wrong == ()
 
 
+def test_a_moment_of_a_silence_is_not_well_when_it_is_looked_at_again() -> None:
+    watched = Watched(FixedFindings(WELL))
+    session = watched.session
+    watched.push(*(pair(tick) for tick in range(3)))
+    session.diagnose()
+    begun = watched.now
+    watched.now += 8
+    watched.feed.state = FeedStatus("not-answering", 8.0, 7.0)
+    session.look_at_feed()
+    watched.push(pair(30))
+    watched.feed.state = FeedStatus("ok", 0.0)
+    watched.push(pair(31))
+    past = session.pause()
+    for moment, found in ((begun, ["healthy"]), (begun + 15, ["driver.bad-state"]), (begun, ["healthy"])):
+        past.go(moment)
+        view = session.view()
+        assert [one.id for one in view.findings] == found
+        assert view.past is not None
+        assert (view.until, view.past.moment) == (begun, moment)
+
+
 def test_events_are_counted_until_they_are_seen() -> None:
     watched = Watched()
     watched.push(pair(0))

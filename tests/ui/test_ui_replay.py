@@ -442,8 +442,15 @@ async def test_gaps_are_passed_over_and_told(replay: Callable[..., Replayed]) ->
         assert track[-1] == "─"
 
 
-async def test_a_hang_is_stopped_at_and_is_not_well(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
-    """``n`` stands still in the gap; what held then is said, though no sample has it."""
+@pytest.mark.parametrize(
+    ("keys", "seconds"),
+    [(("n",), 62.0), (("T", *"12:05:45", "enter"), 74.0), (("T", *"12:05:35", "enter"), 64.0)],
+    ids=["event", "time", "early"],
+)
+async def test_a_hang_is_stopped_at_and_is_not_well(
+    tmp_path: Path, replay: Callable[..., Replayed], keys: tuple[str, ...], seconds: float
+) -> None:
+    """``n`` and ``T`` stand still in the gap; what held then is said, though no sample has it."""
     file, shots = Growing(tmp_path / "hang.gpuwatch"), with_gap(120, at=60, seconds=30.0)
     file.add(*shots[:60])
     silent = FeedStatus("not-answering", 3.0, 2.1)
@@ -456,10 +463,10 @@ async def test_a_hang_is_stopped_at_and_is_not_well(tmp_path: Path, replay: Call
     one = replay(file.path)
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await pilot.press("n")
+        await pilot.press(*keys)
         await settle(pilot)
         assert one.session.paused
-        assert one.session.clock() == pytest.approx(BEGIN + 62, abs=0.1)
+        assert one.session.clock() == pytest.approx(BEGIN + seconds, abs=0.1)
         assert "✖ 1 error" in one.top
         assert one.app.tab.timeline is not None
         assert "✖ The driver does not answer" in one.app.tab.timeline.plain.splitlines()[0]
