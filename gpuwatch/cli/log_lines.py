@@ -16,6 +16,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.formatting.text import bounded
 
 if TYPE_CHECKING:
     from gpuwatch.cli.follow_input import InputFollower
@@ -36,7 +37,7 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
     decoder: codecs.IncrementalDecoder | None = None
     rest = ""
     dropping = False
-    shown, size = time.monotonic(), 0
+    shown, size, most = time.monotonic(), 0, reader_limits.LOG_LINE.bytes
     for chunk in decompressed(_chunks(descriptor, name, follower), "stdin" if str(name) == "-" else file_name(name)):
         size += len(chunk)
         if follower is None and time.monotonic() - shown > 1:
@@ -57,9 +58,10 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
         else:
             parts[0] = rest + parts[0]
         rest = parts.pop()
-        if len(rest) > reader_limits.LOG_LINE.bytes:
-            rest, dropping = rest[: reader_limits.LOG_LINE.bytes], True
-        yield from (part[: reader_limits.LOG_LINE.bytes] for part in parts)
+        yield from (bounded(part, most) for part in parts)
+        whole = rest
+        rest = bounded(rest, most)
+        dropping = len(rest) < len(whole) and whole.startswith(rest)
     if decoder is not None:
         rest += decoder.decode(b"", final=True)
     if rest:

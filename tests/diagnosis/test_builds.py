@@ -129,3 +129,20 @@ def test_a_limit_above_the_device_is_nobody_elses_fault() -> None:
 def test_a_limit_is_kept_as_a_float_of_four_bytes() -> None:
     (entry,) = predict(machine(gpus=1), Asked(limits={0: (99999999,)})) or ()
     assert entry.granted_bytes == 100_000_000 << 20
+
+
+_OLD_BUILD = (
+    "/env/torch/cuda/__init__.py:104: UserWarning:",
+    "NVIDIA A10 with CUDA capability sm_86 is not compatible with the current PyTorch installation.",
+    "The current PyTorch install supports CUDA capabilities sm_70 sm_75 compute_37.",
+)
+
+
+@pytest.mark.parametrize(
+    "end", ["epoch 7: loss 0.31, accuracy 0.94", "RuntimeError: CUDA error: no kernel image is available"]
+)
+def test_an_incompatible_build_that_works_is_no_error(end: str) -> None:
+    found = explain([*_OLD_BUILD, "epoch 1: loss 2.3", end]).findings[0]
+    worked = end.startswith("epoch")
+    assert (found.id, found.severity) == ("build.gpu-unsupported", "info" if worked else "error")
+    assert found.title.endswith("but the program worked") == worked

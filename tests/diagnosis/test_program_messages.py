@@ -98,7 +98,7 @@ ERRORS = (
     ("NameError: name 'optimzer' is not defined", "The name optimzer is used before"),
     ("RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.FloatTensor) should be the same", "on different"),
     ("RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long", "different types"),
-    ("RuntimeError: a Tensor with 16 elements cannot be converted to Scalar", "Shapes of tensors"),
+    ("RuntimeError: a Tensor with 16 elements cannot be converted to Scalar", "A tensor of several elements"),
     ("RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 1, 4, 4]", "Shapes of tensors"),
     ("TypeError: cannot assign 'torch.cuda.FloatTensor' as parameter 'bias'", "the program's own error"),
     ("omegaconf.errors.ConfigAttributeError: Missing key lr", "the program's own error"),

@@ -42,6 +42,14 @@ AT_WORK = {
     "rejected request": 'INFO:     127.0.0.1:4711 - "POST /v1/completions HTTP/1.1" 400 Bad Request',
     "ended by SIGTERM": "(EngineCore pid=9) INFO 05-04 10:11:12 [core.py:13] [shutdown] EngineCore: trigger received"
     " signal=SIGTERM\nINFO:     Finished server process [7]",
+    "molecular dynamics": "Execution rate for this run:   2631.57  steps per second.\nDaily rate:    454.7  ns per day.",
+    "plain columns": "457 train 7.026358\n458 train 7.086724",
+    "HTCondor": "\t(1) Normal termination (return value 0)\n\t\tUsr 0 04:02:18, Sys 0 01:01:01  -  Run Remote Usage\n...",
+    "text that is worked on": "['A method for "
+    + "data that are large and of many kinds, " * 6
+    + "fails: the least squares error is too large']\ndone",
+    "report": "Result: FAIL\nFull run log written to /data/runs/7.json",
+    "long progress": "\r".join(f"{at}%|#| {at}/100 [00:0{at % 10}<00:01, 3.1s/it]" for at in range(101)),
     "count of failures": "step 7 loss 0.3\nretries: 0, failed: 0, errors=0",
     "measure": "epoch 3: mean squared error 0.021, word error rate 0.11",
 }

@@ -116,6 +116,9 @@ ENDS = [
     ("train.py: error: unrecognized arguments: --bacth 3", ARGUMENT),
     ("python: symbol lookup error: /env/libx.so: undefined symbol: foo", NOT_STARTED),
     ("subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.", FAILED),
+    ("Command '['train', '--seed', '42']' returned non-zero exit status 1.", FAILED),
+    ("(0) Abnormal termination (signal 9)", KILLED),
+    ("(1) Normal termination (return value 2)", FAILED),
     ("subprocess.CalledProcessError: Command 'x' died with <Signals.SIGKILL: 9>.", KILLED),
 ]
 _TITLES = {

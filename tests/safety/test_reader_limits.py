@@ -83,6 +83,12 @@ def long_line(path: Path) -> str:
     with path.open("rb") as file:
         line, last = lines_of(file.fileno(), path)
     assert (line, last) == ("x" * SMALL, "last")
+    states = [f"{number}%" for number in range(SMALL)]
+    path.write_text("\r".join(states) + "\nlast")
+    with path.open("rb") as file:
+        line, last = lines_of(file.fileno(), path)
+    assert len(line) <= SMALL
+    assert line.split("\r") == states[-line.count("\r") - 1 :]
     return ""
 
 

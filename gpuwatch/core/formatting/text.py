@@ -7,6 +7,14 @@ from gpuwatch.core.model.characters import harmless, is_printable, printable
 __all__ = ["harmless", "is_printable", "printable", "shorten", "word_set"]
 
 
+def bounded(line: str, most: int) -> str:
+    """At most ``most`` characters of a line: its begin, or a progress bar's last states, as it overwrites itself."""
+    if len(line) <= most:
+        return line
+    state = line.find("\r", len(line) - most)
+    return line[:most] if state < 0 else line[state + 1 :]
+
+
 def shorten(text: str, width: int) -> str:
     """At most ``width`` characters, with an ellipsis if something was cut."""
     if len(text) <= width:

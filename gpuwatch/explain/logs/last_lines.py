@@ -23,6 +23,10 @@ LOOKED_AT = 60
 NEAR = 15
 """A failure is the end of a log if at most so many other lines follow it, none of which shows work."""
 _CHARS = 1000
+_SAID_EARLY = 200
+"""Characters in which a line without a level says that it reports a failure: longer ones are texts that a program works
+on.
+"""
 
 _RATE = r"(?:it|s|ms|us|tok(?:en)?s?|samples?|examples?|images?|img|steps?|iters?|seqs?|rows|frames)"
 _STEP = r"(?:epochs?|(?:global_?)?steps?|iter(?:ation)?s?|batch(?:es)?|trial|round|episode)"
@@ -52,14 +56,16 @@ _ENDED_WELL = (
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
     r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
     rf"|\ball tests (?:completed|passed)\b|^Prompt executed in \d|^{SERVER_STOPPED}$"
+    r"|\bNormal termination \(return value 0\)"
     r"|^Setting up \S{1,80} \(|^Processing triggers for |^update-initramfs: Generating |^DKMS: \w{1,10} completed\.?$"
     r"|^Complete!$|^Executing transaction: (?:\.\.\.working\.\.\. )?done|^Successfully (?:installed|built|tagged) \S"
     r"|^\[INFO\]: (?:Installed: |Finished with code: 0|\S{0,20}installation complete)|\[100%\] Built target "
     r"|^-- Build files have been written to|\bLeaving directory\b|service terminated successfully$"
     r"|^Nothing to do\.?$|Registered device plugin for|persistence mode enabled"
     r"|\bResult = PASS$|\bAvg bus bandwidth +:|^=+ .{0,60}\b\d{1,7} passed\b(?!.* failed)"
-    r"|\b(?:model|checkpoint|weight|result|output|figure|plot|file|image)s? (?:(?:is|are|was|were|has been|have been)"
-    r" )?(?:successfully )?(?:saved|written|exported)\b|\bsav(?:ed|ing) (?:\w{1,12} ){0,2}(?:model|checkpoint"
+    r"|\b(?:model|checkpoint|weight|result|output|figure|plot|file|image|log|report|prediction)s? "
+    r"(?:(?:is|are|was|were|has been|have been) )?(?:successfully )?(?:saved|written|exported)\b"
+    r"|\bsav(?:ed|ing) (?:\w{1,12} ){0,2}(?:model|checkpoint"
     r"|weights?|results?|state)\b|\bsaved (?:to|in|at|as)\b|^Saved: |TensorBoard \S{1,20} at http|&&&& PASSED"
     r"|Started (?:HTTP|GRPC)\w*Service|\bsuccessfully loaded\b|^#\d{1,4} DONE \d|naming to \S{1,200}.{0,20} done$"
     r"|\bLinking (?:CUDA|CXX|C) \w|^Build succeeded|exits successfully|\b[Ee]xit(?:ed with)? (?:code|status):? 0\.?$"
@@ -74,7 +80,8 @@ _WORKS = re.compile(
     rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
     r" ?-? ?(?:ETA: |\d{1,9}(?:s|us|ms|:\d\d)\b))"
     rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}|\b{_RATE}/s(?:ec)?: \d"
-    rf"|[\d.] ?{_RATE}/(?:s|sec|second|step|it|iter|batch|epoch)\b"
+    rf"|[\d.] {{0,2}}{_RATE}(?:/| per )(?:s|sec|second|step|it|iter|batch|epoch)\b"
+    r"|\d {0,2}ns(?:/| per )day\b"
     rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d|\[ *\d{{1,9}}/\d{{1,9}}\]"
     r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
     r" ?-?\d"
@@ -86,6 +93,7 @@ _WORKS = re.compile(
     r"|Rendering \d{1,9}/\d|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
     r"|\bmAP\S{0,16}[:=] ?\d"
     r"|^\W{0,3}(?:mean_reward|ep_rew_mean|total_timesteps|fps|loss) +\| +-?\d|^\d{1,9}(?:, ?-?\d[\d.e+-]{0,20}){2,}$"
+    r"|^\d{1,9} (?:train|val) \d{1,6}\.\d{2,20}$"
     r"|^\d{1,2}, .{0,200}\d (?:%|MiB|W)$|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost="
     r"|(?<!shape )\btorch\.Size\(\[\d",
     re.IGNORECASE,
@@ -265,4 +273,4 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False  # a note or a warning, after which the log goes on
     if level.endswith("warning") or level in ("w", "warn"):
         return False
-    return in_words and _REPORTS.search(line) is not None
+    return in_words and _REPORTS.search(line[:_SAID_EARLY]) is not None

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections import deque
 
+from gpuwatch.core.formatting.text import bounded
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.explain.logs import (
     cuda_errors,
@@ -115,7 +116,7 @@ class LogParser:
         facts = self._facts
         facts.lines += 1
         if line and not line.isspace():
-            self._keep_last(line if len(line) < _MAX_KEPT else line[:_MAX_KEPT])
+            self._keep_last(line if len(line) < _MAX_KEPT else bounded(line, _MAX_KEPT))
         placer = "): /" in line
         # Of graphs there is a line for each node, in which nothing else needs a look.
         busy = placer and (self._work.open or self._exceptions.open or self._frames.open or self._units.open)

@@ -2,8 +2,9 @@
 
 A program that is killed, or one of many ranks, often says nothing itself: the last lines of the log are those of
 torchrun, srun, mpirun, kubectl or the shell. Formats: ``torch/distributed/elastic/multiprocessing/errors``, DeepSpeed's
-``launcher/launch.py``, srun(1) and slurmstepd, Open MPI's ``prterun``/``orterun`` help texts, LSF's and PBS's job ends,
-bash(1), zsh(1), make(1), ``kubectl exec``, Docker Compose, ``subprocess.CalledProcessError``, systemd, gunicorn.
+``launcher/launch.py``, srun(1) and slurmstepd, Open MPI's ``prterun``/``orterun`` help texts, job ends of LSF, PBS
+and HTCondor, bash(1), zsh(1), make(1), ``kubectl exec``, Docker Compose, ``subprocess.CalledProcessError``, systemd,
+gunicorn.
 """
 
 from __future__ import annotations
@@ -53,8 +54,11 @@ _CODE = re.compile(
     r"|\bdied through signal \w{2,10} \((?P<sge>\d{1,2})\)"
     r"|: Main process exited, code=(?:killed|dumped), status=(?P<systemd>\d{1,2})/"
     r"|: Main process exited, code=exited, status=(?P<unit>\d{1,3})/"
+    r"|^Command '.{1,2000}' returned non-zero exit status (?P<printed>\d{1,3})\.?$"
+    r"|\bNormal termination \(return value (?P<condor>\d{1,3})\)"
+    r"|\bAbnormal termination \(signal (?P<condor_signal>\d{1,2})\)"
 )
-_SIGNALS = frozenset({"mpirun", "sge", "systemd"})
+_SIGNALS = frozenset({"mpirun", "sge", "systemd", "condor_signal"})
 """Groups of ``_CODE`` that are signals."""
 _CRASHES = "[Ss]egmentation fault|[Aa]bort(?:ed)?|[Bb]us error|[Ii]llegal instruction|[Ff]loating point exception"
 _WORD = re.compile(

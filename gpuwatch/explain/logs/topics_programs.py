@@ -125,6 +125,7 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("/physical_device:cpu:", "devices.cpu"),
     ('name: "/device:cpu:', "devices.cpu"),
     ("/physical_device:gpu:", "device.used"),
+    ("device='cuda", "device.used"),  # of a printed tensor
     ('name: "/device:gpu:', "device.used"),
     (("an nvidia gpu may be present", "cuda-enabled jaxlib"), "build.cpu-only"),
     ("available platform names are: interpreter host", "build.cpu-only"),

@@ -16,6 +16,7 @@ from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.devices import LIBDEVICE
 from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.last_lines import WORKED
 from gpuwatch.explain.logs.topics import outright, topics_of
 
 _COMPLAINTS = frozenset(
@@ -200,6 +201,17 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         return
     old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
+    if lines and not old and log.last_lines_tell == WORKED and all(_NOT_COMPATIBLE in line for line in lines):
+        yield finding(
+            "build.gpu-unsupported",
+            "info",
+            "likely",
+            title="PyTorch's build has no native code for this GPU, but the program worked",
+            evidence=(*lines, log.telling_last_line),
+            action="Use a build for this GPU: until then its kernels are compiled from PTX at their first use, or the"
+            " work runs on the CPU.",
+        )
+        return
     if old or "build.gpu-unsupported" in log.topics:
         yield finding(
             "build.gpu-unsupported",
@@ -231,6 +243,8 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+_NOT_COMPATIBLE = "is not compatible with the current PyTorch installation"
+"""PyTorch's warning (torch/cuda/__init__.py); a kernel that is then missing raises an error of its own."""
 _CAPABILITY = re.compile(
     r"(?:CUDA capability|Value|target|arch|architecture|processor)[ :=]{0,3}"
     r"'?(?P<sm>sm_\d{2,3}[af]?|compute_\d{2,3}|gfx\w{3,5})"

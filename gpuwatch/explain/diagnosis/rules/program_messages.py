@@ -131,6 +131,11 @@ _ROWS: tuple[Meaning, ...] = (
     Meaning("Labels and predictions are of different kinds (classes and numbers, or another shape)",
             "Turn predictions into classes first (argmax, a threshold), and give both the same shape.",
             (r"Mix type of y not allowed|Classification metrics can't handle a mix of|Unknown label type",)),
+    Meaning("A tensor of several elements was used as one number",
+            "Reduce it first (.mean(), .sum(), an index), or keep it a tensor: .item(), float() and int() take exactly"
+            " one element.",
+            (r"elements cannot be converted to Scalar|only one element tensors can be converted",
+             r"only (?:size-1|length-1|0-dimensional) arrays can be converted to Python scalars")),
     Meaning("Shapes of tensors do not fit each other: the model and its input, not the GPU",
             "Print the shapes before that line; a missing batch dimension and another image size are the usual"
             " reasons.",
@@ -147,7 +152,7 @@ _ROWS: tuple[Meaning, ...] = (
              r"(?i)incompatible shapes for (?:broadcasting|dot)", r"dot_general requires",
              r"cannot reshape array of size", r"Kernel size can't be greater than actual input size",
              r"(?i)dimension out of range|is out of bounds for (?:dimension|axis)|index out of range in self",
-             r"too many indices for|elements cannot be converted to Scalar|only one element tensors can be converted",
+             r"too many indices for",
              r"expanded size of the tensor|doesn't match the broadcast shape|(?i:could not (?:be )?broadcast)",
              r"xpected \d-dimensional (?:input|weight)|Input to reshape is a tensor with|indices\[.*\] = .* is not in",
              r"Calculated (?:padded input|output) size|Tensors must have same number of dimensions",
