@@ -102,7 +102,7 @@ class Recorder:
 
     def _context(self, module):
         # The devices are listed right after their creation, before anything is allocated on them.
-        module.Context._logical_devices = _Assigned("_logical_devices", self.begin)
+        module.Context._logical_devices = self.watcher.attribute("_logical_devices", written=self._listed)
 
     def _sessions(self, module):
         original = module.TF_NewSessionRef
@@ -128,6 +128,10 @@ class Recorder:
 
         module.ProfilerSession = ProfilerSession
         module.start_server = start_server
+
+    def _listed(self, frame, context):
+        if context._logical_devices:
+            self.begin()
 
     def begin(self):
         """Starts the first window, unless this process has one."""
@@ -325,30 +329,6 @@ class Recorder:
             self.watcher.emit("memory_file", file=path, tool="torch", number=number, reason=reason)
         except Exception as error:
             self.note("PyTorch's snapshot could not be written (%s)" % str(error)[:200])
-
-
-class _Assigned:
-    """A descriptor of an attribute that calls ``act`` when it gets a value."""
-
-    def __init__(self, name, act):
-        self.name = name
-        self.act = act
-
-    def __get__(self, instance, owner=None):
-        if instance is None:
-            return self
-        try:
-            return instance.__dict__[self.name]
-        except KeyError:
-            raise AttributeError(self.name) from None
-
-    def __set__(self, instance, value):
-        instance.__dict__[self.name] = value
-        if value:
-            self.act()
-
-    def __delete__(self, instance):
-        instance.__dict__.pop(self.name, None)
 
 
 def _resident():

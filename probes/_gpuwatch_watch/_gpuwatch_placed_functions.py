@@ -98,9 +98,12 @@ class Made:
 
 
 class PlacedFunctions:
-    def __init__(self, scopes, ops, names):
-        """``ops`` counts the nodes, and knows kernels and devices; ``names``: the module of the scopes."""
-        self.scopes = scopes
+    def __init__(self, scopes, ops, names, attribute):
+        """``ops`` counts the nodes, and knows kernels and devices; ``names``: the module of the scopes.
+
+        ``attribute``: the class of _gpuwatch_attributes.py.
+        """
+        self.scopes, self.attribute = scopes, attribute
         self.nothing, self.unknown, self.copy = names.NOTHING, names.UNKNOWN, names.COPY
         self.requests = weakref.WeakKeyDictionary()
         """By graph, the requests by name of its nodes; those without one are left out."""
@@ -152,7 +155,7 @@ class PlacedFunctions:
         if context._context is not None and getattr(context._context, "_initialized", False):
             self.collect(context._context)
         else:
-            context.Context._initialized = _Initialized(context.Context, self.collect)
+            context.Context._initialized = self.attribute("_initialized", written=self._started)
 
     def _watch_nodes(self, graph):
         apply = graph._apply_device_functions
@@ -205,6 +208,12 @@ class PlacedFunctions:
             own, frames = threading.get_ident(), sys._current_frames()
             others = [one for one in self.first_calls if one != own and _is_in(frames.get(one), caller)]
             self.first_calls = dict.fromkeys([*others, own], not others)
+
+    def _started(self, frame, context):
+        """Graphs can be collected from the context's start on; its state is read by every op, so it is then let go."""
+        if context._initialized:
+            del type(context)._initialized
+            self.collect(context)
 
     def collect(self, context):
         pywrap = sys.modules["tensorflow.python.pywrap_tfe"]
@@ -426,29 +435,3 @@ def _called(call):
 
 def _text(name):
     return name.decode() if isinstance(name, bytes) else str(name)
-
-
-class _Initialized:
-    """The attribute ``_initialized`` of TensorFlow's context until it is true: then graphs can be collected."""
-
-    def __init__(self, owner, see):
-        self.owner = owner
-        self.see = see
-
-    def __get__(self, instance, owner=None):
-        if instance is None:
-            return self
-        try:
-            return instance.__dict__["_initialized"]
-        except KeyError:
-            raise AttributeError("_initialized") from None
-
-    def __set__(self, instance, value):
-        instance.__dict__["_initialized"] = value
-        if value:
-            if vars(self.owner).get("_initialized") is self:
-                del self.owner._initialized
-            try:
-                self.see(instance)
-            except Exception:  # our errors must not disturb the program
-                return

@@ -33,7 +33,7 @@ class Ops:
         self.scopes = scopes.Scopes(self.listen)
         self.copies = {}
         placed = load("_gpuwatch_placed_functions")
-        self.functions = placed.PlacedFunctions(self.scopes, self, scopes)
+        self.functions = placed.PlacedFunctions(self.scopes, self, scopes, load("_gpuwatch_attributes").Attribute)
         self.sessions = load("_gpuwatch_placed_sessions").Sessions(self.functions, placed)
         self.problems = []
 

@@ -18,7 +18,9 @@ _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "visible_devi
 class Settings:
     """Observes modules of TensorFlow after their import (see sitecustomize.py)."""
 
-    def __init__(self):
+    def __init__(self, attribute):
+        """``attribute``: the class of _gpuwatch_attributes.py."""
+        self.attribute = attribute
         self.asked = {}
         """By name of the setting: the value, by device if necessary, its source, and a note."""
         self.sent = {}
@@ -39,11 +41,11 @@ class Settings:
     def _context(self, module):
         context = module.Context
         for attribute in ("_memory_growth_map", "_virtual_device_map"):
-            setattr(context, attribute, _Watched(attribute, self._map))
+            setattr(context, attribute, self.attribute(attribute, self._map, self._map))
         for attribute in ("_visible_device_list", "_soft_device_placement", "_device_policy"):
-            setattr(context, attribute, _Watched(attribute, self._value))
+            setattr(context, attribute, self.attribute(attribute, self._value, self._value))
 
-    def _map(self, frame, attribute):
+    def _map(self, frame, context):
         call, given = frame.f_code.co_name, frame.f_locals
         if call == "set_memory_growth" and "enable" in given:
             self._by_device("memory growth", given.get("dev"), bool(given["enable"]), frame)
@@ -55,7 +57,7 @@ class Settings:
                 if len(limits) > 1:
                     self._by_device("logical devices", given.get("dev"), len(limits), frame)
 
-    def _value(self, frame, attribute):
+    def _value(self, frame, context):
         call, given = frame.f_code.co_name, frame.f_locals
         if call == "set_visible_devices" and given.get("device_type") in (None, "GPU"):
             devices = given.get("devices")
@@ -214,41 +216,6 @@ class Settings:
                 yield name, int(numbers[position]), amount
             else:
                 yield name, position if self.listed == "" else None, amount
-
-
-class _Watched:
-    """A descriptor for an attribute that calls ``see`` when it is read or written."""
-
-    def __init__(self, name, see):
-        self.name = name
-        self.see = see
-
-    def __get__(self, instance, owner=None):
-        if instance is None:
-            return self
-        try:
-            value = instance.__dict__[self.name]
-        except KeyError:
-            raise AttributeError(self.name) from None
-        self.look()
-        return value
-
-    def __set__(self, instance, value):
-        instance.__dict__[self.name] = value
-        self.look()
-
-    def __delete__(self, instance):
-        instance.__dict__.pop(self.name, None)
-
-    def look(self):
-        try:
-            self.see(sys._getframe(2), self.name)
-        except Exception:  # another version of TensorFlow: stop observing this setting
-            self.see = _nothing
-
-
-def _nothing(frame, attribute):
-    return None
 
 
 def _only(values):

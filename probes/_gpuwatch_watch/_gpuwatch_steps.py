@@ -137,19 +137,21 @@ class Calls:
 class Sessions:
     """Counts the runs of TF1 sessions, by what they fetch: a training step and a summary are different."""
 
-    def __init__(self, sending=False):
+    def __init__(self, attribute):
+        """``attribute``: the class of _gpuwatch_attributes.py."""
+        self.attribute = attribute
         self.known = {}
         """By the numbers of fetches and targets."""
-        self.sending = sending
+        self.sending = False
 
     def count(self, module):
         """BaseSession: its handle is read at the start of each run."""
         session = module.BaseSession
         if "_session" not in session._call_tf_sessionrun.__code__.co_names:
             raise AttributeError("BaseSession._call_tf_sessionrun has no _session")
-        session._session = Attribute("_session", "_call_tf_sessionrun", self._ran)
+        session._session = self.attribute("_session", self._ran, within="_call_tf_sessionrun")
 
-    def _ran(self, frame):
+    def _ran(self, frame, session):
         given = frame.f_locals
         what = len(given.get("fetch_list") or ()), len(given.get("target_list") or ())
         if what in self.known or len(self.known) < _MOST_FUNCTIONS:
@@ -166,11 +168,11 @@ class Sessions:
 class Counters:
     """Everything that may be a program's steps; an observer of imports (see sitecustomize.py)."""
 
-    def __init__(self):
+    def __init__(self, attribute):
         self.own, self.batches, self.optimizer, self.tapes = Steps(), Steps(), Steps(), Steps()
         """Calls of gpuwatch.step(); batches of Keras; steps of PyTorch's optimizers; gradients of a GradientTape, taken
         outside of every tf.function."""
-        self.sessions = Sessions()
+        self.sessions = Sessions(attribute)
         self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count, _TAPES: self._gradients}
         self.reset()
 
@@ -234,33 +236,6 @@ class Counters:
         """The thread that makes the steps; None where only calls of tf.functions are counted."""
         steps = (self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values()))
         return next((one.thread for one in steps if one.thread is not None), None)
-
-
-class Attribute:
-    """A descriptor for an attribute that calls ``see(frame)`` where the function ``within`` reads it."""
-
-    def __init__(self, name, within, see):
-        self.name = name
-        self.within = within
-        self.see = see
-
-    def __get__(self, instance, owner=None):
-        if instance is None:
-            return self
-        try:
-            value = instance.__dict__[self.name]
-        except KeyError:
-            raise AttributeError(self.name) from None
-        frame = sys._getframe(1)
-        if frame.f_code.co_name == self.within:
-            self.see(frame)
-        return value
-
-    def __set__(self, instance, value):
-        instance.__dict__[self.name] = value
-
-    def __delete__(self, instance):
-        instance.__dict__.pop(self.name, None)
 
 
 class Method:

@@ -129,8 +129,9 @@ class Trial:
         context = module.Context
         if "_initialize_lock" not in context.ensure_initialized.__code__.co_names:
             raise AttributeError("Context.ensure_initialized has no _initialize_lock")
-        attribute = self.watcher.counting.Attribute
-        context._initialize_lock = attribute("_initialize_lock", "ensure_initialized", lambda frame: self._start())
+        context._initialize_lock = self.watcher.attribute(
+            "_initialize_lock", lambda frame, context: self._start(), within="ensure_initialized"
+        )
 
     def _start(self, session=False):
         """Makes the setting at the first use of a device: by a ``session``, or by TensorFlow 2's context."""

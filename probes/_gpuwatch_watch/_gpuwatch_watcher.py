@@ -31,7 +31,8 @@ class Watcher:
         self.load = load
         self.simulation = simulation
         self.counting = load("_gpuwatch_steps")
-        self.counters = self.counting.Counters()
+        self.attribute = load("_gpuwatch_attributes").Attribute
+        self.counters = self.counting.Counters(self.attribute)
         self.devices = load("_gpuwatch_devices").Devices(self)
         self.settings = None
         self.ops = None
@@ -307,7 +308,7 @@ def begin(address, load, simulation=None):
     ``load``: loads a module of this folder. ``simulation``: the adapter for simulated GPUs (_gpuwatch_simulated.py).
     """
     watcher = Watcher(address, load, simulation)
-    watcher.settings = load("_gpuwatch_settings").Settings()
+    watcher.settings = load("_gpuwatch_settings").Settings(watcher.attribute)
     watcher.failures = load("_gpuwatch_failures").Failures()
     observers = [watcher.settings, watcher.failures, watcher.counters]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):

@@ -9,7 +9,8 @@ import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -312,7 +313,7 @@ def test_phases_end_when_their_events_came() -> None:
 
 
 def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> None:
-    settings = load("_gpuwatch_settings").Settings()
+    settings = load("_gpuwatch_settings").Settings(load("_gpuwatch_attributes").Attribute)
 
     def device_policy(policy: str) -> None:  # TensorFlow's setter
         settings._value(sys._getframe(), "_device_policy")
@@ -344,3 +345,32 @@ def test_calls_that_trace_again_have_no_rate() -> None:
         calls.look(detectors, look * 2.0)
     speed = calls.of(calls.busiest()).speed()
     assert speed["steps_per_second"] == 25.0
+
+
+def test_an_error_of_ours_ends_the_watch_on_an_attribute_and_not_the_program() -> None:
+    seen: list[tuple[str, object]] = []
+
+    def see(frame: FrameType, instance: object) -> None:
+        seen.append((frame.f_code.co_name, instance))
+        if len(seen) == 2:
+            raise AttributeError("another version")
+
+    class Context:
+        lock = load("_gpuwatch_attributes").Attribute("lock", see, see, within="start")
+
+    def start(context: Any) -> object:
+        return context.lock
+
+    def other(context: Any) -> object:
+        return context.lock
+
+    one = Context()
+    with pytest.raises(AttributeError):
+        start(one)
+    one.lock = 1
+    assert [start(one), other(one), start(one)] == [1, 1, 1]
+    one.lock = 2
+    del one.lock
+    assert not hasattr(one, "lock")
+    own = "test_an_error_of_ours_ends_the_watch_on_an_attribute_and_not_the_program"
+    assert seen == [(own, one), ("start", one)]
