@@ -71,7 +71,7 @@ def _ops(placement: ModuleType, *scopes: tuple[str | None, str | None]) -> Any:
     ops.resource = RESOURCE
     ops.registry = SimpleNamespace(of=lambda op, types: (None, None, None))
     ops.scopes.device_spec = _Spec
-    ops.scopes._changed(list(scopes))
+    ops.scopes._changed([(device, line, False) for device, line in scopes])
     return ops
 
 

@@ -34,7 +34,6 @@ _SEQUENCE = number(10, 1)
 _CLOCK = number(58, REALTIME)
 _UNITS = {Unit.BYTES: number(3, 3), Unit.COUNT: number(3, 2)}
 """CounterDescriptor.Unit; other units are given by name."""
-_NS = 1_000_000_000
 _int64 = -(1 << 63), (1 << 63) - 1
 _packed_double = struct.Struct("<d").pack
 
