@@ -42,6 +42,13 @@ AT_WORK = {
     "rejected request": 'INFO:     127.0.0.1:4711 - "POST /v1/completions HTTP/1.1" 400 Bad Request',
     "ended by SIGTERM": "(EngineCore pid=9) INFO 05-04 10:11:12 [core.py:13] [shutdown] EngineCore: trigger received"
     " signal=SIGTERM\nINFO:     Finished server process [7]",
+    "table of results": "epoch 3: loss 0.2\n| Number of failed attacks:     | 263    |\n| Failed runs | 12.5% |",
+    "Portuguese": "2025-01-08 16:30:31,730 - INFO - Treinamento conclu\u00eddo com sucesso",
+    "Spanish": "Entrenamiento finalizado con \u00e9xito",
+    "German": "Das Training wurde erfolgreich abgeschlossen",
+    "Russian": "\u041e\u0431\u0443\u0447\u0435\u043d\u0438\u0435 \u0443\u0441\u043f\u0435\u0448\u043d\u043e \u0437\u0430\u0432\u0435\u0440\u0448\u0435\u043d\u043e",
+    "Chinese": "\u8bad\u7ec3\u5df2\u5b8c\u6210\uff0c\u6a21\u578b\u5df2\u4fdd\u5b58",
+    "Japanese": "\u5b66\u7fd2\u304c\u5b8c\u4e86\u3057\u307e\u3057\u305f",
     "molecular dynamics": "Execution rate for this run:   2631.57  steps per second.\nDaily rate:    454.7  ns per day.",
     "plain columns": "457 train 7.026358\n458 train 7.086724",
     "HTCondor": "\t(1) Normal termination (return value 0)\n\t\tUsr 0 04:02:18, Sys 0 01:01:01  -  Run Remote Usage\n...",

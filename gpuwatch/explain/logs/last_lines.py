@@ -56,6 +56,10 @@ _ENDED_WELL = (
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
     r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
     rf"|\ball tests (?:completed|passed)\b|^Prompt executed in \d|^{SERVER_STOPPED}$"
+    r"|\b(?:conclu[i\u00ed]d[oa]|finalizad[oa]|completad[oa]|terminad[oa])s? (?:com sucesso|con \u00e9xito)\b"
+    r"|\bavec succ\u00e8s\b|\berfolgreich (?:abgeschlossen|beendet)\b"
+    r"|\u0443\u0441\u043f\u0435\u0448\u043d\u043e \u0437\u0430\u0432\u0435\u0440\u0448"
+    r"|(?:\u8bad\u7ec3|\u8a13\u7df4|\u63a8\u7406|\u5b66\u7fd2|\u5b78\u7fd2)(?:\u5df2|\u304c)?(?:\u5b8c\u6210|\u5b8c\u4e86|\u7ed3\u675f)"
     r"|\bNormal termination \(return value 0\)"
     r"|^Setting up \S{1,80} \(|^Processing triggers for |^update-initramfs: Generating |^DKMS: \w{1,10} completed\.?$"
     r"|^Complete!$|^Executing transaction: (?:\.\.\.working\.\.\. )?done|^Successfully (?:installed|built|tagged) \S"
@@ -138,6 +142,7 @@ _NO_FAILURE = re.compile(
     r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
     r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}"
     r"[:=(\[]{1,3} ?['\"]?(?:-?[\d.]+(?:e-?\d+)?\b(?! ?/| \w*(?:error|fail))|none|null|false|\[\])"
+    r"|\b(?:fail\w{0,4}|errors?)\b[^|]{0,40}\| *-?[\d.]{1,20} ?%? *\|?$"
     r"|\b(?:retrying|will retry|falling back|skipp?(?:ed|ing)|ignor(?:ed|ing))\b|error_rate|error rate",
     re.IGNORECASE,
 )
