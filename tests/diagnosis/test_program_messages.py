@@ -7,6 +7,7 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, SYSTEM, meaning
+from gpuwatch.explain.logs.exceptions import telling
 
 ERRORS = (
     ("ModuleNotFoundError: No module named 'flash_attn'", "module flash_attn is not installed"),
@@ -21,6 +22,7 @@ ERRORS = (
     ("TypeError: Net.__init__() got an unexpected keyword argument 'heads'", "argument heads, which it does not"),
     ("TypeError: Blur.run() missing 1 required positional argument: 'size'", "without 'size', which it requires"),
     ("AttributeError: 'NoneType' object has no attribute 'cpu'", "A value is None, and cpu of it is used"),
+    ("ImportError: You must install pydot (`pip install pydot`) for `plot_model` to work.", "module pydot is not installed"),
     ("TBNotInstalledError: TensorBoard is not installed, missing implementation for tf.summary.scalar", "TensorBoard"),
     ("ModuleNotFoundError: No module named 'utils.loader'", "module utils.loader is missing from its package"),
     ("AttributeError: module 'tensorflow' has no attribute 'consant'", "consant, which the installed version does not"),
@@ -290,3 +292,28 @@ def test_the_telling_one_of_the_last_lines_is_named() -> None:
     found = explain(last).findings[0]
     assert "sources (headers)" in found.title
     assert found.evidence == (last[0].removeprefix("ERROR: "),) or last[0] in found.evidence[0]
+
+
+def test_a_package_that_is_too_old_is_not_called_missing() -> None:
+    found = explain(["Traceback (most recent call last):", '  File "a.py", line 1', "ImportError: pip install -U x"])
+    assert "not installed" not in found.findings[0].title
+
+
+_IN_A_FUNCTION = 'in user code:\n\n    File "train.py", line 7, in step  *\n        y = model(x)\n\n    {error}\n    \n    Arguments:'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        _IN_A_FUNCTION.format(error="ValueError: no such layer"),
+        "Exception encountered when calling Model.call().\n\n\x1b[1m"
+        + _IN_A_FUNCTION.format(error="ValueError: no such layer"),
+        _IN_A_FUNCTION.format(
+            error="ValueError: Exception encountered when calling M.call().\n\n\x1b[1mno such layer\x1b[0m"
+        ),
+        "Exception encountered when calling Model.call().\n\n\x1b[1mno such layer\x1b[0m",
+    ],
+)
+def test_the_message_within_a_function_is_told(message: str) -> None:
+    """AutoGraph and Keras write headings, colours and the traceback before it."""
+    assert telling(message) == "no such layer"

@@ -21,6 +21,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import ON_CPU, draft, machine
@@ -128,6 +129,16 @@ GPU_0 = Devices(physical=(CPU, GPU), visible=(CPU, GPU), logical=("/device:CPU:0
 
 def placed(op: str, dtype: str, *, gpu: bool | None, cuda: bool | None, asked: str | None = "GPU:0") -> Placement:
     return Placement(op=op, dtype=dtype, requested=asked, actual="CPU:0", gpu_kernel=gpu, cuda_kernel=cuda)
+
+
+def test_an_unknown_failure_is_told_beside_notes_of_any_wording() -> None:
+    """A note whose lines have no colon says nothing about the failure."""
+    error = RunError(type="ImportError", message="You must see the manual of the package to go on")
+    run = program(devices=GPU_0, errors=(error,), verdict="error", outcome=Outcome(exit_code=1, ended=True))
+    note = finding("idle.memory-held", "info", "fact", evidence=["its peak in use 590 KiB"])
+    noting = Rule("noting", ("idle.memory-held",), lambda evidence: [note])
+    told = diagnose(Evidence(run=run), [noting, *RULES["evidence"]])
+    assert [one.id for one in told] == ["unknown", "idle.memory-held"]
 
 
 def test_ops_of_different_requests_are_told_apart() -> None:

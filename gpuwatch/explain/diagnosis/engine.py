@@ -168,9 +168,10 @@ def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
 
 
 def _within(lines: Iterable[str], other: str) -> bool:
+    theirs = other.partition(": ")[2].strip()
     for line in lines:
         text = line.partition(": ")[2].strip() or line.strip()
-        if len(text) >= _TELLING and (text in other or other.partition(": ")[2].strip() in text):
+        if len(text) >= _TELLING and (text in other or (len(theirs) >= _TELLING and theirs in text)):
             return True
     return False
 

@@ -49,12 +49,20 @@ _HEADING = re.compile(
     r"Graph execution error|Detected at node|<stack traces unavailable>|File \"|Node: '|\[\[|\d+ root error"
     r"|Traceback \(most|Exception encountered when calling|Original stack trace"
 )
+_IN_USER_CODE = "in user code:"
+"""AutoGraph's heading: the traceback within the function follows, and the exception last."""
 _NODE = re.compile(r"^(?:\(\d+\) )?(?:\{\{function_node [^}]*\}\})? *")
 
 
 def telling(message: str) -> str:
     """The line of a message that says what was wrong; TensorFlow and Keras write headings and stacks before it."""
-    lines = [text for line in message.splitlines() if (text := _NODE.sub("", line.strip()))]
+    plain = undecorated if "\x1b" in message else str
+    lines = [text for line in message.splitlines() if (text := _NODE.sub("", plain(line).strip()))]
+    if _IN_USER_CODE in lines:
+        within = lines[lines.index(_IN_USER_CODE) :]
+        raised = next((at for at, line in enumerate(within) if is_error(line)), None)
+        if raised is not None:
+            lines = [within[raised].partition(": ")[2], *within[raised + 1 :]]
     return next((line for line in lines if _HEADING.match(line) is None), lines[0] if lines else "")
 
 

@@ -125,6 +125,8 @@ class LiveFeed:
         self._detail = ""
         self._hung = False
         """Whether the last collector was replaced for one call, which the next one leaves out."""
+        self._hung_before = False
+        """Whether a collector since the last snapshot was replaced for a call that hung."""
         self._fault = ""
         """What was wrong with the last replaced collector itself; empty if it was waiting for the driver."""
         self._failure = ""
@@ -270,7 +272,7 @@ class LiveFeed:
         if code is not None:
             return self._fault if self._crashed else _ending(code)
         # Its successor has to start first; only then can it be waiting for the driver.
-        if time.monotonic() - self._started < _STARTS_WITHIN and self._fault:
+        if time.monotonic() - self._started < _STARTS_WITHIN and (self._fault or self._hung_before):
             return self._fault
         return "" if watch is None else watch.blame()
 
@@ -377,6 +379,7 @@ class LiveFeed:
         what = "the collector was stopped" if self._fault else "the collector did not answer"
         if hung is not None:
             what = f"{hung.name} did not return within {HANGS_AFTER:g} s; the collector"
+            self._hung_before = True
             self._hung = self._suspects.add(hung.name, f"did not return within {HANGS_AFTER:g} s")
         elif watch is not None and watch.call is not None:
             self._suspects.forget_latest()
@@ -453,7 +456,7 @@ class LiveFeed:
             self._suspects.answered()
             if self._watch is not None:
                 self._watch.heard()
-            self._in_vain, self._took = 0, snapshot.took_seconds
+            self._in_vain, self._took, self._hung_before = 0, snapshot.took_seconds, False
             if snapshot.devices is not devices:
                 devices = snapshot.devices
                 note(self._seen, devices)

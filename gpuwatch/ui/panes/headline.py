@@ -256,7 +256,6 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
             if need + _length(marks) + spare[min(level, 1)] <= width:
                 return left, marks, ends
     return left, marks, ends
-    return left, marks, ends
 
 
 def _last_event(view: View) -> MachineEvent | None:

@@ -54,7 +54,9 @@ _ROWS: tuple[Meaning, ...] = (
             "Install the package that has it with the same interpreter (python -m pip install …), or activate the"
             " environment that has it: python -c 'import sys; print(sys.executable)' shows which one runs.",
             (r"^(?:ModuleNotFoundError|ImportError): No module named ['\"]?([\w.]+)",
-             r"^(?:[\w.]+\.)?TBNotInstalledError: (TensorBoard) is not installed")),
+             r"^(?:[\w.]+\.)?TBNotInstalledError: (TensorBoard) is not installed",
+             r"^ImportError: (?!.*(?:-U\b|--upgrade|version|upgrad|updat|incompatib|found|[<>=]=)).*?"
+             r"\bpip3? install ['\"]?([A-Za-z][\w.-]+)")),
     Meaning("{0} is not in the installed version of the package it is imported from",
             "Compare the versions with what the program asks for (its requirements file; pip check), and install"
             " those.",
