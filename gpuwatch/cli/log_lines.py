@@ -61,7 +61,7 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
         yield from (bounded(part, most) for part in parts)
         whole = rest
         rest = bounded(rest, most)
-        dropping = len(rest) < len(whole) and whole.startswith(rest)
+        dropping = len(rest) == most < len(whole)  # of a progress bar fewer are kept, and the next states count
     if decoder is not None:
         rest += decoder.decode(b"", final=True)
     if rest:

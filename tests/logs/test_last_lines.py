@@ -94,6 +94,12 @@ def test_last_lines_that_report_a_failure_are_quoted(line: str) -> None:
     assert explain([_MAPPED, line, AT_WORK["loop"]]).primary == "healthy"
 
 
+@pytest.mark.parametrize("report", ["Crash report written to /tmp/7.json", "error log written to /tmp/7.log"])
+def test_a_report_of_a_crash_is_no_result(report: str) -> None:
+    assert _tells("step 7", "the job failed", report) == last_lines.FAILED
+    assert _tells("step 7", "the job failed", report.split(" ", 1)[1]) == last_lines.WORKED
+
+
 def test_tensorflow_at_work_without_a_gpu_may_have_used_the_cpu() -> None:
     bar = "100/100 ━━━━━━━━━━━━━━━━━━━━ 1s 3ms/step - loss: 0.5"
     assert "may have run on the CPU" in explain([*_NOISE, bar]).findings[0].title
