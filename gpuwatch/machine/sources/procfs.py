@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from io import FileIO
 from typing import NamedTuple
 
@@ -116,13 +117,22 @@ def state(pid: int) -> bytes:
 def in_page_fault(pid: int) -> bool:
     """Whether a process's main thread waits for memory: blocked, but not in a system call (proc(5)).
 
-    False where that cannot be read.
+    Only if several looks in a row find it so: each program has short faults. False where that cannot be read.
     """
-    try:
-        with open(f"/proc/{pid}/syscall", "rb", buffering=0) as file:
-            return file.read(64).startswith(b"-1 ")
-    except OSError:
-        return False
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_BETWEEN_LOOKS)
+        try:
+            with open(f"/proc/{pid}/syscall", "rb", buffering=0) as file:
+                if not file.read(64).startswith(b"-1 "):
+                    return False
+        except OSError:
+            return False
+    return True
+
+
+_LOOKS = 3
+_BETWEEN_LOOKS = 0.03
 
 
 def cpu_times(pid: int) -> tuple[float, float]:
