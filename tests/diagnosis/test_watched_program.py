@@ -152,6 +152,15 @@ def test_ops_of_different_requests_are_told_apart() -> None:
     )
 
 
+def test_of_many_requests_two_are_told_and_nothing_false_of_the_rest() -> None:
+    missing = [
+        replace(placed("Mul", "float32", gpu=True, cuda=True, asked=f"GPU:{at}"), actual="GPU:0") for at in (6, 7)
+    ]
+    run = program(devices=GPU_0, placements=(*missing, placed("StringUpper", "string", gpu=False, cuda=False)))
+    assert run.verdict_reason.endswith("does not exist. Others fell back too, each with its reason below.")
+    assert run.verdict_reason.count("instead of") == 2
+
+
 def test_an_op_that_was_moved_for_no_known_reason_is_a_finding() -> None:
     run = program(devices=GPU_0, placements=(placed("MatMul", "float32", gpu=True, cuda=True),))
     assert (run.verdict, run.primary) == ("fallback", "unknown")

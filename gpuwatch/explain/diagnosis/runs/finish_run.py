@@ -189,7 +189,7 @@ def _moved(run: Run) -> str:
         why = group[0].detail if reason == "unknown" and group[0].detail else CAUSES.get(reason, reason)
         parts.append(f"{kinds[0]}{more} ran on {actual}{asked}: {why}.")
     if len(groups) > 2:
-        parts.append(f"So did ops of {len(groups) - 2} more requests.")
+        parts.append("Others fell back too, each with its reason below.")
     return " ".join(parts)
 
 
