@@ -170,6 +170,20 @@ def test_an_op_that_was_moved_for_no_known_reason_is_a_finding() -> None:
     assert not any(one.id == "healthy" for one in run.findings)
 
 
+def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
+    devices = Devices(physical=(CPU,), visible=(CPU,), logical=("/device:CPU:0",))
+    run = program(devices=devices, placements=(placed("MatMul", "float32", gpu=None, cuda=None),))
+    (found,) = [one for one in run.findings if one.id == "unknown"]
+    assert found.action.startswith("Run gpuwatch doctor")
+
+
+@pytest.mark.parametrize(("dtype", "helps"), [("string", False), ("int32", True)])
+def test_another_type_is_advised_only_where_it_helps(dtype: str, helps: bool) -> None:
+    run = program(devices=GPU_0, placements=(placed("Reshape", dtype, gpu=False, cuda=False),))
+    (found,) = [one for one in run.findings if one.id == "placement.no-kernel"]
+    assert ("float32 instead of" in found.action) == helps
+
+
 @pytest.mark.parametrize(("why", "advice"), [("framework", "Leave it out of"), ("resource", "Put tf.device around")])
 def test_advice_for_what_lies_elsewhere_says_what_helps(why: str, advice: str) -> None:
     lies = replace(placed("FIFOQueueV2", "resource", gpu=True, cuda=True), why=why)

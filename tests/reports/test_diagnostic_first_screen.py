@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Placement, Run, Setting
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Placement, Run, Setting
 from gpuwatch.core.model.snapshot import Problem, Process, Reading
 from gpuwatch.explain.diagnosis.diagnostic import diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
@@ -206,6 +206,16 @@ def test_ops_that_the_program_keeps_off_the_gpu_come_first() -> None:
     # Without a GPU, or without a kernel for it, there is nothing to say.
     for other in (replace(run, device_map=()), replace(run, placements=(*on_gpu, replace(pinned, gpu_kernel=False)))):
         assert "as requested" not in happened(other)
+
+
+def test_what_fell_back_is_named_among_many_ops_of_a_device() -> None:
+    many = tuple(Placement(op=op, dtype="string", actual="CPU:0", count=9) for op in ("A", "B", "C", "D"))
+    fallen = Fallback(op="Join", dtype="string", requested="GPU:0", actual="CPU:0", reason="placement.no-kernel")
+    placed = Placement(op="Join", dtype="string", requested="/device:GPU:0", actual="/device:CPU:0")
+    run = replace(full_run(), group="run", placements=(*many, placed), fallbacks=(fallen,))
+    assert dict(run_content(run).facts)["happened"].startswith(
+        "Join string ×1, A string ×9, B string ×9 and 2 more on CPU:0"
+    )
 
 
 def test_no_advice_to_end_an_unknown_process() -> None:

@@ -12,14 +12,11 @@ import re
 from collections import deque
 
 from gpuwatch.core.formatting.text import bounded
-from gpuwatch.core.model.run import DeviceMapping, Oom
+from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs import (
-    cuda_errors,
     dcgm_metrics,
-    devices,
     last_lines,
     nvidia_smi,
-    other_ooms,
     pytorch,
     tensorflow_oom,
     topics,
@@ -27,8 +24,8 @@ from gpuwatch.explain.logs import (
 from gpuwatch.explain.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
-from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
+from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
+from gpuwatch.explain.logs.multiline_units import OpenUnits
 from gpuwatch.explain.logs.placement import PlacementCounter
 from gpuwatch.explain.logs.program_start_lines import ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
@@ -45,21 +42,12 @@ _hinted = topics.hinted
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump; its sums have the same information."""
-# How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
-_KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
 # A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
 _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
-_ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _MIG_COLUMN = re.compile(r"\|\s+\|\s+\|\s+ERR!\s+\|")
 """Where nvidia-smi could not read whether MIG is enabled: no fault of the GPU."""
-_RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
-_GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 # TensorFlow 2.21 prints file names without paths.
-_TENSORFLOW_SOURCES = frozenset({*_GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
-_QUIET = re.compile(
-    r"NUMA|PCIe gen|cuDNN version|NVML library|interconnect StreamExecutor|^\d+:|strength|Adding visible"
-    r"|remaining|edge matrix|^ *(?:\d+ )+\d*$|Your kernel"
-)
+_TENSORFLOW_SOURCES = frozenset({*GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
 
 
 class LogParser:
@@ -76,15 +64,13 @@ class LogParser:
         self._frames = FrameFinder()
         self._ends = ReportedEnds()
         self._exceptions = ExceptionFinder(self._facts, self._frames)
-        self._placement_failed = False
-        self._warned: dict[str, int] = {}
-        """How many lines with a topic were warnings."""
         self._work = WorkAfterError()
         self._marks = ProgramStartLines()
         self.starts = False
         """Whether the last line began another program than those before it."""
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
         self._keep_last = self._last.append
+        self._messages = MessageReader(self._facts, self._ooms, self._units, self._last)
         self._ooms_seen = self._ooms_survived = 0
         self._dumps = 0
         """Of the lines about memory that ran out, those of an allocator that tries again."""
@@ -105,7 +91,7 @@ class LogParser:
         self._facts.reported_end_line = in_words(self._ends.line[:400])
         self._facts.reported_end_at = self._ends.at
         for name in sorted(self._frames.packages):
-            self._framework(name)
+            self._messages.framework(name)
         constant = self._facts.refusals.constant_bytes
         if constant is not None and not self._facts.ooms:
             self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
@@ -159,7 +145,7 @@ class LogParser:
                         return
                 elif not self._units.open:
                     if line.startswith("placer", at - 6) and self._placements.node(message):
-                        self._framework("tensorflow")
+                        self._messages.framework("tensorflow")
                         return
                     if self._again(message):
                         return
@@ -212,7 +198,7 @@ class LogParser:
     def _again(self, message: str) -> bool:
         """Handles a C++ message of a known kind; False if its kind is not known yet."""
         if message.startswith("Executing op ") and "\r" not in message.rstrip("\r\n"):
-            self._framework("tensorflow")
+            self._messages.framework("tensorflow")
             self._learn(message, self._placements.executing(message))
             return True
         if message.startswith("before computing ") and self._placements.copied(message):
@@ -265,7 +251,7 @@ class LogParser:
         """Drops the topics of which only warnings told, to no consequence."""
         facts = self._facts
         used = "device.used" in facts.topics
-        for topic, count in self._warned.items():
+        for topic, count in self._messages.warned.items():
             lines = facts.evidence.get(topic, ())
             if count == facts.topics.get(topic) and last_lines.harmless(topic, lines, told_by, used=used):
                 facts.forget(topic)
@@ -294,7 +280,7 @@ class LogParser:
             self._plain_line(line)
             return
         if "tensorflow" in line or "local_xla" in line or source in _TENSORFLOW_SOURCES:
-            self._framework("tensorflow")
+            self._messages.framework("tensorflow")
         self._units.end()
         action: tuple[str, str] | int | None = None
         if source == "bfc_allocator":
@@ -309,7 +295,7 @@ class LogParser:
             action = refused
             self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
         else:
-            known = self._meaning(source, line, message)
+            known = self._messages.take(source, line, message)
             if _FATAL.search(line, 0, line.find(".cc:")):
                 self._facts.note("ended.fatal", line)
             if self._units.open:
@@ -321,15 +307,15 @@ class LogParser:
     def _allocator(self, line: str, message: str) -> None:
         self._last_of_dump = self._last[-1] if self._last else ""
         if "an out of memory trying" in message:
-            if self._ooms.head(message, _writer(line)):
+            if self._ooms.head(message, writer(line)):
                 self._dumps += 1
                 self._facts.note("memory.oom", line)
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
-        if tensorflow_oom.begins_dump(message) and self._ooms.orphan(_writer(line)):
+        if tensorflow_oom.begins_dump(message) and self._ooms.orphan(writer(line)):
             self._facts.note("memory.oom", line)
-        self._ooms.dump_line(message, _writer(line))
+        self._ooms.dump_line(message, writer(line))
 
     def _refused(self, line: str, amount: int) -> None:
         refusals = self._facts.refusals
@@ -373,7 +359,7 @@ class LogParser:
             self.starts = True
         known = begins or self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
         if not self._exceptions.ignores(line):
-            known |= self._meaning("", line, line)
+            known |= self._messages.take("", line, line)
         if "Xid (" in raw:
             self._facts.note_xid(raw, line)
         self._frames.rank = rank_of(raw)
@@ -403,202 +389,16 @@ class LogParser:
                 self.feed(piece)
         self._facts.lines = counted
 
-    def _meaning(self, source: str, line: str, message: str) -> bool:
-        """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
-        facts = self._facts
-        known = False
-        message = topics.plain(message)
-        for topic in (noted := topics.topics_of(message)):
-            if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
-                continue  # the unit of a fabric manager that is not needed
-            if topic == "ended.launch" and "No valid triton configs" in message:
-                continue  # PyTorch's autotuning takes another kernel, or says that there is none
-            facts.note(topic, line)
-            known = True
-            if topic == "placement.no-kernel":
-                self._placement_failed = "Failed to place the graph" not in message
-            elif topic in ("driver.not-running", "driver.no-device-node", "driver.mismatch"):
-                self._keep(facts.driver_messages, message)
-            elif topic == "cuda.libraries-skipped":
-                facts.libraries_skipped = True
-            elif topic == "cuda.cudart-missing":
-                facts.cudart_missing = True
-            elif topic == "cuda.libdevice-unfound":
-                self._keep(facts.missing_libraries, devices.LIBDEVICE)
-        if known:
-            self._named(line)
-            if self._last and last_lines.warns(self._last[-1]):
-                for topic in noted:
-                    self._warned[topic] = self._warned.get(topic, 0) + 1
-        if message.endswith(_RANGE_FOLLOWS):
-            self._units.begin_range()
-        if "CUDA_VISIBLE_DEVICES" in message and (assigned := devices.assigned(message)) is not None:
-            facts.assigned_devices = assigned
-            facts.note("environment.assigned", line)
-            known = True
-        if "Memory usage: " in message and (left := devices.library_memory(message)) is not None:
-            facts.library_free_bytes = left
-            facts.note("memory.library-usage", line)
-            known = True
-        if "XLA_GPU:" in message and not devices.lists_gpu(message):
-            facts.note("devices.xla-gpu", line)
-            known = True
-        if "Killed" in message and _KILLED.search(message):
-            facts.note("ended.killed", line)
-            known = True
-        elif message == "MemoryError":
-            facts.note("ended.host-memory", line)
-            known = True
-        if "evice" in message:
-            known |= self._devices(line, message)
-        if "OOM when allocating" in message:
-            if self._ooms.tensor(message):
-                facts.note("memory.oom", line)
-            known = True
-        elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
-            facts.note("memory.oom", line)
-            known = True
-        elif (oom := other_ooms.out_of_memory(message)) is not None:
-            self._ooms.reported(oom)
-            self._framework(oom.allocator or "")
-            facts.note("memory.oom", line)
-            known = True
-        elif pytorch.is_out_of_memory(message):
-            if not self._ooms.full():
-                self._ooms.reported(pytorch.out_of_memory(message))
-            self._framework("pytorch")
-            facts.note("memory.oom", line)
-            known = True
-        elif (
-            ("emory" in message and "out of memory" in message.lower())
-            or "OUT_OF_MEMORY" in message
-            or "OUT OF MEMORY" in message
-            or "ErrorOutOfMemory" in message
-            or "ErrorMemoryAllocation" in message
-            or tensorflow_oom.elsewhere(message)
-        ):
-            self._memory(source, line, message)
-            known = True
-        if "host" in message or "root@" in message:
-            known |= self._within_container(line, message)
-        if "cuInit" in message and (error := devices.cuinit(message)) is not None:
-            facts.cuinit_error = facts.cuinit_error or error
-            facts.note("driver.cuinit", line)
-            known = True
-        if (
-            "ould" in message
-            or "libdevice" in message
-            or ".so" in message
-            or "DSO" in message
-            or ".dll" in message
-            or "NCCL lib" in message
-        ):
-            for name in devices.missing_library(message):
-                self._keep(facts.missing_libraries, name)
-                facts.note("cuda.missing-library", line)
-                known = True
-        if "hides all GPUs" in message and (value := devices.hidden(message)) is not None:
-            facts.hidden_by_environment = value
-            facts.note("visibility.hidden", line)
-            known = True
-        elif source == "cuda_diagnostics":
-            known |= self._diagnostics(line, message)
-        if source in _GPU_SOURCES and not known and not _QUIET.search(message):
-            self._keep(facts.unrecognised, line[:400])
-        return known
-
-    def _memory(self, source: str, line: str, message: str) -> None:
-        failed = (
-            "trying to allocate" in message
-            and "is not a failure" not in message
-            and self._ooms.head(message, _writer(line))
-        )
-        if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
-            self._facts.note("memory.oom", line)
-        elif not source and cuda_errors.out_of_memory(topics.folded(message)) and not self._ooms.full():
-            self._ooms.reported(Oom())
-            self._facts.note("memory.oom", line)
-
-    def _devices(self, line: str, message: str) -> bool:
-        facts = self._facts
-        if (found := devices.mapping(message)) is not None:
-            self._mapped(found)
-            facts.note("device.mapped", line)
-            return True
-        if devices.begins_mapping(message):
-            self._units.begin_folded(message)
-            return True
-        if (gpu := devices.ignored(message)) is not None:
-            if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST:
-                facts.ignored_gpus.append(gpu)
-            facts.note("device.ignored", line)
-            return True
-        if "Found device" in message and "with properties" in message:
-            facts.found_device_lines += 1
-            facts.note("device.found", line)
-            self._units.begin_card(message)
-            return True
-        if (pci := devices.numa_pci(message)) is not None:
-            self._keep(facts.seen_pci, pci)
-            return True
-        if "Colocation Debug Info" in message:
-            self._units.begin_colocation(failed=self._placement_failed)
-            return True
-        return False
-
-    def _diagnostics(self, line: str, message: str) -> bool:
-        facts = self._facts
-        if (value := devices.environment(message)) is not None:
-            facts.visible_devices = value
-            facts.note("environment.visible-devices", line)
-            return True
-        if (version := devices.kernel_driver(message)) is not None:
-            facts.kernel_driver = version
-            facts.note("driver.loaded", line)
-            return True
-        return False
-
-    def _within_container(self, line: str, message: str) -> bool:
-        if not devices.of_container(message):
-            return False
-        self._facts.note("environment.docker", line)
-        return True
-
-    def _mapped(self, found: DeviceMapping) -> None:
-        known = self._facts.device_map
-        self._framework("tensorflow")
-        for index, earlier in enumerate(known):
-            if (earlier.framework_device, earlier.pci_bus_id) == (found.framework_device, found.pci_bus_id):
-                if earlier.granted_bytes is None and found.granted_bytes is not None:
-                    known[index] = found
-                return
-            if earlier.framework_device == found.framework_device and earlier.name is None:
-                known[index] = found  # the earlier line was cut off
-                return
-        if len(known) < MAX_LIST:
-            known.append(found)
-
-    def _framework(self, name: str) -> None:
-        if name not in self._facts.frameworks:
-            self._facts.frameworks.append(name)
-
-    def _named(self, line: str) -> None:
-        """Notes the frameworks that a relevant line names."""
-        lower = line.lower()
-        for word, name in FRAMEWORK_WORDS:
-            if word in lower:
-                self._framework(name)
-
     def _python_error(self, line: str) -> bool:
         if self._exceptions.line(line):
-            self._named(line)
+            self._messages.named(line)
             if "tensorflow." in line:
-                self._framework("tensorflow")
+                self._messages.framework("tensorflow")
             elif line.startswith("torch."):
-                self._framework("pytorch")
+                self._messages.framework("pytorch")
             return True
         if "Colocation Debug Info" in line:
-            self._units.begin_colocation(failed=self._placement_failed)
+            self._units.begin_colocation(failed=self._messages.placement_failed)
             return True
         return self._exceptions.other(line)
 
@@ -611,7 +411,7 @@ class LogParser:
         whole = self._units.rest_of_mapping(line)
         if whole is not None:
             found, joined = whole
-            self._mapped(found)
+            self._messages.mapped(found)
             self._facts.note("device.mapped", joined)
             return True
         if self._units.is_range(line):
@@ -626,20 +426,8 @@ class LogParser:
             return False
         faulty = "ERR!" in raw and _MIG_COLUMN.match(raw) is None
         if "E. Process" in raw or "Prohibited" in raw or faulty:
-            self._meaning("", raw.strip(), raw)
+            self._messages.take("", raw.strip(), raw)
         return True
-
-    @staticmethod
-    def _keep(where: list[str], text: str) -> None:
-        text = in_words(text)
-        if text not in where and len(where) < MAX_LIST:
-            where.append(text)
-
-
-def _writer(line: str) -> str:
-    """The thread in absl's prefix: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
-    match = _ABSL.search(line)
-    return match[1] if match else ""
 
 
 def parse(text: str) -> LogFacts:

@@ -286,7 +286,11 @@ def _happened(run: Run) -> Iterator[str]:
 
 
 def _where_ops_ran(run: Run) -> Iterator[str]:
-    """``Mul float32 ×2, MatMul float32 ×1 and 3 more on GPU:0`` for each device; first what was kept off the GPU."""
+    """``Mul float32 ×2, MatMul float32 ×1 and 3 more on GPU:0`` for each device, first what was kept off the GPU.
+
+    Of the ops of a device those that fell back come first.
+    """
+    moved = {(" ".join(clean(part) for part in (one.op, one.dtype) if part), one.actual) for one in run.fallbacks}
     devices: dict[tuple[bool, str], Counter[str]] = {}
     for one in run.placements:
         kind = " ".join(clean(part) for part in (one.op, one.dtype) if part)
@@ -294,7 +298,8 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
         devices.setdefault(where, Counter())[kind] += one.count
     in_order = sorted(devices.items(), key=lambda entry: (entry[0][0], -entry[1].total()))
     for (free, device), ops in in_order[:_DEVICES]:
-        shown = ", ".join(f"{kind} ×{count}" for kind, count in ops.most_common(_OPS))
+        first = sorted(ops.items(), key=lambda entry: ((entry[0], device) not in moved, -entry[1]))[:_OPS]
+        shown = ", ".join(f"{kind} ×{count}" for kind, count in first)
         more = f" and {len(ops) - _OPS} more" if len(ops) > _OPS else ""
         yield f"{shown}{more} on {device}{'' if free else ' as requested'}"
     if len(devices) > _DEVICES:

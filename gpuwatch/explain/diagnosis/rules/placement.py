@@ -26,6 +26,7 @@ _LIMIT_ACTION = (
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
 )
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
+_TEXT_ACTION = "Leave this op to the CPU: it works on strings, for which no other type is of use."
 
 
 _TOGETHER_ACTION = "Put tf.device around the line that makes the variable or table; around its use it has no effect."
@@ -34,6 +35,7 @@ _UNKNOWN_ACTION = (
     "Run it once with tf.config.set_soft_device_placement(False): TensorFlow then raises an error that says why the op"
     " cannot run on the requested device."
 )
+_NO_GPU_ACTION = "Run gpuwatch doctor: it says whether TensorFlow gets a GPU on this machine, and if not, why."
 _MADE_THERE_ACTION = "Leave it out of the tf.device scope: TensorFlow makes such an object on its own device."
 REPLICAS = "replicas"
 """Name of the watcher's result with the devices of a MirroredStrategy."""
@@ -78,7 +80,9 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         title = _refused_op(evidence, cause)
         yield finding(cause, severity, "fact", title=title, evidence=lines, action=_KERNEL_ACTION)
     else:
-        yield from _fell_back(evidence, cause, _KERNEL_ACTION)
+        fell = [one for one in evidence.run.fallbacks if one.reason == cause] if evidence.run is not None else []
+        texts = bool(fell) and all(one.dtype == "string" for one in fell)
+        yield from _fell_back(evidence, cause, _TEXT_ACTION if texts else _KERNEL_ACTION)
 
 
 @rule("placement.together")
@@ -91,8 +95,8 @@ def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("unknown")
 def moved_for_an_unknown_reason(evidence: Evidence) -> Iterator[Finding]:
-    """An op that has a kernel for the requested device ran on another one."""
-    yield from _fell_back(evidence, "unknown", _UNKNOWN_ACTION)
+    """An op ran on another device than the requested one, and nothing says why."""
+    yield from _fell_back(evidence, "unknown", _UNKNOWN_ACTION if evidence.gpu_usable else _NO_GPU_ACTION)
 
 
 @rule("simulation.limit")

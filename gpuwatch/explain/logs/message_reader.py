@@ -1,0 +1,235 @@
+"""What a message means, whichever file or framework printed it: noted in the facts of its log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.core.model.run import DeviceMapping, Oom
+from gpuwatch.explain.logs import cuda_errors, devices, last_lines, other_ooms, pytorch, tensorflow_oom, topics
+from gpuwatch.explain.logs.clean import in_words
+from gpuwatch.explain.logs.exceptions import is_error
+from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
+from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
+
+GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
+# How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
+_KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
+_ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
+_RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
+_QUIET = re.compile(
+    r"NUMA|PCIe gen|cuDNN version|NVML library|interconnect StreamExecutor|^\d+:|strength|Adding visible"
+    r"|remaining|edge matrix|^ *(?:\d+ )+\d*$|Your kernel"
+)
+
+
+class MessageReader:
+    """Takes messages; what they say goes into ``facts``, ``ooms`` and ``units``, which the parser of the log owns."""
+
+    def __init__(
+        self, facts: LogFacts, ooms: tensorflow_oom.OomCollector, units: OpenUnits, last: Sequence[str]
+    ) -> None:
+        """``last``: the last lines of the log, the current one included."""
+        self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
+        self.placement_failed = False
+        self.warned: dict[str, int] = {}
+        """How many lines with a topic were warnings."""
+
+    def take(self, source: str, line: str, message: str) -> bool:
+        """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
+        facts = self._facts
+        known = False
+        message = topics.plain(message)
+        for topic in (noted := topics.topics_of(message)):
+            if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
+                continue  # the unit of a fabric manager that is not needed
+            if topic == "ended.launch" and "No valid triton configs" in message:
+                continue  # PyTorch's autotuning takes another kernel, or says that there is none
+            facts.note(topic, line)
+            known = True
+            if topic == "placement.no-kernel":
+                self.placement_failed = "Failed to place the graph" not in message
+            elif topic in ("driver.not-running", "driver.no-device-node", "driver.mismatch"):
+                self._keep(facts.driver_messages, message)
+            elif topic == "cuda.libraries-skipped":
+                facts.libraries_skipped = True
+            elif topic == "cuda.cudart-missing":
+                facts.cudart_missing = True
+            elif topic == "cuda.libdevice-unfound":
+                self._keep(facts.missing_libraries, devices.LIBDEVICE)
+        if known:
+            self.named(line)
+            if self._last and last_lines.warns(self._last[-1]):
+                for topic in noted:
+                    self.warned[topic] = self.warned.get(topic, 0) + 1
+        if message.endswith(_RANGE_FOLLOWS):
+            self._units.begin_range()
+        if "CUDA_VISIBLE_DEVICES" in message and (assigned := devices.assigned(message)) is not None:
+            facts.assigned_devices = assigned
+            facts.note("environment.assigned", line)
+            known = True
+        if "Memory usage: " in message and (left := devices.library_memory(message)) is not None:
+            facts.library_free_bytes = left
+            facts.note("memory.library-usage", line)
+            known = True
+        if "XLA_GPU:" in message and not devices.lists_gpu(message):
+            facts.note("devices.xla-gpu", line)
+            known = True
+        if "Killed" in message and _KILLED.search(message):
+            facts.note("ended.killed", line)
+            known = True
+        elif message == "MemoryError":
+            facts.note("ended.host-memory", line)
+            known = True
+        if "evice" in message:
+            known |= self._devices(line, message)
+        if "OOM when allocating" in message:
+            if self._ooms.tensor(message):
+                facts.note("memory.oom", line)
+            known = True
+        elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
+            facts.note("memory.oom", line)
+            known = True
+        elif (oom := other_ooms.out_of_memory(message)) is not None:
+            self._ooms.reported(oom)
+            self.framework(oom.allocator or "")
+            facts.note("memory.oom", line)
+            known = True
+        elif pytorch.is_out_of_memory(message):
+            if not self._ooms.full():
+                self._ooms.reported(pytorch.out_of_memory(message))
+            self.framework("pytorch")
+            facts.note("memory.oom", line)
+            known = True
+        elif (
+            ("emory" in message and "out of memory" in message.lower())
+            or "OUT_OF_MEMORY" in message
+            or "OUT OF MEMORY" in message
+            or "ErrorOutOfMemory" in message
+            or "ErrorMemoryAllocation" in message
+            or tensorflow_oom.elsewhere(message)
+        ):
+            self._memory(source, line, message)
+            known = True
+        if "host" in message or "root@" in message:
+            known |= self._within_container(line, message)
+        if "cuInit" in message and (error := devices.cuinit(message)) is not None:
+            facts.cuinit_error = facts.cuinit_error or error
+            facts.note("driver.cuinit", line)
+            known = True
+        if (
+            "ould" in message
+            or "libdevice" in message
+            or ".so" in message
+            or "DSO" in message
+            or ".dll" in message
+            or "NCCL lib" in message
+        ):
+            for name in devices.missing_library(message):
+                self._keep(facts.missing_libraries, name)
+                facts.note("cuda.missing-library", line)
+                known = True
+        if "hides all GPUs" in message and (value := devices.hidden(message)) is not None:
+            facts.hidden_by_environment = value
+            facts.note("visibility.hidden", line)
+            known = True
+        elif source == "cuda_diagnostics":
+            known |= self._diagnostics(line, message)
+        if source in GPU_SOURCES and not known and not _QUIET.search(message):
+            self._keep(facts.unrecognised, line[:400])
+        return known
+
+    def _memory(self, source: str, line: str, message: str) -> None:
+        failed = (
+            "trying to allocate" in message
+            and "is not a failure" not in message
+            and self._ooms.head(message, writer(line))
+        )
+        if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
+            self._facts.note("memory.oom", line)
+        elif not source and cuda_errors.out_of_memory(topics.folded(message)) and not self._ooms.full():
+            self._ooms.reported(Oom())
+            self._facts.note("memory.oom", line)
+
+    def _devices(self, line: str, message: str) -> bool:
+        facts = self._facts
+        if (found := devices.mapping(message)) is not None:
+            self.mapped(found)
+            facts.note("device.mapped", line)
+            return True
+        if devices.begins_mapping(message):
+            self._units.begin_folded(message)
+            return True
+        if (gpu := devices.ignored(message)) is not None:
+            if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST:
+                facts.ignored_gpus.append(gpu)
+            facts.note("device.ignored", line)
+            return True
+        if "Found device" in message and "with properties" in message:
+            facts.found_device_lines += 1
+            facts.note("device.found", line)
+            self._units.begin_card(message)
+            return True
+        if (pci := devices.numa_pci(message)) is not None:
+            self._keep(facts.seen_pci, pci)
+            return True
+        if "Colocation Debug Info" in message:
+            self._units.begin_colocation(failed=self.placement_failed)
+            return True
+        return False
+
+    def _diagnostics(self, line: str, message: str) -> bool:
+        facts = self._facts
+        if (value := devices.environment(message)) is not None:
+            facts.visible_devices = value
+            facts.note("environment.visible-devices", line)
+            return True
+        if (version := devices.kernel_driver(message)) is not None:
+            facts.kernel_driver = version
+            facts.note("driver.loaded", line)
+            return True
+        return False
+
+    def _within_container(self, line: str, message: str) -> bool:
+        if not devices.of_container(message):
+            return False
+        self._facts.note("environment.docker", line)
+        return True
+
+    def mapped(self, found: DeviceMapping) -> None:
+        known = self._facts.device_map
+        self.framework("tensorflow")
+        for index, earlier in enumerate(known):
+            if (earlier.framework_device, earlier.pci_bus_id) == (found.framework_device, found.pci_bus_id):
+                if earlier.granted_bytes is None and found.granted_bytes is not None:
+                    known[index] = found
+                return
+            if earlier.framework_device == found.framework_device and earlier.name is None:
+                known[index] = found  # the earlier line was cut off
+                return
+        if len(known) < MAX_LIST:
+            known.append(found)
+
+    def framework(self, name: str) -> None:
+        if name not in self._facts.frameworks:
+            self._facts.frameworks.append(name)
+
+    def named(self, line: str) -> None:
+        """Notes the frameworks that a relevant line names."""
+        lower = line.lower()
+        for word, name in FRAMEWORK_WORDS:
+            if word in lower:
+                self.framework(name)
+
+    @staticmethod
+    def _keep(where: list[str], text: str) -> None:
+        text = in_words(text)
+        if text not in where and len(where) < MAX_LIST:
+            where.append(text)
+
+
+def writer(line: str) -> str:
+    """The thread in absl's prefix: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
+    match = _ABSL.search(line)
+    return match[1] if match else ""
