@@ -50,6 +50,33 @@ def test_a_command_without_secrets_is_as_it_is_typed() -> None:
         f"skopeo copy --src-creds mia:{S} a b",
         f"apiVersion: v1\nkind: Secret\ndata:\n  a: {S}\n  b: {S}\nmetadata:\n  name: db",
         f"signing key {HEX}",
+        f"| user | password |\n|---|---|\n| mia | {S} |",
+        f"user,password,role\nmia,{S},admin",
+        f'"user","password"\n"mia","{S}"',
+        f"host\tuser\tdb_password\ngpu1\tmia\t{S}",
+        f" id | user | password\n----+------+---------\n  1 | mia  | {S}",
+        f"   user   password\n0  mia  {S}",
+        f"\u2503 name \u2503 token \u2503\n\u2521\u2501\u2547\u2501\u2529\n\u2502 prod \u2502 {HEX} \u2502",
+        f"<td>password</td><td>{S}</td>",
+        f"\x1b[32mpass\x1b[1mword\x1b[0m: {S}",
+        f"[bold]token[/bold]={S}",
+        f'{{"cmd": "export API_TOKEN\\u003d{S}"}}',
+        f"password%3D{S}%26user%3Dmia",
+        f'token = """\n{S}\n"""',
+        f"Enter passphrase for key '/x/id_ed25519': \n{S}",
+        f"Kennwort: {S}",
+        f"la password \u00e8 {S}",
+        f"credentials: mia / {S}",
+        f"Invalid API Key '{HEX}' provided",
+        f"401 Unauthorized for token {HEX}",
+        f"WOLFRAM_APPID = {HEX[:32]}",
+        f"GET /oauth/callback?state={HEX}&scope=email 302",
+        f"token_accessor      {HEX}",
+        f"schtasks /create /tn x /ru mia /rp {S}",
+        f"net user mia {S} /add",
+        f"etcdctl --user root:{S} get x",
+        f"wandb: Paste an API key from your profile and hit enter: {HEX[:40]}",
+        f"https://x.webhook.office.com/webhookb2/{HEX}/IncomingWebhook/y",
     ],
 )
 def test_secrets_of_more_places_are_masked(text: str) -> None:
@@ -71,4 +98,26 @@ def test_secrets_of_more_places_are_masked(text: str) -> None:
     ],
 )
 def test_what_is_no_secret_there_stays(text: str) -> None:
+    assert mask_text(text) == text
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token,probability\nHello2,0.31\nWorld,0.11",
+        "| model | token |\n|---|---|\n| Llama-3.1-8B | eos2024 |",
+        "key,value\nlearning_rate,1e-4x",
+        "step  tokens  loss\n   1   40960  2.31",
+        "| setting | password | note |\n|---|---|---|\n| default | none | \u2013 |",
+        "Please enter your password\nLoading checkpoint",
+        "Enter password\nEpoch 1/10",
+        "token counts: 1024, state=running",
+        "GET /v1/jobs?state=COMPLETED2024run",
+        "credentials: /home/mia/creds",
+        "\x1b[32mEpoch\x1b[0m 1: loss=0.3, token_acc=0.7",
+        "Loading tokenizer, key layer_24",
+    ],
+)
+def test_tables_and_prompts_without_a_secret_stay(text: str) -> None:
     assert mask_text(text) == text

@@ -40,8 +40,8 @@ _HINTS: Final = (
         "private",
         "signature",
     ),
-    *("auth", "login", "dsn", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
-    *("contrasena", "senha", "wachtwoord", "adgangskode", "salasana"),
+    *("auth", "login", "dsn", "appid", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
+    *("contrasena", "senha", "wachtwoord", "adgangskode", "salasana", "kennwort", "heslo", "lozinka"),
 )
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw")
 """Hints only as whole words: not ``pin`` in ``spinning``."""
@@ -54,7 +54,8 @@ _STATE = lazy(
     r"(?=[\s.,;!)]|$)"
 )
 """What programs print after "password:" that is no password."""
-_ANSI = r"(?:\x1b\[[\d;]{0,8}m)*+"
+_ANSI = r"(?:\x1b\[[\d;]{0,8}m|\[/[a-z ]{0,20}\])*+"
+"""Colours: codes of a terminal, or closing tags of rich."""
 _CLOSING = lazy(rf"{_ANSI}(\\{{0,8}}[\"'])?\s{{0,3}}\]?")
 _LITERAL_OPENS = r"[rRbBfFuU]{0,2}[\"'](?!\s|$|[,;)\]}])"
 _TYPE_NAME = r"[A-Za-z_][\w.]{0,40}+(?:\[[\w.\[\]| ,]{0,60}\])?"
@@ -65,7 +66,7 @@ _CLOSE = rf"(?==(?!=)(?:{_LITERAL_OPENS}|[\w(\[{{$•]))"
 
 
 def _assign(before_sign: str) -> re.Pattern[str]:
-    return lazy(rf"{_ANSI}\s{{0,3}}(?:{_TYPE}{before_sign})?(?:=>|:?=)(?!=)\s{{0,3}}{_ANSI}")
+    return lazy(rf"{_ANSI}\s{{0,3}}(?:{_TYPE}{before_sign})?(?:=>|:?=|\\{{1,2}}u003[dD]|%3D)(?!=)\s{{0,3}}{_ANSI}")
 
 
 _ASSIGN = _assign(f"(?:{_SPACED}|{_CLOSE})")
@@ -81,7 +82,7 @@ _OPTION = lazy(r"--[\w-]{0,60}(?:[\s=]|$)|-[A-Za-z][A-Za-z-]{0,40}(?:[\s=]|$)")
 _SET_BY_BLANK = lazy(r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|set[ \t]-[a-zA-Z]{1,4})[ \t]{1,4}$")
 """Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign."""
 _BEFORE_SET = 24
-_IS = lazy(r"\s{1,3}is:?\s{1,3}(?!\s)")
+_IS = lazy(r"\s{1,3}(?:is|ist|lautet|est|es|\u00e8|\u00e9):?\s{1,3}(?!\s)")
 _OF_WHOM = lazy(r"\s(?:for|of) (?:the )?(?:user )?[\w.@-]{1,60}\s?:[ \t]{0,3}(?=\S)")
 """``password for root: x``."""
 _NEXT_ARGUMENT = lazy(r"\n(?!-)")
@@ -127,7 +128,8 @@ def mask_named(text: str) -> str:
             spans, at = _behind(text, start, end)
         for begin, stop in spans:
             if begin < stop:
-                shown += (text[done:begin], MASK)
+                # As many lines as before: lines are masked together and told apart again.
+                shown += (text[done:begin], MASK, "\n" * text.count("\n", begin, stop))
                 done = stop
         at = max(at, end, done)
     return "".join((*shown, text[done:])) if shown else text

@@ -66,7 +66,7 @@ PROGRAMS: Final = (
     Program("redis-cli valkey-cli keydb-cli", rf"{_BEFORE}-a{_S}{_VALUE}"),
     Program("openssl", r"\b(?:pass|k):([^\s\"']++)"),
     Program("openssl", rf"{_BEFORE}-k{_S}{_VALUE}"),
-    Program("curl wget xh xhs hurl aria2c httpie http https", _HTTP_USER),
+    Program("curl wget xh xhs hurl aria2c httpie http https etcdctl", _HTTP_USER),
     Program("smbclient rpcclient net mount.cifs smbmap smbget", _user_and("%", "-U|--user")),
     Program("lftp ncftp", _user_and(",", "-u|--user")),
     Program("lftp ncftp", rf"{_BEFORE}-p{_S}{_VALUE}"),

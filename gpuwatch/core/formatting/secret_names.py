@@ -82,7 +82,9 @@ def strength(name: str) -> Strength:
     if last in _NAMES_FILE and len(parts) > 1:
         return Strength.NONE
     strong = _STRONG_WORD.search(together)
-    if strong and not (last in _ATTRIBUTE and len(parts) > 1 and not together.endswith("accesskeyid")):
+    if strong and not (
+        last in _ATTRIBUTE and len(parts) > 1 and not together.endswith(("accesskeyid", "privatekeyid"))
+    ):
         return Strength.STRONG
     if "webhook" in together:
         return Strength.STRONG
@@ -91,7 +93,9 @@ def strength(name: str) -> Strength:
     return max(_of_part(parts, at) for at in range(len(parts)))
 
 
-_PASSWORDS = word_set("pwd pw dsn bearer passcode creds passe contrasena senha wachtwoord adgangskode salasana")
+_PASSWORDS = word_set(
+    "pwd pw dsn bearer passcode creds passe contrasena senha wachtwoord adgangskode salasana kennwort heslo lozinka"
+)
 
 
 def _of_part(parts: list[str], at: int) -> Strength:
@@ -107,7 +111,7 @@ def _of_part(parts: list[str], at: int) -> Strength:
         return Strength.FIRM
     if part in ("cookie", "cookies", "private"):
         return Strength.FIRM if is_last else Strength.NONE
-    if part in ("sig", "signature"):
+    if part in ("sig", "signature", "appid"):
         return Strength.WEAK
     if part in ("key", "keys"):
         if before in _KEY_OF:

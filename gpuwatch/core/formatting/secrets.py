@@ -20,7 +20,8 @@ from typing import Final
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.named_secrets import MASK, mask_named
 from gpuwatch.core.formatting.program_passwords import without_program_passwords
-from gpuwatch.core.formatting.secret_names import is_secret_value, public_key
+from gpuwatch.core.formatting.secret_columns import mask_columns
+from gpuwatch.core.formatting.secret_names import is_secret_value, looks_secret, public_key
 from gpuwatch.core.formatting.token_shapes import without_tokens
 
 __all__ = ["MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
@@ -63,17 +64,28 @@ _BASE64 = lazy(r"[A-Za-z0-9+/]+={0,2}")
 _PUTTY_LINES = lazy(r"\bPrivate-Lines: (\d{1,4})\b")
 _KEY_LINES = 200
 """Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
-_WANDB = lazy(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
+_WANDB = lazy(r"(\bwandb\b(?:[^\n]{0,40}?|[^\n]{0,160}?hit enter)[\s:=]{1,3})([0-9a-f]{40})(?![0-9a-f])")
 _TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
 _SAID = lazy(
     r"(\b[Pp]ass(?:word|wort|code)\b[^\n.:;=\"']{1,60}?\b(?:is|ist|lautet)\s)(?=[^\s,;]{0,60}\d)"
     r"(?=[^\s,;]{0,60}[A-Z])[^\s,;]{8,64}"
 )
 """``root password on the new box is X``."""
+_ASKED = lazy(
+    r"^((?:\S{1,20} )?(?:[Ee]nter|[Tt]ype|[Rr]epeat|[Vv]erify) [^\n:]{0,40}[Pp]ass(?:word|phrase|code)[^\n]{0,100}\n)"
+    r"([^\s]{6,64})$",
+    re.MULTILINE,
+)
+"""What is echoed after a prompt."""
+_QUOTED_KEY = lazy(
+    r"(\b(?:[Aa][Pp][Ii][ _-]?[Kk]ey|[Tt]oken) ['\"]?)(?=[A-Za-z]{0,60}\d)(?=\d{0,20}[A-Za-z])[A-Za-z0-9]{24,}+"
+)
+"""``Invalid API key 'x'``, ``401 for token x``."""
 _PHRASE = lazy(
     r"(\b(?:[Ss]eed|[Rr]ecovery) (?:phrase|words|codes?)\s?[:=]\s)"
     r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8}|(?:(?=[\w-]{0,23}\d)[\w-]{8,24}[ ,]{0,2}){1,16})"
 )
+_COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
 _HOOK = lazy(r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++")
 _LONG = lazy(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
 _RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
@@ -143,6 +155,14 @@ _remembered = lru_cache(2048)(_with_keys)
 
 
 def _masked(text: str) -> str:
+    if "\x1b[" not in text:
+        return _searched(text)
+    # Colours within a name hide it: what is found without them decides.
+    coloured, plain = _searched(text), _searched(_COLOUR.sub("", text))
+    return plain if plain.count(MASK) > coloured.count(MASK) else coloured
+
+
+def _searched(text: str) -> str:
     for hint, expression, replacement in _EXPRESSIONS:
         if hint in text:
             text = expression.sub(replacement, text)
@@ -151,6 +171,8 @@ def _masked(text: str) -> str:
     # First, because a header of one argument is masked up to the next quote, with the program's name.
     text = without_program_passwords(text, MASK)
     text = without_tokens(mask_named(text), MASK)
+    if "\n" in text:
+        text = mask_columns(text, MASK)
     if len(text) > 64:
         text = _HEX_KEY.sub(_hex_key, text)
     if "wandb" in text:
@@ -167,6 +189,10 @@ def _credentials(match: re.Match[str]) -> str:
     if _HOLDERS.fullmatch(user) and _HOLDERS.fullmatch(password or ""):
         return match[0]
     return f"://{MASK}@"
+
+
+def _answer(match: re.Match[str]) -> str:
+    return match[1] + (MASK if looks_secret(match[2]) and ":" not in match[2] else match[2])
 
 
 def _of_secret(match: re.Match[str]) -> str:
@@ -190,6 +216,26 @@ _EXPRESSIONS: Final = (
     ("/user:", lazy(r"(\bnet use .{0,200}?/user:\S{1,64} )(?!/)\S+"), rf"\1{MASK}"),
     ("net use", lazy(r"(\bnet use \S{1,4} \\\\\S{3,120} )(?![/*-])\S+(?= /user:)"), rf"\1{MASK}"),
     ("<<<", lazy(r"(\bsudo\b[^\n<]{0,40}\s-\w{0,4}S\b[^\n<]{0,200}<<<\s?[\"']?)(?!\$)[^\s\"']{3,}"), rf"\1{MASK}"),
+    ("/rp ", lazy(r"(\bschtasks\b[^\n]{0,300}? /rp )\S+"), rf"\1{MASK}"),
+    ("net user ", lazy(r"(\bnet user \S{1,64} )(?![/*])\S+(?= /(?:add|active|domain))"), rf"\1{MASK}"),
+    (
+        "state=",
+        lazy(r"((?:callback|oauth2?|authorize)\S{0,400}?[?&]state=)(?=[^&\s]{0,200}\d)[\w./~%-]{16,}+"),
+        rf"\1{MASK}",
+    ),
+    ("accessor", lazy(r"(\baccessor[\"']?\s{0,3}[:=]?\s{1,12}[\"']?)[A-Za-z0-9.]{20,}+"), rf"\1{MASK}"),
+    ("_accessor", lazy(r"(\w_accessor[\"']?\s{0,3}[:=]?\s{1,12}[\"']?)[A-Za-z0-9.]{20,}+"), rf"\1{MASK}"),
+    ("edentials", lazy(r"(\b[Cc]redentials:? [\w.@-]{1,60} ?/ ?)(?=\S{0,60}\d)\S{6,64}"), rf"\1{MASK}"),
+    (
+        "</t",
+        lazy(
+            r"(?i)(<t[dh]>(?:\w{0,20}[ _])?(?:passw(?:or)?d|token|secret|api[ _-]?key)</t[dh]>\s{0,9}<td>)[^<\n]{4,200}"
+        ),
+        rf"\1{MASK}",
+    ),
+    ("ass", _ASKED, _answer),
+    ("ey ", _QUOTED_KEY, rf"\1{MASK}"),
+    ("oken ", _QUOTED_KEY, rf"\1{MASK}"),
     ("AUTH ", lazy(r"(\bAUTH (?:PLAIN|LOGIN|CRAM-MD5|XOAUTH2) )[A-Za-z0-9+/]{8,}+={0,2}"), rf"\1{MASK}"),
     ("psk", lazy(r"(\bpsk\s?=\s?[\"']?)[^\s\"']{8,64}"), rf"\1{MASK}"),
     ("response=", lazy(r"(\b[Dd]igest [^\n]{0,400}?\bresponse=[\"']?)[0-9a-f]{32,64}"), rf"\1{MASK}"),
@@ -217,7 +263,7 @@ _EXPRESSIONS: Final = (
     ("|", _PIPED, rf"\1{MASK}"),
     ("kind: Secret", _KUBERNETES, _of_secret),
     ("://", _CREDENTIALS, _credentials),
-    ("hooks", _HOOK, rf"\1{MASK}"),
+    ("hook", _HOOK, rf"\1{MASK}"),
     ("jdbc:oracle", _ORACLE, rf"\1{MASK}"),
     ("earer", _BEARER, rf"\1{MASK}"),
 )

@@ -98,6 +98,8 @@ SHAPES: Final = (
     Shape(("lsv2_pt_", "lsv2_sk_"), _WORD, 20, "docs.smith.langchain.com: API keys"),
     Shape(("pcsk_",), _WORD, 20, "docs.pinecone.io: API keys"),
     Shape(("sgp_",), _WORD, 40, "sourcegraph.com/docs: access tokens"),
+    Shape(("sbp_",), _HEX, 40, "supabase.com/docs: personal access tokens", True),
+    Shape(("ak-", "as-"), _ALNUM, 22, "modal.com/docs: token id and secret", True),
     Shape(("tskey-",), _URL, 16, "tailscale.com/kb: keys"),
 )
 
