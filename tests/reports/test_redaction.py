@@ -85,6 +85,13 @@ def test_redaction_of_a_line(text: str, told: str) -> None:
         r"2018-06-09 22:01:01.782469: I T:\src\tensorflow\core\common_runtime\bfc_allocator.cc:674] 8 Chunks",
         "InUse at 7f4327ffe040 of size 67108864 next 18446744073709551615",
         'op_name="jit(f)/jit(main)/concatenate[dimension=0]"',
+        f"pulled nvcr.io/nvidia/pytorch@sha256:{'3f' * 32}",
+        "pillow 10.2.0.1, nvidia-cublas-cu12   12.1.3.1, opencv-python==4.8.0.74, TensorRT 8.6.1.6",
+        "md5 of cifar-10-python.tar.gz: c58f30108f718f92721af3b95e74349a",
+        "c58f30108f718f92721af3b95e74349a  cifar-10-python.tar.gz",
+        "at commit 3f2504e04f8911d39a0c0305e82c3301a1b2c3d4",
+        "PWD=/",
+        "public key: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
     ],
 )
 def test_what_a_helper_needs_stays(text: str) -> None:

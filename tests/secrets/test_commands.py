@@ -117,6 +117,9 @@ def test_what_is_no_secret_there_stays(text: str) -> None:
         "credentials: /home/mia/creds",
         "\x1b[32mEpoch\x1b[0m 1: loss=0.3, token_acc=0.7",
         "Loading tokenizer, key layer_24",
+        "PWD=/",
+        "PWD=/app",
+        "public key: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
     ],
 )
 def test_tables_and_prompts_without_a_secret_stay(text: str) -> None:

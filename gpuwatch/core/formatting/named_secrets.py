@@ -18,6 +18,7 @@ from gpuwatch.core.formatting.secret_names import (
     is_secret,
     is_void,
     looks_secret,
+    public_key,
     strength,
 )
 
@@ -175,7 +176,13 @@ def _behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
             return [value.span()], value.end()
     name = text[start:end]
     sure = strength(name.rstrip(".-"))
+    if sure is Strength.WEAK and text.startswith(" ", start - 1) and public_key(_word_before(text, start - 1)):
+        sure = Strength.NONE  # "public key: x"
     return _values(text, start, end, name, sure) if sure else ([], end)
+
+
+def _word_before(text: str, end: int) -> str:
+    return text[max(0, end - 24) : end].rpartition(" ")[2]
 
 
 def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:

@@ -33,7 +33,7 @@ _GPU = lazy(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Z
 _LONG_ID = lazy(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
 _MAIL = lazy(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
 _URL = lazy(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
-_IPV4 = lazy(r"(\w{1,16}[ =:v]{1,8})?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
+_IPV4 = lazy(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
 _IPV6 = lazy(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
 _PATH = lazy(r"(?<![\w.%/~)\]<-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _UNC = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
@@ -51,7 +51,20 @@ _FQDN = lazy(
 _MAC = lazy(
     r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
 )
-_VERSION_BEFORE = lazy(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
+_VERSION_BEFORE = lazy(
+    r"(?:[=~><!]=|version|cudnn|cuda|driver|nvml|library|runtime|release|\bv|nvidia-[\w-]+|-cu\d\d|tensorrt(?:[-_]\w+)*"
+    r"|opencv[\w-]*|pillow|cublas|cufft|cusparse|cusolver|curand|nvrtc|nccl|onnxruntime[\w-]*|cub?pti)[ =:v'\"]*$",
+    re.IGNORECASE,
+)
+"""Packages of NVIDIA and others have versions of four parts."""
+_BEFORE = 80
+"""Characters before a number that tell what it is."""
+_CHECKSUM_BEFORE = lazy(
+    r"(?:\b(?:sha(?:1|224|256|384|512)|md5(?:sum)?|blake2b?|checksum)\b[^\n]{0,60}?[ =:(@]"
+    r"|\b(?:digest|commit|rev|revision)[\"']?[ =:(]{1,4})[\"']?$",
+    re.IGNORECASE,
+)
+"""What stands before the fingerprint of a file, which names nobody."""
 
 _PUBLIC = (
     "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
@@ -308,7 +321,7 @@ class Redactor:
             text = _MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
             text = _FQDN.sub(self._fqdn, text)
-        text = _LONG_ID.sub(lambda match: self.name("id", match[0]), text)
+        text = _LONG_ID.sub(self._long_id, text)
         text = _IPV4.sub(self._ipv4, text)
         if ":" in text:
             text = _IPV6.sub(self._ipv6, text)
@@ -372,12 +385,17 @@ class Redactor:
         return host if host.lower().endswith(_PUBLIC) else self.name("host", host)
 
     def _ipv4(self, match: re.Match[str]) -> str:
-        before, address = match[1] or "", match[2]
-        if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(before):
-            return match[0]
+        address = match[0]
+        if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(_before(match)):
+            return address
         if address.startswith("127.") or address == "0.0.0.0":  # noqa: S104  # compared with
-            return match[0]
-        return f"{before}{self.name('ip', address)}"
+            return address
+        return self.name("ip", address)
+
+    def _long_id(self, match: re.Match[str]) -> str:
+        listed = match.string.startswith("  ", match.end()) and len(match[0]) in (32, 40, 64, 128)  # by md5sum
+        fingerprint = "-" not in match[0] and (listed or _CHECKSUM_BEFORE.search(_before(match)))
+        return match[0] if fingerprint else self.name("id", match[0])
 
     def _ipv6(self, match: re.Match[str]) -> str:
         try:
@@ -438,6 +456,10 @@ class Redactor:
         if "/" in value or _SCRIPT.fullmatch(value):
             value = self._path(value)
         return f"{option}{equals}{value}"
+
+
+def _before(match: re.Match[str]) -> str:
+    return match.string[max(0, match.start() - _BEFORE) : match.start()]
 
 
 def _is_word(character: str) -> bool:

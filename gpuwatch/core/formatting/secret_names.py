@@ -173,7 +173,7 @@ def is_secret_value(name: str, value: str) -> bool:
 
 def is_secret(sure: Strength, name: str, value: str) -> bool:
     """Whether to mask the whole value of a name whose strength is known."""
-    if not sure or is_void(value):
+    if not sure or is_void(value) or (name == "PWD" and (value == "/" or _PATH.fullmatch(value))):
         return False
     if len(value) > LONGEST_GROUP and not any(map(str.isspace, value)):
         return True  # masked whole
