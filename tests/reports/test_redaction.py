@@ -49,6 +49,19 @@ def shown(*texts: str, **fields: str) -> str:
         ("grpc://node17.cluster.example:2222/x", "grpc://host-1:2222/…"),
         ("see https://www.tensorflow.org/install/gpu", "see https://www.tensorflow.org/install/gpu"),
         ("mail alice@example.org", "mail mail-1"),
+        ("  host      : callisto2", "  host      : host-1"),
+        ("sbatch -J kestrel-v7 -p a100 run.sh", "sbatch -J job-1 -p a100 run.sh"),
+        ("kubectl -n team-falconer logs trainer-0", "kubectl -n job-1 logs trainer-0"),
+        (r"'C:\\Users\\MLind\\data.csv'", r"'C:\\Users\\user-1\\file-1.csv'"),
+        ("ssh -l mlind 10.1.1.1", "ssh -l user-1 ip-1"),
+        ("mlindqv+   3312  99.0  3.1 python x", "user-1+   3312  99.0  3.1 python x"),
+        ("NVIDIA L40S, 1654823019277, P0", "NVIDIA L40S, serial-1, P0"),
+        ("docker pull novachem.azurecr.io/vision:3", "docker pull host-1/vision:3"),
+        ("with PID 0 on node ganymede1 exited on signal 9", "with PID 0 on node host-1 exited on signal 9"),
+        ("pdsh -S -f 1024 -w ganymede1,ganymede2 export", "pdsh -S -f 1024 -w host-1,host-2 export"),
+        ("ganymede5 slots=8", "host-1 slots=8"),
+        ("events.out.tfevents.1706871234.ganymede5.3312.0", "events.out.tfevents.1706871234.host-1.3312.0"),
+        ("Linux ganymede5 5.15.0-91-generic #101-Ubuntu SMP", "Linux host-1 5.15.0-91-generic #101-Ubuntu SMP"),
         (f"on {UUID} and {UUID[:12]}", "on GPU-…-1 and GPU-…-1"),
         ("pod 0123456789abcdef0123456789abcdef", "pod id-1"),
         ("does not appear to be running on this host (node17)", "does not appear to be running on this host (host-1)"),
@@ -91,6 +104,11 @@ def test_redaction_of_a_line(text: str, told: str) -> None:
         "c58f30108f718f92721af3b95e74349a  cifar-10-python.tar.gz",
         "at commit 3f2504e04f8911d39a0c0305e82c3301a1b2c3d4",
         "PWD=/",
+        "torch.version.git_version = 2a7ef6f36b008ca634d5e6383a3570b8ecda0ac2",
+        "Could not resolve host: github.com",
+        'File "/opt/conda/lib/python3.11/site-packages/transformers/trainer.py", line 90',
+        'docker login: Get "https://registry-1.docker.io/": timeout',
+        "dns lookup via 8.8.8.8 failed; inet netmask 255.255.255.0",
         "public key: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
     ],
 )
@@ -461,3 +479,10 @@ def test_a_name_that_one_text_tells_is_replaced_in_all() -> None:
 @pytest.mark.parametrize("text", PLAIN)
 def test_what_names_nobody_stays(text: str) -> None:
     assert _redacted(text) == text
+
+
+def test_lines_are_masked_together_and_only_so() -> None:
+    key = "D7m9d/FrZHBeIv9+wVvnDAAg4KaTBAZmnUTrPUJHanSrCAmvABEXtkbfv9fpiAnf"
+    lines = ("-----BEGIN PUBLIC KEY-----", key, "-----END PUBLIC KEY-----")
+    finding = Finding(id="unknown", severity="error", certainty="fact", title="x", evidence=lines)
+    assert tuple(sendable(finding).evidence) == lines

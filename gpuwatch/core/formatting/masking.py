@@ -31,7 +31,7 @@ def _walk(value: Any) -> Any:
         return hidden
     if isinstance(value, (list, tuple)):
         if all(isinstance(item, str) for item in value):
-            value = mask_lines(value)
+            return mask_lines(value)
         return [_walk(item) for item in value]
     return value
 

@@ -44,7 +44,7 @@ _HINTS: Final = (
     *("auth", "login", "dsn", "appid", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
     *("contrasena", "senha", "wachtwoord", "adgangskode", "salasana", "kennwort", "heslo", "lozinka"),
 )
-_HINT_WORDS: Final = ("sig", "pin", "otp", "pw")
+_HINT_WORDS: Final = ("sig", "pin", "otp", "pw", "pat")
 """Hints only as whole words: not ``pin`` in ``spinning``."""
 _NAME_END = lazy(r"[\w.-]*+")
 _NAME_CHARS = frozenset("_.-")
@@ -83,7 +83,7 @@ _OPTION = lazy(r"--[\w-]{0,60}(?:[\s=]|$)|-[A-Za-z][A-Za-z-]{0,40}(?:[\s=]|$)")
 _SET_BY_BLANK = lazy(r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|set[ \t]-[a-zA-Z]{1,4})[ \t]{1,4}$")
 """Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign."""
 _BEFORE_SET = 24
-_IS = lazy(r"\s{1,3}(?:is|ist|lautet|est|es|\u00e8|\u00e9):?\s{1,3}(?!\s)")
+_IS = lazy(r"\s{1,3}(?:is(?: set to)?|ist|lautet|est|es|\u00e8|\u00e9)\s?:?\s{1,3}(?!\s)")
 _OF_WHOM = lazy(r"\s(?:for|of) (?:the )?(?:user )?[\w.@-]{1,60}\s?:[ \t]{0,3}(?=\S)")
 """``password for root: x``."""
 _NEXT_ARGUMENT = lazy(r"\n(?!-)")
@@ -103,6 +103,8 @@ _BARE = lazy(
 )
 _ARGUMENT = lazy(rf"(?:{_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
 _LITERAL = lazy(r"[rRbBfFuU]{0,2}(\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
+_WORDS_FOLLOW = lazy(r"[a-z]{2,20} [a-z]{2,20}\b")
+"""``pass: forward and backward``."""
 _CALL = lazy(r"[\w.]{0,80}[(\[{]")
 _CHAIN = lazy(
     r"(?:self|cls|args|cfg|config|opts|options|params|settings|request|ctx|os|hparams|flags|FLAGS)\.[\w.]{1,80}"
@@ -203,6 +205,8 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
             return [], match.end()
         if is_header:
             return _one(text, match.end(), name, sure)
+        if name.lower() == "pass" and match[1] and _WORDS_FOLLOW.match(text, match.end()):
+            return [], match.end()
         if not quoted and sure < Strength.STRONG:
             sure = Strength.WEAK
         if not match[1] and not quoted and name.isascii() and "passw" not in name.lower() and name.lower() != "pass":

@@ -49,6 +49,22 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
             r"(?i:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)['\"]?[:= ]+['\"]?(?:tcp://)?([\w.-]+(?:\[[\d,-]+\])?)"
         ),
     ),
+    ("host", "host ", lazy(r"^\s*host\s{2,}: ([\w.-]+)$", re.MULTILINE)),
+    ("job", "sbatch|srun|salloc", lazy(r"\b(?:sbatch|srun|salloc) (?:[^\n]{0,200}? )?-J ?([\w.-]+)")),
+    ("job", "kubectl|helm", lazy(r"\b(?:kubectl|helm) (?:[^\n]{0,200}? )?(?:-n|--namespace)[ =]([\w.-]+)")),
+    ("user", " -l ", lazy(rf"\b(?:ssh|sftp|rlogin) (?:[^\n]{{0,100}}? )?-l ({_NAME})")),
+    ("host", "on node ", lazy(r"\bon node ([\w.-]+) exited")),
+    ("host", "pdsh ", lazy(r"\bpdsh [^\n]{0,80}?-w ([\w.,\[\]-]+)")),
+    ("host", "tfevents.", lazy(r"\btfevents\.\d{10}\.([A-Za-z][\w-]*)")),
+    ("host", "Linux ", lazy(r"\bLinux ([A-Za-z][\w.-]*) \d+\.\d+\.\d+\S* #\d")),
+    ("host", ".io", lazy(r"(?<![\w.-])([\w-]+\.(?:azurecr|jfrog)\.io)\b")),
+    (
+        "image",
+        "tagged |pull |ulling |push |ushed ",
+        lazy(r"\b(?:tagged|[Pp]ull(?:ing)?|[Pp]ush(?:ing|ed)?) ([\w-]+(?:\.[\w-]+)+(?::\d+)?/[\w./-]+)"),
+    ),
+    ("serial", "SN:", lazy(r"\bSN: ?([A-Z0-9]{8,20})\b")),
+    ("serial", ", ", lazy(r"\b(?:NVIDIA|Tesla|GeForce|Quadro)\b[^,\n]{0,60}, (\d{13})(?=,|$)", re.MULTILINE)),
     ("user", "id=", lazy(rf"\be?uid=\d+\(({_NAME})\)")),
     ("group", "gid=|groups=", lazy(rf"(?:\be?gid=|\bgroups=|(?<=\)),)\d+\(({_NAME})\)")),
     ("user", "M)", lazy(rf"(?:^|[| ])({_NAME})(?::[\w.-]+/\d+)?\(\d+M\)")),
@@ -201,6 +217,8 @@ LINES = tuple(
         rf"(?P<user>{_NAME})\+? +\d{{1,8}} +\d{{1,4}}\.\d +\d{{1,3}}\.\d +\d+ +\d+ ",  # ps aux
         rf"(?P<user>{_NAME})\+? +\d{{1,8}} +\d{{1,8}} +\d{{1,3}} +\S{{2,7}} +\S+ +\d\d:",  # ps -ef
         rf" *\d{{1,8}} (?P<user>{_NAME})\+? +(?:\d{{1,3}}|rt) +-?\d{{1,2}} +[\d.]+[kmgt]? ",  # top
+        rf"(?P<user>{_NAME})\+ +\d{{1,8}} +\d",  # ps of any columns, the name cut
+        r"(?P<host>[A-Za-z][\w.-]*) +slots=\d",  # a hostfile of MPI
         rf"(?P<user>{_NAME}) +(?:pts/|tty|seat)\d",  # who
         rf" *[\d_]{{1,14}} +\S+ +(?P<job>{_NAME}) +(?P<user>{_NAME}) +[A-Z]{{1,2}} +[\d-]*:?\d+:\d\d +\d+"
         r"(?: +(?P<host>[A-Za-z][\w.,[\]-]+)$)?",  # squeue

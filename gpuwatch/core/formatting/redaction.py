@@ -37,7 +37,7 @@ _IPV4 = lazy(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
 _IPV6 = lazy(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
 _PATH = lazy(r"(?<![\w.%/~)\]<-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _UNC = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
-_DRIVE = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
+_DRIVE = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/]{1,2}[^\s\\/:;,'\"<>|()]+)+)")
 _DOMAINS = (
     "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
     "|de|fr|uk|ch|at|nl|se|eu|cn|jp|kr|in|au|ca|us"
@@ -61,6 +61,7 @@ _BEFORE = 80
 """Characters before a number that tell what it is."""
 _CHECKSUM_BEFORE = lazy(
     r"(?:\b(?:sha(?:1|224|256|384|512)|md5(?:sum)?|blake2b?|checksum)\b[^\n]{0,60}?[ =:(@]"
+    r"|git[_ -]?(?:version|sha|hash|commit)[\"']?[ =:(]{1,4}"
     r"|\b(?:digest|commit|rev|revision)[\"']?[ =:(]{1,4})[\"']?$",
     re.IGNORECASE,
 )
@@ -72,6 +73,25 @@ _PUBLIC = (
     "githubusercontent.com", "ray.io", "vllm.ai", "pypa.io", "amd.com",
 )  # fmt: skip
 """Sites that logs and advice link to."""
+_PUBLIC_HOSTS = (
+    *_PUBLIC,
+    "github.com",
+    "gitlab.com",
+    "bitbucket.org",
+    "docker.io",
+    "nvcr.io",
+    "ghcr.io",
+    "quay.io",
+    "gcr.io",
+    "anaconda.org",
+    "conda.io",
+    "wandb.ai",
+    "kaggle.com",
+    "pythonhosted.org",
+)
+"""Hosts that name nobody; what stands behind them may."""
+_PUBLIC_ADDRESSES = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9"})
+"""Resolvers of domain names."""
 _PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
 _PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
 _SYSTEM = tuple(_PLACES.split())
@@ -80,7 +100,14 @@ _TEMPORARY = lazy(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
 """Shared folders: users choose the names in them, even plain ones such as ``venv``."""
 _DEVICES = frozenset({"job", "replica", "task", "device", "gpu", "cpu", "physical_device", "xla_cpu", "xla_gpu"})
 """``/job:localhost`` and ``/GPU:0`` are TensorFlow devices, not paths."""
-_PACKAGES = ("nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy", "xla", "tf_keras", "gpuwatch")
+_PACKAGES = (
+    "nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy", "xla", "tf_keras", "gpuwatch", "transformers",
+    "accelerate", "diffusers", "datasets", "peft", "trl", "deepspeed", "vllm", "sglang", "ray", "lightning",
+    "pytorch_lightning", "ultralytics", "sklearn", "scipy", "pandas", "PIL", "cv2", "flax", "optax", "timm",
+    "huggingface_hub", "tokenizers", "safetensors", "bitsandbytes", "xformers", "flash_attn", "einops", "h5py", "wandb",
+    "matplotlib", "tqdm", "absl", "requests", "urllib3", "pydantic", "fastapi", "uvicorn", "starlette", "gradio",
+    "click", "mlflow", "hydra", "omegaconf", "psutil", "pynvml", "cupy", "numba", "apex", "IPython", "mxnet",
+)  # fmt: skip
 _COMMON = word_set(
     """
 usr lib lib64 lib32 bin sbin local opt home Users users root tmp var proc sys dev etc mnt media srv data run boot
@@ -127,7 +154,7 @@ data model run node server host machine driver device process memory growth
 """)
 """Names that are also words: replaced only in their own fields and in paths."""
 _PLAIN = word_set(
-    "none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self not"
+    "get post put none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self not"
     " it the a an is was has no in on of for at and or to with this that code file files exit number id name"
 )
 """What stands where a name could, and is none."""
@@ -228,7 +255,8 @@ class Redactor:
         if text.lower() in _WORDS or text.lower() in _PLAIN or (text.isdigit() and len(text) < _LONG_NUMBER):
             return
         if kind == "host":
-            self._host(text)
+            for host in text.split(",") if "[" not in text else (text,):
+                self._host(host)
         elif kind == "serial" and ":" in text:
             return  # the kernel calls PCI addresses so
         elif kind == "image":
@@ -245,6 +273,8 @@ class Redactor:
                 self._host(name) if not place and "." in name else self._word("dir", name)
 
     def _host(self, text: str) -> None:
+        if _is_public(text):
+            return
         if text in ("localhost", "127.0.0.1", "0.0.0.0") or _SCRIPT.fullmatch(text):  # noqa: S104  # compared with
             return
         name = self._word("host", text)
@@ -330,7 +360,7 @@ class Redactor:
         if "\\\\" in text:
             text = _UNC.sub(self._unc, text)
         if "\\" in text:
-            text = _DRIVE.sub(lambda match: match[1] + self._path(match[2].replace("\\", "/")).replace("/", "\\"), text)
+            text = _DRIVE.sub(self._drive, text)
         return self._without_words(text) if self._lengths else text
 
     def _without_words(self, text: str) -> str:
@@ -366,6 +396,10 @@ class Redactor:
         sign = "\\\\" if "\\\\" in match[3] else "\\"
         return match[1] + self.name("host", match[2]) + self._path(match[3].replace(sign, "/")).replace("/", sign)
 
+    def _drive(self, match: re.Match[str]) -> str:
+        sign = "\\\\" if "\\\\" in match[2] else "\\"
+        return match[1] + self._path(match[2].replace(sign, "/")).replace("/", sign)
+
     def _url(self, match: re.Match[str]) -> str:
         scheme, site, rest = match[1], match[2], match[3]
         if scheme == "file://":
@@ -377,18 +411,18 @@ class Redactor:
         if host in ("github.com", "www.github.com") and rest.lower().startswith(_PUBLIC_REPOSITORIES):
             return match[0]
         if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):  # noqa: S104  # compared with
-            host = self.name("host", host)
+            host = host if _is_public(host) else self.name("host", host)
         return f"{scheme}{credentials}{at}{host}{colon}{port}{'/…' if len(rest) > 1 else rest}"
 
     def _fqdn(self, match: re.Match[str]) -> str:
         host = match[0]
-        return host if host.lower().endswith(_PUBLIC) else self.name("host", host)
+        return host if _is_public(host) else self.name("host", host)
 
     def _ipv4(self, match: re.Match[str]) -> str:
         address = match[0]
         if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(_before(match)):
             return address
-        if address.startswith("127.") or address == "0.0.0.0":  # noqa: S104  # compared with
+        if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *_PUBLIC_ADDRESSES):  # noqa: S104  # compared with
             return address
         return self.name("ip", address)
 
@@ -460,6 +494,10 @@ class Redactor:
 
 def _before(match: re.Match[str]) -> str:
     return match.string[max(0, match.start() - _BEFORE) : match.start()]
+
+
+def _is_public(host: str) -> bool:
+    return f".{host.lower()}".endswith(tuple(f".{public}" for public in _PUBLIC_HOSTS))
 
 
 def _is_word(character: str) -> bool:

@@ -107,6 +107,8 @@ def _of_part(parts: list[str], at: int) -> Strength:
         return Strength.STRONG if is_last else Strength.NONE
     if part == "token" or part.endswith("token"):
         return Strength.NONE if before in _VOCABULARY else Strength.FIRM
+    if part == "pat" and is_last:
+        return Strength.FIRM if at else Strength.WEAK
     if part in ("auth", "authentication"):
         return Strength.FIRM
     if part in ("cookie", "cookies", "private"):

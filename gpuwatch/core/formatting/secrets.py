@@ -9,6 +9,7 @@ much rather than too little. Every expression takes linear time.
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 import shlex
@@ -40,7 +41,8 @@ _CREDENTIALS = lazy(r"://([^\s/@:\"'<>?#]{0,256})(:[^\s/\"'<>]{0,512})?@")
 _HOLDERS = lazy(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
 """A placeholder of a format string."""
 _PGPASS = lazy(
-    r"^([\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,64}:[\w.*-]{1,64}:)(?=\S{0,200}\d)([^\s:]{6,200})$", re.MULTILINE
+    r"(?:^|(?<=\s))([\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,64}:[\w.*-]{1,64}:)(?=\S{0,200}\d)([^\s:]{6,200})$",
+    re.MULTILINE,
 )
 """host:port:database:user:password (PostgreSQL's documentation, libpq: the password file)."""
 _ORACLE = lazy(r"(jdbc:oracle:\w{1,8}:[^/\s]{1,64}/)([^@\s]{1,128})(?=@)")
@@ -67,7 +69,8 @@ _KEY_LINES = 200
 _WANDB = lazy(r"(\bwandb\b(?:[^\n]{0,40}?|[^\n]{0,160}?hit enter)[\s:=]{1,3})([0-9a-f]{40})(?![0-9a-f])")
 _TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
 _SAID = lazy(
-    r"(\b[Pp]ass(?:word|wort|code)\b[^\n.:;=\"']{1,60}?\b(?:is|ist|lautet)\s)(?=[^\s,;]{0,60}\d)"
+    r"(\b(?:[Pp]ass(?:word|wort|code)|[Cc]ontrase\u00f1a|[Ss]enha|mot de passe)\b[^\n.:;=\"']{1,60}?"
+    r"\b(?:is|ist|lautet|es|est|\u00e9)\s)(?=[^\s,;]{0,60}\d)"
     r"(?=[^\s,;]{0,60}[A-Z])[^\s,;]{8,64}"
 )
 """``root password on the new box is X``."""
@@ -77,6 +80,11 @@ _ASKED = lazy(
     re.MULTILINE,
 )
 """What is echoed after a prompt."""
+_PASSPHRASE = lazy(r"(\bpassphrase for (?:key )?['\"]?[^\s'\":]{1,200}['\"]?: {1,3})(?![\w ]{0,40}(?:$|\n))\S{8,200}")
+_CLIENT = lazy(
+    r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init)\(\s?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
+)
+"""``cohere.Client('x')``: a key is the first argument."""
 _QUOTED_KEY = lazy(
     r"(\b(?:[Aa][Pp][Ii][ _-]?[Kk]ey|[Tt]oken) ['\"]?)(?=[A-Za-z]{0,60}\d)(?=\d{0,20}[A-Za-z])[A-Za-z0-9]{24,}+"
 )
@@ -86,7 +94,14 @@ _PHRASE = lazy(
     r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8}|(?:(?=[\w-]{0,23}\d)[\w-]{8,24}[ ,]{0,2}){1,16})"
 )
 _COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
-_HOOK = lazy(r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++")
+_HOOK = lazy(
+    r"((?:hooks\.slack\.com/services/|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++"
+)
+_LEAST_ENCODED = 24
+_ENCODED = lazy(
+    r"(?<![\w+/.-])(?=[A-Za-z0-9+/]{0,40}[A-Z])(?:[A-Za-z0-9+/]{4}){6,500}+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![\w+/=])"
+)
+"""What may be base64 of ``NAME=value``."""
 _LONG = lazy(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
 _RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
 """Bits of entropy in each character; base64 of 40 random characters has about 4.8, names and paths below 4.4."""
@@ -179,6 +194,8 @@ def _searched(text: str) -> str:
         text = _WANDB.sub(rf"\1{MASK}", text)
     if "ey" in text and len(text) > 40:
         text = _TOLD_KEY.sub(rf"\1{MASK}", text)
+    if len(text) >= _LEAST_ENCODED:
+        text = _ENCODED.sub(_encoded, text)
     return _LONG.sub(_random, text) if len(text) >= 40 else text
 
 
@@ -193,6 +210,20 @@ def _credentials(match: re.Match[str]) -> str:
 
 def _answer(match: re.Match[str]) -> str:
     return match[1] + (MASK if looks_secret(match[2]) and ":" not in match[2] else match[2])
+
+
+def _client(match: re.Match[str]) -> str:
+    kinds = (str.islower, str.isupper, str.isdigit)
+    random = all(any(map(kind, match[2])) for kind in kinds) and match[2].count(".") < 2
+    return match[1] + (MASK if random and looks_secret(match[2]) else match[2])
+
+
+def _encoded(match: re.Match[str]) -> str:
+    try:
+        plain = base64.b64decode(match[0], validate=True).decode("ascii")
+    except ValueError:
+        return match[0]
+    return MASK if plain.isprintable() and MASK in mask_named(plain) else match[0]
 
 
 def _of_secret(match: re.Match[str]) -> str:
@@ -250,6 +281,10 @@ _EXPRESSIONS: Final = (
         rf"\1{MASK}",
     ),
     ("ass", _SAID, rf"\1{MASK}"),
+    ("contrase", _SAID, rf"\1{MASK}"),
+    ("senha", _SAID, rf"\1{MASK}"),
+    ("passphrase for", _PASSPHRASE, rf"\1{MASK}"),
+    ("(", _CLIENT, _client),
     ("phrase", _PHRASE, rf"\1{MASK}"),
     ("ecovery code", _PHRASE, rf"\1{MASK}"),
     ("/t/", lazy(r"(\bconda\.[\w.-]{2,60}/t/)[^/\s]{8,}"), rf"\1{MASK}"),

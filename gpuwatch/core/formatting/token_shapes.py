@@ -78,7 +78,7 @@ SHAPES: Final = (
     Shape(("squ_", "sqp_", "sqa_"), _HEX, 40, "docs.sonarsource.com: tokens", True),
     Shape(("lin_api_", "lin_oauth_"), _ALNUM, 20, "linear.app/developers"),
     Shape(("ntn_",), _ALNUM, 20, "developers.notion.com"),
-    Shape(("secret_",), _ALNUM, 40, "developers.notion.com: before 2024"),
+    Shape(("secret_",), "A-Za-z0-9.", 40, "developers.notion.com: before 2024; docs.lambda.ai: API keys"),
     Shape(("figd_",), _URL, 20, "figma.com/developers: personal access tokens"),
     Shape(("pul-",), _HEX, 32, "pulumi.com/docs: access tokens"),
     Shape(("dp.pt.", "dp.st.", "dp.ct.", "dp.sa."), r"\w.-", 20, "docs.doppler.com: auth tokens"),
@@ -100,6 +100,7 @@ SHAPES: Final = (
     Shape(("sgp_",), _WORD, 40, "sourcegraph.com/docs: access tokens"),
     Shape(("sbp_",), _HEX, 40, "supabase.com/docs: personal access tokens", True),
     Shape(("ak-", "as-"), _ALNUM, 22, "modal.com/docs: token id and secret", True),
+    Shape(("pat",), "A-Za-z0-9.", 79, "airtable.com/developers: personal access tokens", True),
     Shape(("tskey-",), _URL, 16, "tailscale.com/kb: keys"),
 )
 
