@@ -49,6 +49,17 @@ def alive(pid: int) -> bool:
 # How it starts
 
 
+@pytest.mark.parametrize(("name", "hint"), [("train.py", "python train.py"), ("train", "./train")])
+def test_a_file_of_this_folder_is_no_command_and_the_hint_runs_it(
+    name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("print(1)\n")
+    result = gpuwatch("run", name)
+    assert result.code == 127
+    assert f"to run the one in this folder: {hint})" in result.err
+
+
 @pytest.mark.parametrize(
     ("make", "code", "says"),
     [
