@@ -59,6 +59,7 @@ def shown(*texts: str, **fields: str) -> str:
         ("docker pull novachem.azurecr.io/vision:3", "docker pull host-1/vision:3"),
         ("with PID 0 on node ganymede1 exited on signal 9", "with PID 0 on node host-1 exited on signal 9"),
         ("pdsh -S -f 1024 -w ganymede1,ganymede2 export", "pdsh -S -f 1024 -w host-1,host-2 export"),
+        ("\x1b[1mwandb\x1b[0m: View run \x1b[33mlemon-snow-1\x1b[0m", "wandb: View run job-1"),
         ("ganymede5 slots=8", "host-1 slots=8"),
         ("events.out.tfevents.1706871234.ganymede5.3312.0", "events.out.tfevents.1706871234.host-1.3312.0"),
         ("Linux ganymede5 5.15.0-91-generic #101-Ubuntu SMP", "Linux host-1 5.15.0-91-generic #101-Ubuntu SMP"),

@@ -16,6 +16,7 @@ import msgspec
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.formatting.private_names import AT, HOST_IN_TEXT, LINES, PROMPT, SAID, USER_IN_TEXT
+from gpuwatch.core.formatting.secrets import COLOUR
 from gpuwatch.core.formatting.text import word_set
 from gpuwatch.core.model.codec import closed_values
 
@@ -214,6 +215,8 @@ class Redactor:
         self._lengths = {begins: sorted(found, reverse=True) for begins, found in lengths.items()}
 
     def _learn(self, key: str, text: str) -> None:
+        if "\x1b[" in text:
+            text = COLOUR.sub("", text)
         if key in _USERS:
             self._word("user", text)
         elif key in _HOSTS:
@@ -340,7 +343,9 @@ class Redactor:
         return self.text(text)
 
     def text(self, text: str) -> str:
-        """A text with everything private replaced."""
+        """A text with everything private replaced, and without colours, which hide where a name begins."""
+        if "\x1b[" in text:
+            text = COLOUR.sub("", text)
         if "@" in text:
             text = _MAIL.sub(lambda match: self.name("mail", match[0]), text)
         if "://" in text:

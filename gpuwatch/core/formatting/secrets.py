@@ -25,7 +25,7 @@ from gpuwatch.core.formatting.secret_columns import mask_columns
 from gpuwatch.core.formatting.secret_names import is_secret_value, looks_secret, public_key
 from gpuwatch.core.formatting.token_shapes import without_tokens
 
-__all__ = ["MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
+__all__ = ["COLOUR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
 
 _SECRET_NAME = lazy(
     r"TOKEN(?!IZ)|KEY(?!BOARD)|SECRET|PASSW|PASSPHRASE|(?<![A-Z])PASS(?![A-Z])|CREDENTIAL|COOKIE|PRIVATE|SIGNATURE"
@@ -93,7 +93,8 @@ _PHRASE = lazy(
     r"(\b(?:[Ss]eed|[Rr]ecovery) (?:phrase|words|codes?)\s?[:=]\s)"
     r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8}|(?:(?=[\w-]{0,23}\d)[\w-]{8,24}[ ,]{0,2}){1,16})"
 )
-_COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
+COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
+"""What sets a terminal's colour."""
 _HOOK = lazy(
     r"((?:hooks\.slack\.com/services/|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++"
 )
@@ -173,7 +174,7 @@ def _masked(text: str) -> str:
     if "\x1b[" not in text:
         return _searched(text)
     # Colours within a name hide it: what is found without them decides.
-    coloured, plain = _searched(text), _searched(_COLOUR.sub("", text))
+    coloured, plain = _searched(text), _searched(COLOUR.sub("", text))
     return plain if plain.count(MASK) > coloured.count(MASK) else coloured
 
 
