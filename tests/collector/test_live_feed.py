@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,25 @@ def test_a_feed_that_was_started_early_keeps_its_samples_for_who_comes_later(sim
         assert feed.drain()
         assert woken.wait(10)
         assert len(feed._threads) == 1
+    finally:
+        feed.stop()
+
+
+def test_who_reads_ok_finds_the_sample(sim_machine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = live_feed.note
+
+    def slowly(*arguments: Any) -> None:
+        time.sleep(0.3)  # the reader's thread loses the CPU
+        noted(*arguments)
+
+    monkeypatch.setattr(live_feed, "note", slowly)
+    feed = LiveFeed(0.5, environment=sim_machine("1x24GiB").environment(os.environ))
+    try:
+        feed.start()
+        end = time.monotonic() + 10
+        while feed.status().state != "ok" and time.monotonic() < end:
+            time.sleep(0.005)
+        assert feed.drain()
     finally:
         feed.stop()
 

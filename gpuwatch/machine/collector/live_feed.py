@@ -452,7 +452,6 @@ class LiveFeed:
                 if self._wake is not None:
                     self._wake()
                 continue
-            self._last, self._machine, self._failure, self._crashed = time.monotonic(), None, "", False
             self._suspects.answered()
             if self._watch is not None:
                 self._watch.heard()
@@ -460,8 +459,9 @@ class LiveFeed:
             if snapshot.devices is not devices:
                 devices = snapshot.devices
                 note(self._seen, devices)
-            with self._arrived:
+            with self._arrived:  # who reads "ok" finds the sample, and who has the sample does not read "starting"
                 self._frames.append(snapshot)
+                self._last, self._machine, self._failure, self._crashed = time.monotonic(), None, "", False
                 self._arrived.notify_all()
             if self._wake is not None:
                 self._wake()
