@@ -19,6 +19,7 @@ from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, troubled, with_gap
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import until
 
 
 @pytest.fixture
@@ -91,8 +92,7 @@ async def test_problems_and_events_of_the_recording_can_be_gone_to(stage: Stage,
         assert not stage.app.session.paused, "nothing to show"
         for at in reversed(marks):
             await pilot.press("N")
-            await pilot.pause()
-            assert stage.app.session.view().until == pytest.approx(at, abs=1.1)
+            await until(pilot, lambda at=at: stage.app.session.view().until == pytest.approx(at, abs=1.1))
         assert "throttled" in stage.app.tab.keys.plain
         await pilot.press("N")
         await pilot.pause()
@@ -104,10 +104,8 @@ async def test_problems_and_events_of_the_recording_can_be_gone_to(stage: Stage,
         await pilot.press("home")
         for at in events[1:]:  # the first one is at its begin
             await pilot.press("full_stop")
-            await pilot.pause()
-            view = stage.app.session.view()
-            assert view.until == pytest.approx(at, abs=1.1)
-            assert view.events[-1].at == at
+            await until(pilot, lambda at=at: stage.app.session.view().events[-1].at == at)
+            assert stage.app.session.view().until == pytest.approx(at, abs=1.1)
         await pilot.press("comma")
         await pilot.pause()
         assert stage.app.session.view().until == pytest.approx(events[-2], abs=1.1)
