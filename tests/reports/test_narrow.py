@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpuwatch.core.model.codec import Document
-from gpuwatch.core.model.run import Fallback
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.content import Table
@@ -19,7 +18,6 @@ from gpuwatch.share.reports.document import content_of
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.grid import table_lines
 from gpuwatch.share.reports.report_formats import render
-from gpuwatch.share.reports.tables import fallback_table
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,
@@ -145,15 +143,3 @@ def test_paths_are_divided_at_slashes_and_code_keeps_its_indent() -> None:
     ]
     assert paragraph("  x = 1", 60, "    ", "      ") == ["      x = 1"]
     assert paragraph("one two three four five six", 24, most=1) == ["one two three four …"]
-
-
-def test_one_detail_of_all_fallbacks_is_said_once() -> None:
-    moved = [
-        Fallback(op=op, dtype="float32", requested="auto", actual="CPU:0", reason="visibility.hidden", detail="Hidden")
-        for op in ("MatMul", "AddV2")
-    ]
-    table = fallback_table(moved)
-    assert "Detail" not in table.heads
-    assert table.note == "Hidden."
-    other = Fallback(op="Sub", requested="GPU:0", actual="CPU:0", reason="op.no-gpu-kernel", detail="No kernel")
-    assert [row[5] for row in fallback_table([*moved, other]).rows] == ["Hidden", "Hidden", "No kernel"]

@@ -137,16 +137,6 @@ def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
         for f in fallbacks
     ]
     heads = ("Op", "Type", "Requested", "Ran on", "Reason", "Detail", "Count")
-    details = {row[5] for row in rows}
-    if len(rows) > 1 and len(details) == 1:  # one cause of all is said once
-        short = [(*row[:5], row[6]) for row in rows]
-        return Table(
-            "Fallbacks",
-            (*heads[:5], heads[6]),
-            cut(short, len(heads) - 1),
-            frozenset({5}),
-            note=f"{details.pop().rstrip('.')}.",
-        )
     return Table("Fallbacks", heads, cut(rows, len(heads)), frozenset({6}), below=5)
 
 
