@@ -40,10 +40,10 @@ def work(name, together):
     config = tf.compat.v1.ConfigProto(gpu_options=gpu_options)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         for device in session.list_devices():
-            print(name, "may have", device.memory_limit_bytes >> 20, "MB of", device.name)
+            print(f"{name} may have {device.memory_limit_bytes >> 20} MB of {device.name}")
         together.wait(60)  # until both hold their memory
         product = tf.matmul([[1.0, 2.0]], [[3.0], [4.0]])
-        print(name, "computed", session.run(product))
+        print(f"{name} computed {session.run(product)}")
 
 
 if __name__ == "__main__":
