@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpuwatch.core.model.codec import Document
+from gpuwatch.core.model.run import Fallback
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.content import Table
@@ -18,6 +19,7 @@ from gpuwatch.share.reports.document import content_of
 from gpuwatch.share.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.share.reports.formats.grid import table_lines
 from gpuwatch.share.reports.report_formats import render
+from gpuwatch.share.reports.tables import fallback_table, said_once
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,
@@ -143,3 +145,18 @@ def test_paths_are_divided_at_slashes_and_code_keeps_its_indent() -> None:
     ]
     assert paragraph("  x = 1", 60, "    ", "      ") == ["      x = 1"]
     assert paragraph("one two three four five six", 24, most=1) == ["one two three four …"]
+
+
+def test_one_sentence_of_all_rows_is_said_once() -> None:
+    hidden = [
+        Fallback(op=op, dtype="float32", requested="auto", actual="CPU:0", reason="visibility.hidden", detail="Hidden")
+        for op in ("MatMul", "AddV2")
+    ]
+    table = said_once(fallback_table(hidden))
+    assert table.heads == ("Op", "Type", "Requested", "Ran on", "Reason", "Count")
+    assert [row[-1] for row in table.rows] == ["1", "1"]
+    assert table.note == "Hidden."
+    assert table.right == {5}
+    other = Fallback(op="Sub", requested="GPU:0", actual="CPU:0", reason="placement.no-kernel", detail="No kernel")
+    mixed = fallback_table([*hidden, other])
+    assert said_once(mixed) == mixed

@@ -7,7 +7,7 @@ Text, Markdown and HTML all draw it, so a new section is written once. Every str
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -77,6 +77,20 @@ class Table:
     """Whether the last row is the sum of the others, and stays last."""
     folded: bool = False
     """Whether formats that can fold it show it only on demand."""
+
+    def without(self, *gone: int) -> Table:
+        """Without these columns, and none is optional any more or has a short form."""
+        kept = [i for i in range(len(self.heads)) if i not in gone]
+        return replace(
+            self,
+            heads=tuple(self.heads[i] for i in kept),
+            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+            right=frozenset(kept.index(i) for i in self.right if i in kept),
+            keep=frozenset(kept.index(i) for i in self.keep if i in kept),
+            below=kept.index(self.below) if self.below in kept else None,
+            optional=(),
+            shorter=(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

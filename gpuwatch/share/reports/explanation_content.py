@@ -10,7 +10,15 @@ from gpuwatch.share.reports.content import STATES, Content, Table, clean, clean_
 from gpuwatch.share.reports.ledger import profiles_table
 from gpuwatch.share.reports.memory_content import held_most_fact, memory_profile_tables
 from gpuwatch.share.reports.snapshot_content import device_tables
-from gpuwatch.share.reports.tables import cut, device_map_table, error_table, fallback_table, oom_table, placement_table
+from gpuwatch.share.reports.tables import (
+    cut,
+    device_map_table,
+    error_table,
+    fallback_table,
+    oom_table,
+    placement_table,
+    said_once,
+)
 
 _SIGNS = {"pass": "●", "warn": "▲", "fail": "✖", "skip": "○"}
 
@@ -34,7 +42,7 @@ def explanation_content(document: Explanation) -> Content:
         *(device_tables(document.machine) if document.machine is not None else ()),
         device_map_table(document.device_map),
         oom_table(document.ooms, with_expected=False),
-        fallback_table(document.fallbacks),
+        said_once(fallback_table(document.fallbacks)),
         Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
         placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
         error_table(document.errors, with_expected=False),

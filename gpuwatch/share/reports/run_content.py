@@ -35,6 +35,7 @@ from gpuwatch.share.reports.tables import (
     mapping_text,
     oom_table,
     placement_table,
+    said_once,
     short_device,
 )
 from gpuwatch.share.reports.watched_processes import watched_processes
@@ -55,7 +56,7 @@ def run_content(run: Run) -> Content:
         _settings(run),
         workers_table(run),
         results_table(run),
-        fallback_table(run.fallbacks),
+        said_once(fallback_table(run.fallbacks)),
         oom_table(run.ooms),
         error_table(run.errors),
         *memory_profile_tables(run.memory_profiles),

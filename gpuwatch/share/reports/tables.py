@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
@@ -138,6 +139,17 @@ def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
     ]
     heads = ("Op", "Type", "Requested", "Ran on", "Reason", "Detail", "Count")
     return Table("Fallbacks", heads, cut(rows, len(heads)), frozenset({6}), below=5)
+
+
+def said_once(table: Table) -> Table:
+    """A sentence that all rows share as the note of the table, not as a column."""
+    if table.below is None or len(table.rows) < 2:
+        return table
+    sentences = {row[table.below] for row in table.rows if row[table.below]}
+    if len(sentences) != 1:
+        return table
+    note = f"{sentences.pop().rstrip('.')}. {table.note}".rstrip()
+    return dataclasses.replace(table.without(table.below), note=note)
 
 
 def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:

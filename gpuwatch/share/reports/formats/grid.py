@@ -98,11 +98,11 @@ def _fewer(table: Table, room: int) -> _Form | None:
     for count in range(len(table.optional) + 1):
         gone = table.optional[:count]
         left_out = tuple(table.heads[i] for i in sorted(gone))
-        kept = _without(table, *gone)
+        kept = table.without(*gone)
         if _total(kept) <= room and (kept.below is None or _sentence_fits(kept, room)):
             return _Form(kept, (), left_out)
         if kept.below is not None:
-            rest = _without(kept, kept.below)
+            rest = kept.without(kept.below)
             if _total(rest) <= room:
                 return _Form(rest, tuple(row[kept.below] for row in kept.rows), left_out)
     return None
@@ -126,20 +126,6 @@ def _shorter(table: Table, shorten: Callable[[str], str]) -> Table:
         rows=tuple(
             tuple(shorten(brief[i](cell) if i in brief else cell) for i, cell in enumerate(row)) for row in table.rows
         ),
-    )
-
-
-def _without(table: Table, *gone: int) -> Table:
-    kept = [i for i in range(len(table.heads)) if i not in gone]
-    return dataclasses.replace(
-        table,
-        heads=tuple(table.heads[i] for i in kept),
-        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
-        right=frozenset(kept.index(i) for i in table.right if i in kept),
-        keep=frozenset(kept.index(i) for i in table.keep if i in kept),
-        below=kept.index(table.below) if table.below in kept else None,
-        optional=(),
-        shorter=(),
     )
 
 
