@@ -18,8 +18,6 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, read, schema_of
 from gpuwatch.core.model.comparison import Comparison, Node
-from gpuwatch.core.model.diagnostic import Diagnostic
-from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
@@ -158,38 +156,33 @@ def _stretch(recording: Recording, since: str | None, until: str | None) -> Docu
 _COMPARE_EXAMPLES = """\b
 Examples:
   gpuwatch compare growth.json limit.json
-  gpuwatch compare here.json there.json -o differences.html
+  gpuwatch compare growth.json limit.json -o differences.html
   gpuwatch compare n*.json
 """
 
 
 @click.command(epilog=_COMPARE_EXAMPLES)
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN|REPORT...")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.comparison/1, for reports gpuwatch.contrast/1)."
-)
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN|SNAPSHOT...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.comparison/1).")
 @output_option
 @redact_option
 def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redact: bool) -> None:
-    """Compare saved runs, or reports: why here and not there?
+    """Compare saved runs, or snapshots of many machines, side by side.
 
-    Runs, of one or several machines, are compared by what they requested, got and took; reports (of gpuwatch report or
-    doctor) by versions, GPUs, variables, libraries and checks. With runs or snapshots of at least four machines, those
-    that differ from the others are named: another driver, a GPU missing, three times slower.
+    Runs, of one or several machines, are compared by what they requested, got and took. With runs or snapshots of at
+    least four machines, those that differ from the others are named: another driver, a GPU missing, three times slower.
+    What changed between two machines, reports or recordings: gpuwatch diff.
     """
     check_output(output)
     documents = [(source, read_document(source)) for source in sources]
-    publish(_side_by_side(documents, redact=redact), output, as_json=as_json, redact=redact)
+    publish(_side_by_side(documents), output, as_json=as_json, redact=redact)
 
 
-def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Document:
-    from gpuwatch.core.formatting.redaction import sendable
+def _side_by_side(documents: list[tuple[Path, Document]]) -> Document:
     from gpuwatch.fleet.cluster.node_results import side_by_side
-    from gpuwatch.share.reports.contrast import contrast
 
     runs: list[Run] = []
     nodes: dict[str, Node] = {}
-    reports: list[Diagnostic | Doctor] = []
     for source, document in documents:
         if isinstance(document, Run):
             runs.append(document)
@@ -198,9 +191,6 @@ def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Do
             nodes.update({node.node: node for node in document.nodes})
         elif isinstance(document, Experiment):
             runs.extend(trial.run for trial in document.trials if trial.run is not None)
-        elif isinstance(document, Diagnostic | Doctor):
-            # Redacted now: a comparison no longer tells which word is a host and which a user.
-            reports.append(sendable(document, redact=redact))
         elif isinstance(document, Snapshot):
             host = document.host.hostname or source.stem
             name = host if host not in nodes else f"{host} ({source.stem})"
@@ -208,14 +198,8 @@ def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Do
         else:
             raise UsageError(
                 f"{file_name(source)} cannot be compared",
-                hint="compare runs, comparisons and snapshots, or reports with reports",
+                hint="compare runs, comparisons or snapshots; two reports or recordings: gpuwatch diff A B",
             )
-        if (runs or nodes) and reports:
-            raise UsageError(f"{file_name(source)}: runs cannot be compared with reports", hint="give one kind")
-    if reports:
-        if len(reports) < 2:
-            raise UsageError("one report is not enough to compare", hint="give two: one of each machine")
-        return contrast(reports)
     if len(nodes) == 1 and not runs:
         raise UsageError("one snapshot is not enough to compare", hint="give one of each machine")
     return side_by_side(runs, list(nodes.values()))

@@ -10,7 +10,7 @@ from gpuwatch.core.model.codec import to_json
 from tests.conftest import gpuwatch
 from tests.reports.documents import hostile_run
 from tests.reports.fuzz import HIDDEN
-from tests.reports.test_any_document import evil_contrast, nested
+from tests.reports.test_any_document import evil_diff, nested
 
 
 def test_a_document_that_is_nested_without_end_is_one_line(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_a_document_of_500_mb_is_refused_before_it_takes_memory(tmp_path: Path) 
 
 
 def test_documents_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    path, run = tmp_path / "contrast.json", tmp_path / "\x1b[31mrun\u202e.json"
-    path.write_text(to_json(evil_contrast()))
+    path, run = tmp_path / "diff.json", tmp_path / "\x1b[31mrun\u202e.json"
+    path.write_text(to_json(evil_diff()))
     run.write_text(to_json(hostile_run()))
     for arguments in (
         ["report", str(path)],

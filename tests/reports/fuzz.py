@@ -22,14 +22,14 @@ from msgspec import inspect
 
 from gpuwatch.core.model.codec import DOCUMENTS, Document, NotADocument, from_json
 from gpuwatch.core.model.comparison import Comparison
-from gpuwatch.core.model.contrast import Contrast
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.compare import compare
-from gpuwatch.share.reports.contrast import contrast
+from gpuwatch.share.reports.diff import diff
+from gpuwatch.share.reports.diff_sides import of_document
 from gpuwatch.share.reports.report_formats import FORMATS, render
 
 HIDDEN = re.compile(
@@ -98,12 +98,6 @@ def _referring(kind: type, made: dict[Any, Any], rng: random.Random) -> dict[Any
     """With what refers to other parts mostly in order: else every document would be refused."""
     if rng.random() < 0.1:
         return made
-    if kind is Contrast:
-        made["sources"] = made["sources"] or ["here"]
-        count = len(made["sources"])
-        made["primaries"] = [None] * count
-        for row in made["rows"]:
-            row["values"] = [rng.choice((None, *_TEXTS)) for _ in range(count)]
     if kind is Comparison:
         there = range(len(made["runs"]))
         for name in ("best_run", "worst_run"):
@@ -172,7 +166,7 @@ def _compared(document: Document) -> Document | None:
         case Comparison():
             return compare(list(document.runs))
         case Diagnostic() | Doctor():
-            return contrast([document, document])
+            return diff(*(of_document(document, name, cards=True) for name in ("here", "there")))
     return None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.model.codec import MOST_VALUES, NotADocument, from_json, to_json
-from gpuwatch.core.model.contrast import Contrast, Row
+from gpuwatch.core.model.diff import Diff, FactChange, Side
 from gpuwatch.core.model.run import Setting
 from gpuwatch.core.model.validation import MOST_TEXT
 from gpuwatch.share.reports.report_formats import FORMATS, render
@@ -25,23 +25,27 @@ def test_made_up_documents_of_every_kind() -> None:
     assert sum(examined(made_up(seed)) for seed in SEEDS) > len(SEEDS) / 2
 
 
-def evil_contrast() -> Contrast:
-    rows = (Row(part=EVIL, name=EVIL, values=("-5", EVIL)), Row(part="GPUs", name="-1", values=("-3.5e4", "−")))
-    return Contrast(sources=("here", EVIL), primaries=(None, EVIL), simulated=False, rows=rows, alike=1)
+def evil_diff() -> Diff:
+    here, there = (Side(name=n, kind="doctor", host=n, begin=None, end=None, samples=1) for n in ("here", EVIL))
+    facts = (
+        FactChange(part=EVIL, name=EVIL, values=("-5", EVIL)),
+        FactChange(part="GPUs", name="-1", values=("-3.5e4", "−")),
+    )
+    return Diff(sides=(here, there), simulated=False, differs=True, facts=facts)
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in FORMATS])
 def test_headings_from_outside_are_harmless(name: str) -> None:
-    drawn = render(evil_contrast(), name)
+    drawn = render(evil_diff(), name)
     assert not HIDDEN.search(drawn)
     assert "cmd|" in drawn.replace("\\|", "|"), "it is shown all the same"
 
 
 def test_no_cell_of_csv_is_a_formula_and_negative_numbers_stay_numbers() -> None:
-    heads, first, second = csv.reader(io.StringIO(render(evil_contrast(), "csv")))
-    assert heads[3].startswith("'=cmd")
-    assert (first[2], first[3][:5]) == ("-5", "'=cmd")
-    assert second == ["GPUs", "-1", "-3.5e4", "−"]
+    heads, first, second = csv.reader(io.StringIO(render(evil_diff(), "csv")))
+    assert heads[4].startswith("'=cmd")
+    assert (first[3], first[4][:5]) == ("-5", "'=cmd")
+    assert second == ["fact", "GPUs", "-1", "-3.5e4", "−"]
 
 
 def changed(document: msgspec.Struct, **changes: object) -> bytes:
@@ -71,9 +75,6 @@ def nested(depth: int) -> bytes:
         (changed(bare_run(), phases={"total_seconds": 1e308}), "total_seconds is 1e.308: not a valid time span"),
         (changed(bare_run(), pid=10**400), "more than 64 bits"),
         (changed(bare_run(), results={"a": 10**400}), "more than 64 bits"),
-        (changed(evil_contrast(), rows=[{"part": "a", "name": "b", "values": ["1"]}]), "row 1 has 1 values for 2 rep"),
-        (changed(evil_contrast(), primaries=[]), "0 primary causes for 2 reports"),
-        (changed(evil_contrast(), sources=[], primaries=[], rows=[]), "compares nothing"),
         (b'{"schema":"gpuwatch.comparison/1","runs":[],"columns":[],"best":{},"comparable":[0]}', "refers to run 0"),
         (
             b'{"schema":"gpuwatch.comparison/1","runs":[],"columns":[],"best":{},"worst_run":{"a":-1}}',

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.diagnostic import MACHINE, Diagnostic, SourcedFinding
 from gpuwatch.core.model.diff import Diff, NumberChange, Spread
@@ -22,6 +23,7 @@ from gpuwatch.share.reports.diff_sides import Comparable, of_document
 from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.conftest import gpuwatch
 from tests.recording.days import NOON, day
+from tests.reports.diagnostics import healthy, without_driver
 from tests.reports.documents import full_run, speed
 from tests.ui import machines
 
@@ -106,6 +108,27 @@ def test_what_cannot_be_read_is_not_a_difference_but_named() -> None:
     document = compared(machine(with_(ecc__mode="enabled")), machine(unread))
     assert not document.differs
     assert any("GPU 0 ECC mode" in note for note in document.notes)
+
+
+def test_of_reports_variables_and_checks_differ_and_times_do_not() -> None:
+    here = healthy().doctor
+    assert here is not None
+    slower = replace(here, checks=tuple(replace(c, detail=f"{c.detail}, in 9.9 s") for c in here.checks))
+    assert not compared(here, slower).differs
+    found = facts(compared(here, replace(here, environment={"CUDA_VISIBLE_DEVICES": "-1", "CUDA_API_KEY": "abc"})))
+    assert found["Environment variables", "CUDA_VISIBLE_DEVICES"] == (None, "-1")
+    there = without_driver().doctor
+    assert there is not None
+    fine, broken = facts(compared(here, there))["Checks", "libcuda.so.1"]
+    assert (fine or "").startswith("● pass")
+    assert (broken or "").startswith("✖ FAIL")
+
+
+def test_a_secret_is_masked_on_both_sides() -> None:
+    here = healthy().doctor
+    assert here is not None
+    document = compared(replace(here, environment={"CUDA_API_KEY": "abc"}), here)
+    assert facts(masked(document))["Environment variables", "CUDA_API_KEY"] == ("•••", None)
 
 
 def test_a_card_that_was_exchanged_is_seen_on_one_machine_only() -> None:

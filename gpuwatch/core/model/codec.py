@@ -19,7 +19,6 @@ from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.cause_list import CauseList, CausePage
 from gpuwatch.core.model.characters import escaped, printable
 from gpuwatch.core.model.comparison import Comparison
-from gpuwatch.core.model.contrast import Contrast
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.diff import Diff
 from gpuwatch.core.model.doctor import Doctor
@@ -36,9 +35,7 @@ from gpuwatch.core.model.trials import Experiment
 from gpuwatch.core.model.usage import Usage
 from gpuwatch.core.model.validation import MOST_VALUES, Inconsistent, check
 
-Document = (
-    Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment | Usage | Period | Diff
-)
+Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Period | Diff
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "snapshot": Snapshot,
@@ -47,7 +44,6 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "explanation": Explanation,
     "doctor": Doctor,
     "diagnostic": Diagnostic,
-    "contrast": Contrast,
     "try": Experiment,
     "usage": Usage,
     "diff": Diff,

@@ -157,7 +157,6 @@ FIELDS: dict[str, str] = {
     "reason": "Why, as a word of a fixed list.",
     "requested": "Device that was asked for; null where none was.",
     "requested_bytes": "Bytes that were asked for.",
-    "rows": "The facts that differ.",
     "runs": "The runs.",
     "schema": "Kind and version of the document.",
     "settings": "Settings by name, as asked for and as they took effect.",

@@ -19,7 +19,6 @@ from gpuwatch.core.formatting.suggest import meant
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
 from gpuwatch.core.model.comparison import Comparison
-from gpuwatch.core.model.contrast import Contrast
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES
@@ -390,11 +389,10 @@ TOOLS: tuple[Tool, ...] = (
         "compare",
         "Why here and not there?",
         "Compares saved runs (of gpuwatch probe, run and try) side by side: what was asked, granted, how fast, and why "
-        "they differ. With paths it compares JSON documents, also reports of several machines. The newest runs without "
-        "arguments.",
+        "they differ. With paths it compares JSON documents. The newest runs without arguments.",
         CompareArguments,
         _compare,
-        (Comparison, Contrast),
+        (Comparison,),
     ),
     Tool(
         "probe",

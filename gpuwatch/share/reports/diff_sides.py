@@ -22,8 +22,9 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.tiers import HOUR, MINUTE
-from gpuwatch.share.reports import comparable, contrast, run_content
+from gpuwatch.share.reports import comparable, run_content
 from gpuwatch.share.reports.content import clean
+from gpuwatch.share.reports.report_facts import PARTS, report_facts
 from gpuwatch.share.reports.tables import device_map
 
 Comparable = Diagnostic | Doctor | Run | Snapshot
@@ -94,13 +95,15 @@ class Facts:
     numbers: dict[tuple[str, str], Spread] = field(default_factory=dict)
     """By GPU (``GPU 0``), or ``Run``, and id of the metric."""
     run: Run | None = None
+    examined: frozenset[str] = frozenset()
+    """Parts that were looked at, even if nothing was found in them."""
     holders: dict[tuple[str, str, str, str, str], tuple[int, int]] = field(default_factory=dict)
     """Allocations and bytes by device, group, line, layer and op, of a file of a program's memory."""
 
     @property
     def parts(self) -> set[str]:
-        """The parts of which it has facts."""
-        return {part for part, _ in self.facts}
+        """The parts of which it has facts, or knows that there are none."""
+        return {part for part, _ in self.facts} | self.examined
 
     def where(self, cause: str) -> str:
         """The GPUs of a cause."""
@@ -128,11 +131,9 @@ def of_document(document: Comparable, name: str, *, cards: bool) -> Facts:
     elif isinstance(document, Run):
         _run(found, document)
     else:
-        found.facts = {
-            (part, what): (shown, key)
-            for part, what, shown, key in contrast.report_facts(document)
-            if part not in ("Verdict", "GPUs")
-        }
+        found.facts = {(part, what): (shown, key) for part, what, shown, key in report_facts(document)}
+        if isinstance(document, Doctor) or document.doctor is not None:
+            found.examined = frozenset(PARTS)
         if isinstance(document, Diagnostic) and document.snapshot is not None:
             _snapshot(found, document.snapshot, cards)  # its findings are among those of the report
     found.take_findings(document.findings)

@@ -6,7 +6,6 @@ from importlib import import_module
 
 from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.comparison import Comparison
-from gpuwatch.core.model.contrast import Contrast
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.diff import Diff
 from gpuwatch.core.model.doctor import Doctor
@@ -21,7 +20,6 @@ from gpuwatch.share.reports.content import Content
 _CONTENTS: dict[type, str] = {
     Run: "run_content.run_content",
     Comparison: "comparison_content.comparison_content",
-    Contrast: "contrast.contrast_content",
     Diff: "diff.diff_content",
     Diagnostic: "diagnostic_content.diagnostic_content",
     Doctor: "doctor_content.doctor_content",

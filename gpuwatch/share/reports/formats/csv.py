@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from gpuwatch.core.formatting.spreadsheet import cell
 from gpuwatch.core.model.codec import Document
 from gpuwatch.core.model.comparison import Comparison, Node
-from gpuwatch.core.model.contrast import Contrast
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.diff import Diff
 from gpuwatch.core.model.doctor import Doctor
@@ -113,8 +112,6 @@ def render(document: Document) -> str:
         return _table(_TEST_FIELDS, ([*row, message] for row, message in zip(tests, messages, strict=True)))
     if isinstance(document, Explanation):
         return _table(_FINDING_FIELDS, _finding_rows(document.source, document.findings, document.primary))
-    if isinstance(document, Contrast):
-        return _table(("part", "name", *document.sources), ([r.part, r.name, *r.values] for r in document.rows))
     if isinstance(document, Diff):
         return _table(("kind", "part", "name", *(side.name for side in document.sides)), _diff_rows(document))
     if isinstance(document, Diagnostic):
