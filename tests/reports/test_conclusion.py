@@ -54,6 +54,12 @@ def test_what_less_memory_costs_is_named() -> None:
     )
 
 
+def test_a_negative_amount_of_memory_is_no_winner() -> None:
+    """No run holds it, but a document from elsewhere may say so."""
+    told = shown(timed("default", held=22 * GIB), timed("growth", held=326 * MIB), timed("broken", held=-5))
+    assert told.startswith("growth: the same work in 326 MiB instead of 22.0 GiB")
+
+
 def test_faster_in_the_same_memory() -> None:
     told = shown(timed("default", 0.004), timed("xla", 0.002))
     assert told == "xla: 500 instead of 250 steps/s, in the same memory (10.0 GiB)"

@@ -199,8 +199,9 @@ def _not_comparable(runs: Sequence[Run], names: Sequence[str], ended: Sequence[i
 
 
 def _held(run: Run) -> int | None:
-    """Its peak; None without a GPU, which would always win."""
-    return (run.memory.nvml_peak_bytes or None) if run.device_map else None
+    """Its peak; None without a GPU, which would always win, and if a document has a number that cannot be."""
+    peak = run.memory.nvml_peak_bytes or 0
+    return peak if run.device_map and peak > 0 else None
 
 
 def _compared(runs: Sequence[Run], names: Sequence[str], group: Sequence[int]) -> str:
