@@ -51,6 +51,7 @@ _CALLS = {
 """Ops that call functions, with the attributes that name them; Case has a list."""
 _LOWERED = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
 """What TensorFlow puts before the nodes of a lowered loop or branch."""
+_INLINED = ("PartitionedCall", "StatefulPartitionedCall")
 _COMPILED = "_XlaMustCompile"
 _DEEPEST = 12
 NOT_PLACED = _FEED | _IDLE | frozenset(_CALLS)
@@ -71,10 +72,24 @@ class Collected:
         self.library = {one.signature.name: one for one in before.library.function}
         self.placed = list(graphs.post_optimization_graph.node)
         self.places = {node.name: node.device for node in self.placed}
-        ends = {node.name for node in before.node if node.op in _ENDS}
+        lacking = [node for node in before.node if node.op in _ENDS and node.name not in self.places]
         self.whole = len(self.nodes) == len(before.node) and len(self.places) == len(self.placed) > 0
-        self.whole = self.whole and ends <= self.places.keys()
+        self.whole = self.whole and not any(one.op == "_Retval" or self._is_used(one.name) for one in lacking)
         self.identity = _identity(before.node)
+
+    def _is_used(self, name, nodes=None, depth=0):
+        """Whether an op works on an argument, also within a function that it calls: TensorFlow prunes the others."""
+        for node in self.nodes.values() if nodes is None else nodes:
+            for position, given in enumerate(node.input):
+                if given.lstrip("^").split(":")[0] != name:
+                    continue
+                body = self.library.get(node.attr["f"].func.name) if node.op in _INLINED and depth < _DEEPEST else None
+                if body is None or given.startswith("^"):
+                    return True
+                inner = body.signature.input_arg[position].name
+                if self._is_used(inner, body.node_def, depth + 1) or inner in body.ret.values():
+                    return True
+        return False
 
     def is_eager_op(self):
         """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""

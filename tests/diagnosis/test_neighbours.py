@@ -315,9 +315,8 @@ def test_a_program_that_hides_the_gpus_and_fails_otherwise() -> None:
     run = program(f"{error.type}: {error.message}", settings=by_itself, **fields)
     assert run.primary == "api.removed"
     hidden = only(run, "visibility.hidden")
-    assert hidden.severity == "warning"
-    assert hidden.title.startswith("train.py:7 sets CUDA_VISIBLE_DEVICES")
-    assert "at train.py:7" in hidden.action
+    assert hidden.severity == "info"
+    assert "from itself: train.py:7 sets CUDA_VISIBLE_DEVICES" in hidden.title
     by_the_shell = only(program(f"{error.type}: {error.message}", **fields), "visibility.hidden")
     assert by_the_shell.severity == "error"
     assert "the shell, a job script" in by_the_shell.action

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.run import (
+    INHERITED,
     Devices,
     Framework,
     HostMemory,
@@ -36,14 +37,44 @@ def program(log: str = "", **fields: object) -> Run:
     return complete(draft("run", **values), parse(log), machine())
 
 
-def test_a_program_that_hides_its_gpus_itself() -> None:
-    devices = Devices(physical=(CPU, GPU), visible=(CPU,), logical=("/device:CPU:0",))
-    for placements in ((), (ON_CPU,)):
-        run = program(devices=devices, placements=placements)
-        assert (run.verdict, run.primary) == ("fallback", "visibility.hidden")
-        assert run.findings[0].severity == "warning"
-        assert "own set_visible_devices hides every GPU" in run.findings[0].title
-        assert all(fallback.reason == "visibility.hidden" for fallback in run.fallbacks)
+_DISABLED = Devices(physical=(CPU, GPU), visible=(CPU,), logical=("/device:CPU:0",))
+_NONE = Devices(physical=(CPU,), visible=(CPU,), logical=("/device:CPU:0",))
+
+
+def _with_variable(value: str, source: str) -> dict[str, object]:
+    setting = Setting(asked=value, effective=value, source=source)
+    return {
+        "devices": _NONE,
+        "environment": {"CUDA_VISIBLE_DEVICES": value},
+        "settings": {"CUDA_VISIBLE_DEVICES": setting},
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "severity"),
+    [
+        ({"devices": _DISABLED}, "ok", "info"),
+        (_with_variable("-1", "train.py:2"), "ok", "info"),
+        (_with_variable("", "train.py:2"), "ok", "info"),
+        (_with_variable("-1", INHERITED), "fallback", "error"),
+        (_with_variable("7", "train.py:2"), "fallback", "error"),  # meant a GPU
+    ],
+)
+@pytest.mark.parametrize("placements", [(), (ON_CPU,)])
+def test_a_program_that_hides_its_gpus_itself_is_on_the_cpu_by_choice(
+    fields: dict[str, Any], verdict: str, severity: str, placements: tuple[Placement, ...]
+) -> None:
+    run = program(placements=placements, **fields)
+    assert (run.verdict, run.findings[0].severity) == (verdict, severity)
+    assert (run.verdict == "fallback") >= bool(run.fallbacks)
+    chosen = "The program hides every GPU from itself" in run.findings[0].title
+    assert chosen == (severity == "info") == ("as it asks" in run.verdict_reason)
+
+
+def test_a_program_that_hides_its_gpus_and_requests_one() -> None:
+    run = program(devices=_DISABLED, placements=(replace(ON_CPU, requested="/device:GPU:0"),))
+    assert (run.verdict, run.primary, run.findings[0].severity) == ("fallback", "visibility.hidden", "warning")
+    assert [one.requested for one in run.fallbacks] == ["GPU:0"]
 
 
 def test_a_program_that_takes_one_of_two_gpus_hides_none() -> None:

@@ -546,7 +546,6 @@ PROGRAMS = (
         print(tf.config.list_physical_devices("GPU"), tf.reduce_sum(tf.ones([10])))
         """,
         "visibility.hidden",
-        fallbacks=frozenset({("Fill", "auto"), ("Sum", "auto")}),
     ),
     _program(
         "no-gpu-visible",
@@ -557,7 +556,18 @@ PROGRAMS = (
         print(tf.ones([8, 8]) @ tf.ones([8, 8]))
         """,
         "visibility.hidden",
-        fallbacks=frozenset({("Fill", "auto"), ("MatMul", "auto")}),
+    ),
+    _program(
+        "no-gpu-visible-but-requested",
+        "guide/gpu: limiting visible devices, to none",
+        """
+        import tensorflow as tf
+        tf.config.set_visible_devices([], "GPU")
+        with tf.device("/GPU:0"):
+            print(tf.ones([8, 8]) @ tf.ones([8, 8]))
+        """,
+        "visibility.hidden",
+        fallbacks=frozenset({("Fill", "GPU:0"), ("MatMul", "GPU:0")}),
     ),
     _program(
         "mirrored-on-a-gpu-too-many",

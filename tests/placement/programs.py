@@ -1019,6 +1019,19 @@ def replicas_within_a_scope():
 
 
 @program
+def mirrored_fit_within_a_scope():
+    """Its iterator is an argument that no op uses: TensorFlow prunes it."""
+    import keras
+
+    strategy = tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"])
+    with tf.device("/GPU:0"), strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
+        model.compile("sgd", "mse", jit_compile=False)
+        model.fit(tf.ones([16, 4]), tf.ones([16, 4]), batch_size=8, verbose=0)
+    allow("GPU:0", "ReadVariableOp", device="GPU:1")
+
+
+@program
 def checkpoint_within_a_scope():
     with tf.device("/GPU:0"):
         checkpoint = tf.train.Checkpoint(v=tf.Variable(ones()))

@@ -102,6 +102,7 @@ def _check(tier: str, python: str, without: frozenset[str] = frozenset()) -> Non
         assert not [wrong for answer in told if (wrong := _wrong(answer, "programs.py:"))]
         nodes, unclear = sum(answer["nodes"] for answer in told), sum(answer["unclear"] for answer in told)
         assert unclear < 0.1 * nodes
+        assert not [one["name"] for one in told if one["nodes"] > 20 and one["unclear"] > 0.1 * one["nodes"]]
 
 
 def _check_generated(tier: str, python: str) -> None:

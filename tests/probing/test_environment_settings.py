@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuwatch.core.model.run import Framework, Run, Setting
-from gpuwatch.experiment.probing.environment_settings import ENVIRONMENT, PROGRAM, environment_settings
+from gpuwatch.core.model.run import INHERITED, Framework, Run, Setting
+from gpuwatch.experiment.probing.environment_settings import PROGRAM, environment_settings
 from gpuwatch.share.reports.differences import differences
 from gpuwatch.share.reports.run_content import OWN, asked
 from tests.reports.documents import bare_run
@@ -18,11 +18,11 @@ def test_variables_of_the_framework_are_settings_with_who_set_them() -> None:
     now = {**start, "CUDA_VISIBLE_DEVICES": "1", "TF_GPU_ALLOCATOR": "cuda_malloc_async"}
     assert environment_settings(now, start, TENSORFLOW) == {
         "CUDA_VISIBLE_DEVICES": Setting(asked="1", source=PROGRAM),
-        "TF_FORCE_GPU_ALLOW_GROWTH": Setting(asked="true", effective=True, source=ENVIRONMENT),
+        "TF_FORCE_GPU_ALLOW_GROWTH": Setting(asked="true", effective=True, source=INHERITED),
         "TF_GPU_ALLOCATOR": Setting(asked="cuda_malloc_async", source=PROGRAM),
     }
     placed = environment_settings(now, start, TENSORFLOW, {"TF_GPU_ALLOCATOR": "train.py:3", "HOME": "train.py:4"})
-    assert [one.source for one in placed.values()] == [PROGRAM, ENVIRONMENT, "train.py:3"]
+    assert [one.source for one in placed.values()] == [PROGRAM, INHERITED, "train.py:3"]
     assert set(environment_settings(now, start, TORCH)) == {"CUDA_VISIBLE_DEVICES"}
     assert environment_settings(now, start, None) == {}
 

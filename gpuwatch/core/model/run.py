@@ -15,6 +15,10 @@ Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "inter
 """``interrupted``: stopped by the user, or because gpuwatch itself ended."""
 
 
+INHERITED: Final = "environment"
+"""Source of a setting by a variable that a watched program was started with."""
+
+
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """A requested setting, and its effective value as far as the framework reports it."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuwatch.core.model.run import Framework, Setting
+from gpuwatch.core.model.run import INHERITED, Framework, Setting
 
 _CUDA = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE")
 _OF = {
@@ -24,7 +24,7 @@ _OF = {
     ),
     "torch": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
 }
-ENVIRONMENT, PROGRAM = "environment", "the program (os.environ)"
+PROGRAM = "the program (os.environ)"
 
 
 def environment_settings(
@@ -42,7 +42,7 @@ def environment_settings(
     for name in (*_CUDA, *_OF.get(framework.name, ())):
         value = now.get(name)
         if value is not None:
-            source = ENVIRONMENT if start.get(name) == value else (places or {}).get(name, PROGRAM)
+            source = INHERITED if start.get(name) == value else (places or {}).get(name, PROGRAM)
             effective, note = _effective(name, value)
             found[name] = Setting(asked=value, effective=effective, note=note, source=source)
     return found

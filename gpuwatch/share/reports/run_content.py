@@ -129,6 +129,8 @@ def setting_text(name: str, value: object) -> str:
     """``memory_limit 1024``, ``CUDA_VISIBLE_DEVICES=0``, ``no memory growth``."""
     if isinstance(value, bool):
         return name if value else f"no {name}"
+    if value in ([], ""):
+        value = '""' if name.isupper() else "none"
     # Variables as in a shell, other settings as in a sentence.
     unit = " MiB" if name == "memory_limit" and isinstance(value, (int, float)) else ""
     return f"{name}={clean(value)}" if name.isupper() else f"{name} {clean(value)}{unit}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.run import INHERITED
 from gpuwatch.core.model.visibility import MIG_PREFIX, VisibleList, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
@@ -53,6 +54,8 @@ KNOWN_VARIABLES = (
 """Variables that affect GPUs; a similar name that is none of them is taken for a typo."""
 
 _DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
+_VISIBLE_DEVICES = "visible devices"
+"""The watcher's name of what set_visible_devices was called with (_gpuwatch_settings.py)."""
 _SHORTEST = 12
 """Shorter names are similar to too many others."""
 _DISTANCE = 2
@@ -99,14 +102,14 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         severity = "info"
     elif evidence.log is not None and evidence.log.cuinit_error is not None and evidence.log.cuinit_error.code == 303:
         severity = "warning"  # libcuda.so.1 cannot be loaded: no value of the variable helps before that
-    elif _place(evidence):
-        severity = "warning"  # as its author wanted
+    elif seen.on_purpose and _place(evidence):
+        yield _own_choice(evidence, f"{_place(evidence)} sets {lines[0]}", lines)
+        return
     if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
         yield finding(
             "visibility.hidden",
             severity,
             "fact",
-            title=f"{_place(evidence)} sets {lines[0]}, which hides every GPU" if _place(evidence) else "",
             evidence=lines,
             action=f"Unset CUDA_VISIBLE_DEVICES{_where_set(evidence)}, or set it to the GPUs that it should use"
             " (0, or a UUID).",
@@ -168,7 +171,7 @@ def _place(evidence: Evidence) -> str:
     if evidence.run is None or evidence.run.group != "run":
         return ""
     setting = evidence.run.settings.get("CUDA_VISIBLE_DEVICES")
-    return setting.source if setting is not None and setting.source else ""
+    return setting.source if setting is not None and setting.source != INHERITED else ""
 
 
 def _misread(value: str, seen: VisibleList) -> Iterator[Finding]:
@@ -263,22 +266,48 @@ def script_hides(evidence: Evidence) -> Iterator[Finding]:
 @rule("visibility.hidden")
 def program_hides(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow has GPUs, but the program disabled all of them."""
-    run = evidence.run
-    if run is None or evidence.gpu_usable:
-        return
-    physical = [name for name in run.devices.physical if ":GPU:" in name]
-    if physical and run.devices.visible and not any(":GPU:" in name for name in run.devices.visible):
-        yield finding(
-            "visibility.hidden",
-            "warning",
-            "fact",
-            title="The program's own set_visible_devices hides every GPU",
-            evidence=(
+    if (run := evidence.run) is not None and _disables(evidence):
+        setting = run.settings.get(_VISIBLE_DEVICES)
+        where = setting.source if setting is not None and setting.source else "the program"
+        yield _own_choice(
+            evidence,
+            f"{where} calls set_visible_devices without a GPU",
+            (
                 f"list_physical_devices: {', '.join(run.devices.physical)}",
                 f"get_visible_devices: {', '.join(run.devices.visible)}",
             ),
-            action="Remove tf.config.set_visible_devices([], 'GPU'), or pass it the GPUs to use.",
         )
+
+
+def hides_its_gpus(evidence: Evidence) -> bool:
+    """Whether a watched program itself hides every GPU from itself: it is on the CPU by its own choice."""
+    if evidence.run is None or evidence.run.group != "run" or evidence.gpu_usable or evidence.driver_answers is False:
+        return False
+    value = evidence.visible_devices if _place(evidence) else None
+    return _disables(evidence) or (value is not None and read_visible(value, None).on_purpose)
+
+
+def _disables(evidence: Evidence) -> bool:
+    """Whether TensorFlow has GPUs, all of them disabled by set_visible_devices."""
+    devices = evidence.run.devices if evidence.run is not None else None
+    if devices is None or evidence.gpu_usable or not devices.visible:
+        return False
+    return any(":GPU:" in name for name in devices.physical) and not any(":GPU:" in name for name in devices.visible)
+
+
+def _own_choice(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
+    """No alarm, unless the program also requests a GPU by name."""
+    fell = evidence.run is not None and any(one.reason == "visibility.hidden" for one in evidence.run.fallbacks)
+    return finding(
+        "visibility.hidden",
+        "warning" if fell else "info",
+        "fact",
+        title=f"The program hides every GPU from itself: {how}",
+        evidence=lines,
+        action="Remove that line, or name the GPUs to use there: the program requests one."
+        if fell
+        else "Nothing to do if it is meant to run on the CPU; else remove that line, or name the GPUs to use there.",
+    )
 
 
 @rule("visibility.renumbered")

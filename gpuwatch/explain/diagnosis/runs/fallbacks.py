@@ -11,6 +11,7 @@ from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.engine import NO_GPU
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT, MADE_THERE
+from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.explain.logs.facts import LogFacts
@@ -113,9 +114,10 @@ def _is_probe(run: Run) -> bool:
 
 
 def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
-    """Whether the probe itself requested no GPU, so that its ops belong on the CPU."""
-    return evidence.visibility_on_purpose and any(
-        found.id == "visibility.hidden" and found.severity == "info" for found in findings
+    """Whether the probe or program itself requested no GPU, so that its ops belong on the CPU."""
+    return hides_its_gpus(evidence) or (
+        evidence.visibility_on_purpose
+        and any(found.id == "visibility.hidden" and found.severity == "info" for found in findings)
     )
 
 

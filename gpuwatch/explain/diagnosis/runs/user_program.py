@@ -16,6 +16,7 @@ from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS
 from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR, WENT_ON
+from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus
 from gpuwatch.explain.logs.facts import LogFacts
 
 GROUP = "run"
@@ -73,17 +74,18 @@ def verdict_of(run: Run, verdict: Verdict, evidence: Evidence, main: str | None)
     if verdict == "oom" and _exited_well(run):
         return "ok"
     seen = run.framework is not None or (evidence.log is not None and bool(evidence.log.frameworks))
-    on_cpu = seen and not evidence.gpu_usable and main in NO_GPU
+    on_cpu = seen and not evidence.gpu_usable and main in NO_GPU and not hides_its_gpus(evidence)
     return "fallback" if verdict == "ok" and (on_cpu or main == _NO_REPLICA) else verdict
 
 
 def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding, ...], main: str | None) -> str:
     """The verdict's reason in one sentence; empty if the general one applies."""
     if verdict == "fallback" and main == _NO_REPLICA:
-        return next((f"{found.title}." for found in findings if found.id == main), "")
+        return f"{_title(findings, main)}."
     if verdict == "fallback" and main in NO_GPU:
-        title = next((found.title for found in findings if found.id == main), CAUSES[main or "unknown"])
-        return f"All of it ran on the CPU: {title}."
+        return f"All of it ran on the CPU: {_title(findings, main)}."
+    if verdict == "ok" and main == "visibility.hidden":
+        return f"All of it ran on the CPU, as it asks. {_title(findings, main)}."
     if verdict == "ok" and _exited_well(run) and any(not oom.expected for oom in run.ooms):
         return DESPITE_OOM
     if verdict == "ok" and run.framework is None and not log.frameworks and not run.device_map:
@@ -96,6 +98,10 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
         return _without_problems(run) if run.device_map else "It succeeded."
     return ""
+
+
+def _title(findings: tuple[Finding, ...], cause: str | None) -> str:
+    return next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
 
 
 def _without_problems(run: Run) -> str:
