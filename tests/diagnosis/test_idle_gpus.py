@@ -1,4 +1,4 @@
-"""GPUs that a TF1 session takes and leaves idle, by NVML's utilization: a session tells nothing of its allocators."""
+"""GPUs that a program takes and leaves idle; of a TF1 session by NVML's utilization: it tells of no allocators."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Memory, Run
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Run
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from tests.diagnosis.cases import GIB, ON_GPU, draft, machine, process
 
 
-def session(*busiest: float | None, samples: int = 6, allocators: dict[str, int] | None = None, **fields: Any) -> Run:
-    """A program on as many GPUs, each with its highest utilization."""
+def session(
+    *busiest: float | None,
+    samples: int = 6,
+    seconds: float = 30.0,
+    allocators: dict[str, int] | None = None,
+    **fields: Any,
+) -> Run:
+    """A program on as many GPUs, each with its highest utilization, that held them for so long."""
+    holder = Holding(pid=7, own=True, first_seconds=3.0, last_seconds=3.0 + seconds)
     mapped = tuple(
         DeviceMapping(
             framework_device=f"/device:GPU:{index}", cuda_ordinal=index, physical_index=index, uuid=f"GPU-{index}"
@@ -25,7 +32,12 @@ def session(*busiest: float | None, samples: int = 6, allocators: dict[str, int]
     )
     devices = tuple(
         DeviceMemory(
-            uuid=f"GPU-{index}", index=index, process_bytes=22 * GIB, own_samples=samples, busiest_percent=percent
+            uuid=f"GPU-{index}",
+            index=index,
+            process_bytes=22 * GIB,
+            own_samples=samples,
+            busiest_percent=percent,
+            holders=(holder,),
         )
         for index, percent in enumerate(busiest)
     )
@@ -41,9 +53,14 @@ def test_a_gpu_that_was_never_seen_at_work_is_told() -> None:
     (found,) = told(session(80.0, 0.0, 0.0))
     assert found.title == "The program used 1 of the 3 GPUs that it allocated: not GPU:1, GPU:2"
     assert (found.severity, found.certainty) == ("info", "likely")
-    assert "GPU:1 (GPU 1): utilization 0 % in all 6 samples, held 22.0 GiB" in found.evidence
-    assert "GPU:0 (GPU 0): up to 80 %" in found.evidence
-    assert "CUDA_VISIBLE_DEVICES=0" in found.action
+    assert "GPU:1 (GPU 1): utilization at most 0 % in 6 samples, by NVML the process held 22.0 GiB" in found.evidence
+    assert "GPU:0 (GPU 0): utilization at most 80 % in 6 samples" in found.evidence
+    assert found.action == "Hide unused GPUs (CUDA_VISIBLE_DEVICES=0)."
+
+
+def test_more_gpus_are_advised_to_what_runs_long() -> None:
+    (found,) = told(session(80.0, 0.0, seconds=300.0))
+    assert "MirroredStrategy" in found.action
 
 
 @pytest.mark.parametrize(
@@ -53,6 +70,8 @@ def test_a_gpu_that_was_never_seen_at_work_is_told() -> None:
         session(0.0, 0.0),  # nothing was computed yet, or no sample saw it
         session(80.0, None),  # not reported
         session(80.0, 0.0, samples=3),
+        session(80.0, 0.0, seconds=10.0),
+        session(80.0, 0.0, seconds=10.0, allocators={"/device:GPU:0": GIB, "/device:GPU:1": 0}),
         session(80.0, 0.0, placements=(msgspec.structs.replace(ON_GPU, actual="/device:GPU:1"),)),
         session(80.0, 0.0, allocators={"/device:GPU:0": GIB, "/device:GPU:1": GIB}),
     ],

@@ -11,6 +11,7 @@ from gpuwatch.core.model.run import (
     DeviceMapping,
     DeviceMemory,
     Framework,
+    Holding,
     Memory,
     MemoryPoint,
     Oom,
@@ -140,7 +141,8 @@ def two_gpus(peak: int, **fields: object) -> Run:
     mapped = tuple(
         DeviceMapping(framework_device=f"GPU:{n}", uuid=f"GPU-{n}", physical_index=n, cuda_ordinal=n) for n in range(2)
     )
-    held = tuple(DeviceMemory(uuid=f"GPU-{n}", index=n, process_bytes=20 * GIB) for n in range(2))
+    holders = (Holding(pid=7, own=True, first_seconds=3.0, last_seconds=40.0),)
+    held = tuple(DeviceMemory(uuid=f"GPU-{n}", index=n, process_bytes=20 * GIB, holders=holders) for n in range(2))
     memory = Memory(allocators={"GPU:0": 4000, "GPU:1": peak}, devices=held)
     return program(device_map=mapped, memory=memory, **fields)
 

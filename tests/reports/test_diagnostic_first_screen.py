@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Placement, Run, Setting
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Holding, Placement, Run, Setting
 from gpuwatch.core.model.snapshot import Problem, Process, Reading
 from gpuwatch.explain.diagnosis.diagnostic import diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
@@ -120,7 +120,8 @@ def took_two(peaks: dict[str, int], **changes: Any) -> Run:
         DeviceMapping(framework_device=f"/device:GPU:{n}", cuda_ordinal=n, physical_index=n, uuid=f"GPU-{n}")
         for n in range(2)
     )
-    devices = tuple(DeviceMemory(index=n, uuid=f"GPU-{n}", process_bytes=320 << 20) for n in range(2))
+    holders = (Holding(pid=7, own=True, first_seconds=3.0, last_seconds=40.0),)
+    devices = tuple(DeviceMemory(index=n, uuid=f"GPU-{n}", process_bytes=320 << 20, holders=holders) for n in range(2))
     memory = replace(run.memory, allocators=peaks, devices=devices)
     return replace(run, memory=memory, device_map=mapped, environment={}, settings={}, processes=(), **changes)
 

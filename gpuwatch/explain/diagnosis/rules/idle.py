@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, Run
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import framework_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
@@ -21,7 +21,11 @@ _TINY = 1000
 _UNTOUCHED = 64 << 10
 """Bytes that an allocator uses itself before its device is used."""
 _SAMPLES = 5
-"""Samples of a GPU, a second apart, from which on its utilization tells that nothing ran there."""
+"""Samples of a GPU from which on its utilization tells that nothing ran there."""
+_HELD_SECONDS = 20.0
+"""For less nobody waits for the GPU."""
+_HELD_LONG = 120.0
+"""Seconds from which on a program may gain by more GPUs."""
 
 GROWTH = (
     "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true or tf.config.experimental.set_memory_growth); on a shared GPU"
@@ -58,56 +62,46 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
 
 
 @rule("idle.memory-held")
-def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
-    """A program with one process used only some of its GPUs: the others are blocked for everybody else."""
+def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
+    """A program with one process held several GPUs and used some: the others are blocked for everybody else.
+
+    By the peaks of its allocators; of a TF1 session, whose allocators nobody can read, by NVML's utilization.
+    """
     run = evidence.run
     if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms:
         return
+    held = {one.uuid: one for one in run.memory.devices if _held_seconds(one) >= _HELD_SECONDS}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
-    held = {entry.uuid: entry.process_bytes for entry in run.memory.devices}
+    taken = [one for one in run.device_map if one.uuid in held and (not peaks or _device(one) in peaks)]
+    # Several logical devices on one GPU are another matter.
+    if len({one.uuid for one in taken}) != len(taken):
+        return
     most = max(peaks.values(), default=0)
     at_work = _replicas(run) | {device_name(one.actual) for one in run.placements}
-    taken = [entry for entry in run.device_map if device_name(entry.framework_device) in peaks]
-    idle = [
-        entry
-        for entry in taken
-        if (name := device_name(entry.framework_device)) not in at_work
-        and peaks[name] <= min(_UNTOUCHED, most // _TINY)
-        and held.get(entry.uuid or "")
-    ]
-    used = [entry for entry in taken if entry not in idle]
-    # Several logical devices on one GPU are another matter.
-    cards = {entry.uuid for entry in taken}
-    if not most or not idle or not used or len(cards) != len(taken):
-        return
-    lines = [
-        f"{_shown(entry)}: its allocator's peak {size(peaks[device_name(entry.framework_device)])},"
-        f" by NVML the process held {memory(held[entry.uuid or ''])}"
-        for entry in idle
-    ]
-    yield _unused(evidence, idle, used, lines)
+    idle, used = [], {}
+    for one in taken:
+        of_gpu = held[one.uuid or ""]
+        peak, busy = peaks.get(_device(one)), of_gpu.busiest_percent
+        if peak is None and (busy is None or of_gpu.own_samples < _SAMPLES):
+            return
+        how = f"its allocator's peak {size(peak)}" if peak is not None else _utilization(of_gpu)
+        little = peak <= min(_UNTOUCHED, most // _TINY) if peak is not None else busy == 0
+        if little and _device(one) not in at_work:
+            idle.append((one, f"{_shown(one)}: {how}, by NVML the process held {memory(of_gpu.process_bytes)}"))
+        else:
+            used[one] = f"{_shown(one)}: {how}"
+    if idle and used and (most or not peaks):
+        yield _unused(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _HELD_LONG)
 
 
-@rule("idle.memory-held")
-def session_leaves_idle(evidence: Evidence) -> Iterator[Finding]:
-    """A TF1 session, whose allocators nobody can read: a GPU that NVML saw at work in no sample, beside one at work."""
-    run = evidence.run
-    if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms or run.memory.allocators:
-        return
-    load = {entry.uuid: entry for entry in run.memory.devices if entry.own_samples >= _SAMPLES}
-    taken = [entry for entry in run.device_map if entry.uuid in load]
-    idle = [entry for entry in taken if load[entry.uuid or ""].busiest_percent == 0]
-    used = [entry for entry in taken if (load[entry.uuid or ""].busiest_percent or 0) > 0]
-    at_work = {device_name(one.actual) for one in run.placements}
-    if not idle or not used or len(load) != len(run.device_map) or at_work & {*map(_device, idle)}:
-        return
-    lines = [
-        f"{_shown(entry)}: utilization 0 % in all {found.own_samples} samples, held {memory(found.process_bytes)}"
-        for entry in idle
-        if (found := load[entry.uuid or ""])
-    ]
-    lines += [f"{_shown(entry)}: up to {percent(load[entry.uuid or ''].busiest_percent)}" for entry in used]
-    yield _unused(evidence, idle, used, lines)
+def _held_seconds(entry: DeviceMemory) -> float:
+    """For how long the run itself was seen on a GPU."""
+    own = [one for one in entry.holders if one.own and one.first_seconds is not None and one.last_seconds is not None]
+    return max((one.last_seconds - one.first_seconds for one in own), default=0.0)  # type: ignore[operator]
+
+
+def _utilization(entry: DeviceMemory) -> str:
+    return f"utilization at most {percent(entry.busiest_percent)} in {entry.own_samples} samples"
 
 
 def _device(entry: DeviceMapping) -> str:
@@ -119,20 +113,24 @@ def _shown(entry: DeviceMapping) -> str:
 
 
 def _unused(
-    evidence: Evidence, idle: Sequence[DeviceMapping], used: Sequence[DeviceMapping], lines: Sequence[str]
+    evidence: Evidence, idle: Sequence[tuple[DeviceMapping, str]], used: Mapping[DeviceMapping, str], *, worth: bool
 ) -> Finding:
-    names = ", ".join(map(_device, idle))
+    """``worth``: whether the program ran long enough to gain by more GPUs."""
+    names = ", ".join(_device(one) for one, _ in idle)
     only = ",".join(str(entry.cuda_ordinal) for entry in used)
     hide = f" (CUDA_VISIBLE_DEVICES={only})" if evidence.visible_devices is None and "None" not in only else ""
+    strategy = (
+        ", or let it use all of them: a distribution strategy (tf.distribute.MirroredStrategy; in PyTorch"
+        " DistributedDataParallel)"
+    )
     return finding(
         "idle.memory-held",
         "info",
         "likely",
         title=f"The program used {len(used)} of the {len(idle) + len(used)} GPUs that it allocated: not {names}",
-        evidence=lines[:8],
-        action=f"Hide unused GPUs{hide}, or let it use all of them: a distribution strategy"
-        " (tf.distribute.MirroredStrategy; in PyTorch DistributedDataParallel).",
-        device_uuid=idle[0].uuid,
+        evidence=[*(line for _, line in idle), *used.values()][:8],
+        action=f"Hide unused GPUs{hide}{strategy if worth else ''}.",
+        device_uuid=idle[0][0].uuid,
     )
 
 
