@@ -78,26 +78,29 @@ class Calls:
 
     def __init__(self, sending=False):
         self.known = {}
+        """By function: calls, time of the last look that had new ones, seconds of a call in each look, calls of the
+        first look, and traces."""
         self.marks = {}
         """By function, the times between two looks."""
         self.pending = {} if sending else None
         """Under ``gpuwatch try``: by function, step times to send."""
 
-    def look(self, detectors, now, last=False):
+    def look(self, detectors, counted, now, last=False):
+        """``counted``: traces and calls of a function (_gpuwatch_traces.py), in which TensorFlow drops old calls."""
         for reference, detector in detectors.items():
-            code, count, latest = reference(), detector._call_count, (detector._calls_per_tracings or [0])[-1]
+            code = reference()
             if code is None:
                 continue
+            traces, count = counted(code, detector)
             entry = self.known.get(code)
             if entry is None:
                 if len(self.known) < _MOST_FUNCTIONS:
-                    self.known[code] = [count, now, count, collections.deque(maxlen=_WINDOWS), 0, latest]
+                    self.known[code] = [count, now, collections.deque(maxlen=_WINDOWS), 0, traces]
                 continue
-            before, since, total, windows, warm_up, in_trace = entry
+            before, since, windows, warm_up, traced = entry
             more = count - before
-            if more != latest - in_trace:
-                # Traced again: TensorFlow drops old calls then, so these cannot be counted.
-                entry[0], entry[1], entry[2], entry[5] = count, now, total + max(more, 0), latest
+            if traces != traced or more < 0:
+                entry[0], entry[1], entry[4] = count, now, traces  # tracing is no step
                 continue
             if not more:
                 if windows and now - since > 10 + 10 * max(windows):
@@ -105,28 +108,28 @@ class Calls:
                 continue
             if now - since < (_LONG if len(windows) > 20 else _SHORT):
                 if last:
-                    entry[2] = total + more  # too short for a rate
+                    entry[0] = count  # too short for a rate
                 continue
-            if total + more <= 2 or not warm_up:
-                entry[4] = total + more  # includes tracing and the first calls
+            if count <= 2 or not warm_up:
+                entry[3] = count  # includes tracing and the first calls
             else:
                 windows.append((now - since) / more)
-                self.marks.setdefault(code, _marks()).append((now, now - since, total + more, more))
+                self.marks.setdefault(code, _marks()).append((now, now - since, count, more))
                 if self.pending is not None:
                     self.pending.setdefault(code, collections.deque(maxlen=_LATEST)).append(windows[-1])
-            entry[0], entry[1], entry[2], entry[5] = count, now, total + more, latest
+            entry[0], entry[1] = count, now
 
     def busiest(self):
         """The most-called function with a rate; None if there is none."""
-        known = {code: entry for code, entry in self.known.items() if len(entry[3]) > 1}
-        return max(known, key=lambda code: known[code][2], default=None)
+        known = {code: entry for code, entry in self.known.items() if len(entry[2]) > 1}
+        return max(known, key=lambda code: known[code][0], default=None)
 
     def of(self, code):
         """One function, as what is counted."""
         entry = self.known[code]
         pending = self.pending[code] if self.pending is not None else None
-        speed = lambda: _speed(entry[2], entry[4], sorted(entry[3]))  # noqa: E731
-        return Counted(self.describe(code), entry[2], speed, self.marks[code], pending)
+        speed = lambda: _speed(entry[0], entry[3], sorted(entry[2]))  # noqa: E731
+        return Counted(self.describe(code), entry[0], speed, self.marks[code], pending)
 
     def describe(self, code):
         name = getattr(code, "co_name", "a function")
@@ -216,7 +219,7 @@ class Counters:
         ):
             if steps.count:
                 yield _counted(name, steps)
-        called = self.calls.known[code][2] if code is not None else 0
+        called = self.calls.known[code][0] if code is not None else 0
         # Once they are what is counted, that stays: counts of functions come late, and overtake one another.
         self.by_tape = self.by_tape or self.tapes.count > 2 * called
         if self.by_tape:
@@ -230,7 +233,7 @@ class Counters:
     def counts(self):
         """The number of steps of each kind, and of calls of each function."""
         steps = [self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values())]
-        return [one.count for one in steps] + [entry[2] for entry in list(self.calls.known.values())]
+        return [one.count for one in steps] + [entry[0] for entry in list(self.calls.known.values())]
 
     def thread(self):
         """The thread that makes the steps; None where only calls of tf.functions are counted."""

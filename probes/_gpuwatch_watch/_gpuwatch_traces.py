@@ -13,7 +13,7 @@ _FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 _LIBRARIES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep, os.sep + "_gpuwatch_")
 _FEW = 5
 """Traces that nobody is told about."""
-_MOST_FUNCTIONS = 100
+_MOST_FUNCTIONS = 200
 _MOST_LEAVES = 30
 _MOST_EXAMPLES = 4
 
@@ -52,22 +52,26 @@ class Traces:
             if len(self.known) >= _MOST_FUNCTIONS or not hasattr(code, "co_varnames"):
                 return
             entry = self.known[code] = _Function(code)
-        detector = manager._detectors.get(code)
-        counted = detector._calls_per_tracings[-1:] if detector is not None else []
-        entry.traced(frame, counted[0] if counted else 0)
+        entry.traced(frame, _latest(manager._detectors.get(code)))
 
     def tell(self, emit):
         """Sends every tf.function that was traced more than a few times, if that has changed."""
-        found = [entry.told(self._since(code)) for code, entry in list(self.known.items()) if entry.traces >= _FEW]
+        manager = getattr(sys.modules.get(_FUNCTION), "_frequent_tracing_detector_manager", None)
+        known = [one for one in list(self.known.items()) if one[1].traces >= _FEW] if manager is not None else ()
+        found = [entry.told(entry.calls + _latest(manager._detectors.get(code))) for code, entry in known]
         if found:
             self.watcher.changed("retraced", "retraced", functions=found)
 
-    def _since(self, code):
-        """Calls since the last trace, with that one."""
-        module = sys.modules.get(_FUNCTION)
-        manager = getattr(module, "_frequent_tracing_detector_manager", None)
-        detector = manager._detectors.get(code) if manager is not None else None
-        return detector._calls_per_tracings[-1] if detector is not None and detector._calls_per_tracings else 0
+    def counted(self, code, detector):
+        """Traces and calls of a function so far; no trace, and what TensorFlow counts, for one that was not seen."""
+        entry = self.known.get(code)
+        return (entry.traces, entry.calls + _latest(detector)) if entry is not None else (0, detector._call_count)
+
+
+def _latest(detector):
+    """Calls since the last trace, with that one."""
+    counts = detector._calls_per_tracings if detector is not None else ()
+    return counts[-1] if counts else 0
 
 
 class _Function:
@@ -115,7 +119,7 @@ class _Function:
         if example and example not in entry[1]:
             entry[1] = (entry[1] + [example])[-_MOST_EXAMPLES:]
 
-    def told(self, since):
+    def told(self, calls):
         order = sorted(self.changes.copy().items(), key=lambda one: -one[1][0])
         name = self.code.co_filename
         library = any(part in name for part in _LIBRARIES)
@@ -124,7 +128,7 @@ class _Function:
             "place": "%s:%d" % (os.path.basename(name), self.code.co_firstlineno),
             "caller": self.caller if library else "",
             "traces": self.traces,
-            "calls": self.calls + since,
+            "calls": calls,
             "made": self.made,
             "changes": [
                 {"argument": key[0], "kind": key[1], "times": entry[0], "examples": list(entry[1])}

@@ -394,7 +394,7 @@ class StepReports:
     def busiest(self, calls):
         """The tf.function that is counted: the busiest, until it is called no more while another one is."""
         going = {code: entry for code, entry in calls.known.items() if code in calls.pending}
-        best = max(going, key=lambda code: going[code][2], default=None)
+        best = max(going, key=lambda code: going[code][0], default=None)
         if self.function is None or going[self.function][1] < time.perf_counter() - _IDLE < going[best][1]:
             self.function = best
         return self.function

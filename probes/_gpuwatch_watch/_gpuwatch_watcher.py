@@ -44,6 +44,8 @@ class Watcher:
         """With ``--memory``: :class:`_gpuwatch_memory.Recorder`."""
         self.seen = []
         """Others that tell something now and then: :class:`_gpuwatch_threads.Threads`, ``_gpuwatch_traces.Traces``."""
+        self.counted = lambda code, detector: (0, detector._call_count)
+        """Traces and calls of a tf.function (_gpuwatch_traces.py)."""
         self.failures = None
         """:class:`_gpuwatch_failures.Failures`."""
         self.hooked = set()
@@ -245,7 +247,7 @@ class Watcher:
             self.once("limit: " + limit, "limit", text=limit)
 
     def functions(self, last=False):
-        self.counters.calls.look(self.counting.detectors(), time.perf_counter(), last)
+        self.counters.calls.look(self.counting.detectors(), self.counted, time.perf_counter(), last)
 
     def last_functions(self):
         self.functions(last=True)
@@ -316,6 +318,7 @@ def begin(address, load, simulation=None):
         watcher.ops = placement.Ops(load)
         observers.append(placement.Switches(watcher))
     traces = load("_gpuwatch_traces").Traces(watcher)
+    watcher.counted = traces.counted
     pipelines = load("_gpuwatch_pipelines").Pipelines(watcher)
     observers += [traces, pipelines]
     watcher.seen += [load("_gpuwatch_threads").Threads(watcher), traces, pipelines]

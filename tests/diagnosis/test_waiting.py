@@ -67,6 +67,7 @@ def test_time_at_the_input_is_told_with_its_line(seen: Waiting, says: str, line:
     assert says in found.title
     assert found.certainty == "likely"
     assert any(line in text for text in found.evidence)
+    assert ("out of the loop" in found.action) == ("between steps" in found.title)
     assert any("utilization 10 %" in text for text in found.evidence)
 
 

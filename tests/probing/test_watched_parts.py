@@ -330,21 +330,45 @@ def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> 
     assert "device policy" in settings.asked
 
 
-def test_calls_that_trace_again_have_no_rate() -> None:
-    """TensorFlow forgets old calls whenever it traces, so that their count tells no rate then."""
-    calls = load("_gpuwatch_steps").Calls()
-    detector = SimpleNamespace(_call_count=0, _calls_per_tracings=[])
-    detectors = {lambda: test_calls_that_trace_again_have_no_rate.__code__: detector}
-    for look in range(1, 40):  # 50 calls a look, each traced: the last ten are remembered, more or fewer by chance
-        detector._call_count, detector._calls_per_tracings = 10 + look % 3, [1] * (10 + look % 3)
-        calls.look(detectors, look * 2.0)
-    assert calls.busiest() is None
-    for look in range(40, 80):  # then 50 calls a look, none traced
-        detector._call_count += 50
-        detector._calls_per_tracings[-1] += 50
-        calls.look(detectors, look * 2.0)
-    speed = calls.of(calls.busiest()).speed()
-    assert speed["steps_per_second"] == 25.0
+class _Detector:
+    """TensorFlow's counter of calls, with our observer: it drops calls before the latest ten when it traces."""
+
+    def __init__(self) -> None:
+        self.traces = load("_gpuwatch_traces").Traces(None)
+        self.code = _Detector.call.__code__
+        self._detectors = {self.code: self}
+        self._call_count, self._calls_per_tracings = 0, list[int]()
+        self.args, self.kwds = (), dict[str, object]()
+
+    def call(self, *, traced: bool) -> None:
+        if traced:
+            frame = SimpleNamespace(f_locals=vars(self) | {"self": self}, f_code=self.code, f_back=None, f_lineno=1)
+            self.traces._traced(self, self.code, frame)
+            self._calls_per_tracings.append(0)
+        self._call_count += 1
+        self._calls_per_tracings[-1] += 1
+        while traced and self._call_count - self._calls_per_tracings[0] > 10:
+            self._call_count -= self._calls_per_tracings.pop(0)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 4, 7, 50, 61])
+def test_calls_that_trace_again_have_no_rate(every: int) -> None:
+    """Of a function whose every nth call is traced: no rate where it is, and never a false one."""
+    detector, calls = _Detector(), load("_gpuwatch_steps").Calls()
+    detectors, made = {lambda: detector.code: detector}, 0
+    for look in range(1, 80):
+        for _ in range(50):
+            detector.call(traced=made % every == 0)
+            made += 1
+        calls.look(detectors, detector.traces.counted, look * 2.0)
+    assert calls.known[detector.code][0] == made
+    busiest = calls.busiest()
+    assert (busiest is None) == (every <= 50)
+    for look in range(80, 120):  # then none is traced
+        for _ in range(50):
+            detector.call(traced=False)
+        calls.look(detectors, detector.traces.counted, look * 2.0)
+    assert calls.of(calls.busiest()).speed()["steps_per_second"] == 25.0
 
 
 def test_an_error_of_ours_ends_the_watch_on_an_attribute_and_not_the_program() -> None:

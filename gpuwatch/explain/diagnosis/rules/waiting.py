@@ -16,6 +16,7 @@ _LEAST_SECONDS = 5.0
 _LEAST_STEPS = 20
 _WAITS = 0.5
 """Share of the time between its first and last step in which the program waits for the next batch."""
+_BETWEEN = "Move that code out of the loop, or do it every n steps; what makes the batch belongs into the dataset."
 _EVEN = 0.7
 """Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
 _FEEDS = 0.9
@@ -55,7 +56,7 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
         looked, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"
     else:
         return
-    framework = run.framework.name if run.framework is not None else ""
+    action = _BETWEEN if how.startswith("waits between") else faster_input(run.framework.name if run.framework else "")
     yield finding(
         "input.bound",
         "warning",
@@ -67,7 +68,7 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
             f"utilization {percent(busy)} on average meanwhile" if busy is not None else "",
             f"median step {run.throughput.median_step_seconds * 1000:.0f} ms, input included" if run.throughput else "",
         ),
-        action=faster_input(framework),
+        action=action,
     )
 
 
