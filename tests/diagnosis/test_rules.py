@@ -534,6 +534,11 @@ def test_no_rule_breaks_on_any_mixture_of_lines(lines: list[str], driver: bool, 
     assert primary(found) in CAUSES
 
 
+def test_a_reason_why_there_is_no_gpu_comes_before_the_error_of_an_import() -> None:
+    found = [finding("program.error", "error", "fact"), finding("cuda.libraries-missing", "error", "likely")]
+    assert primary(found) == "cuda.libraries-missing"
+
+
 def test_the_order_of_causes_names_each_cause_once_and_only_known_ones() -> None:
     order = [*ENDED_WORK, *NO_GPU]
     assert len(order) == len(set(order))

@@ -75,6 +75,8 @@ FAILED = (
     "2026-05-04 10:11:12.1: E tensorflow/core/grappler/optimizers/meta_optimizer.cc:828] layout failed: wrong size",
     "node7:4112:4388 [2] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 192.0.2.7<17943> ended",
     "GPU0: device error while running kernel, giving up",
+    "node7:4112:4388 [2] misc/socket.cc:51 NCCL WARN socketPollConnect: refused, exceeded error retry count (35)",
+    "launcher: task train-7 failed",
     "2026-05-04 10:11:12,100 ERROR Could not predict: sample 12 has 3 dims",
     "[2026-05-04 10:11:41] launch of train.sh failed on node n7",
     'time=2026-05-04T10:11:12Z level=ERROR source=sched.go:455 msg="error loading llama server"',
@@ -94,10 +96,12 @@ def test_last_lines_that_report_a_failure_are_quoted(line: str) -> None:
     assert explain([_MAPPED, line, AT_WORK["loop"]]).primary == "healthy"
 
 
-@pytest.mark.parametrize("report", ["Crash report written to /tmp/7.json", "error log written to /tmp/7.log"])
+@pytest.mark.parametrize("report", ["Crash report written to /tmp/7.json", "error log saved in /tmp/7.log"])
 def test_a_report_of_a_crash_is_no_result(report: str) -> None:
     assert _tells("step 7", "the job failed", report) == last_lines.FAILED
+    assert _tells("step 7", "Writing the error log to /tmp/7.log") == last_lines.FAILED
     assert _tells("step 7", "the job failed", report.split(" ", 1)[1]) == last_lines.WORKED
+    assert _tells("prediction errors saved to errors.csv") == last_lines.WORKED
 
 
 def test_tensorflow_at_work_without_a_gpu_may_have_used_the_cpu() -> None:

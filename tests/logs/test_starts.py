@@ -117,7 +117,7 @@ def test_of_several_programs_the_cause_is_the_one_that_did_not_write_the_file() 
         steps = [line for _ in range(later) for line in (*mark, *ended("/a/train.py", missing))]
         found = explain([*first, *steps])
         assert "NotImplementedError" in found.findings[0].title
-        assert "the last lacked a file" in found.findings[-1].title
+        assert "the last failed after one before it had" in found.findings[-1].title
     again = explain([*ended("/a/train.py", "KeyError: 'x'"), *mark, *ended("/a/train.py", missing)])
     assert "A file or folder does not exist" in again.findings[0].title
 
@@ -142,3 +142,40 @@ def test_ctrl_c_after_the_result_is_named() -> None:
         "healthy",
         "Stopped by Ctrl+C (SIGINT) after its work; no failure in it",
     )
+
+
+def _of(script: str, error: str) -> list[str]:
+    return [_TRACE[0], f'  File "/a/{script}", line 7, in <module>', "    main()", error]
+
+
+def test_another_program_that_failed_later_is_the_last_start() -> None:
+    found = explain([*_of("fit.py", _FULL[-1]), "reading scores", *_of("score.py", "KeyError: 'auc'")])
+    assert found.primary == "program.error"
+    assert "Out of GPU memory" in found.findings[-1].evidence[0]
+    # One that reports that the other one failed, a launcher, and the same program in another rank are none.
+    for script, error in (("all.py", "RuntimeError: the step fit failed"), ("../bin/run", "KeyError: 'x'")):
+        assert explain([*_of("fit.py", _FULL[-1]), *_of(script, error)]).ooms, script
+    assert not _starts([*_of("fit.py", _FULL[-1]), *_of("fit.py", "KeyError: 'x'")])
+
+
+_COMMANDS = ("$ python {}", "+ srun -n 2 python {} --lr 3", "Running {} ...", "=== Executing script: tools/{}")
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_a_step_that_failed_before_another_one_that_worked(command: str) -> None:
+    first = [command.format("fit.py"), *_of("fit.py", "KeyError: 'x'")]
+    found = explain([*first, command.format("score.py"), *_WORK, command.format("plot.py"), *_WORK])
+    assert found.primary == "program.error"
+    assert "the last, plot.py, worked, and this is about fit.py, which failed" in found.findings[-1].title
+    assert explain([*first, command.format("fit.py"), *_WORK]).primary == "healthy"
+
+
+def test_what_another_program_did_later_is_no_success_of_the_one_that_failed() -> None:
+    def steps(name: str, count: int) -> list[str]:
+        return [f"2026-05-04 10:11:12,131 INFO {name}: batch {number} took 0.1 s" for number in range(count)]
+
+    failed = [*steps("fit", 4), *_of("fit.py", _FULL[-1])]
+    assert explain([*failed, *steps("fit", 20)]).primary == "healthy"
+    for count in (20, 900):
+        assert explain([*failed, *steps("scores", count)]).ooms
+        assert explain([*failed, *steps("scores", count)]).primary == "unknown"

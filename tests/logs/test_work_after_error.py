@@ -75,6 +75,14 @@ def test_a_later_error_that_ended_it() -> None:
     assert found.title.startswith("It ended in KeyError")
 
 
+def test_what_a_script_says_of_an_error_does_not_displace_it() -> None:
+    raised = [_LOGGED[1], '  File "/home/u/train.py", line 12, in <module>', "    fit()", "KeyError: 'label'"]
+    for said in ("Error: training failed, see above", "Exception: stopped"):
+        assert "KeyError" in explain([*raised, "cleaning up", said]).findings[0].title
+    assert "ValueError" in explain([*raised, "ValueError: bad"]).findings[0].title
+    assert "Error" in explain([*raised[:3], "Error: stopped"]).findings[0].title
+
+
 def test_memory_that_ran_out_and_was_freed() -> None:
     survived = explain([_HEAD, *_SURVIVED, *_steps(20)])
     assert [(one.id, one.severity) for one in survived.findings] == [("healthy", "info")]

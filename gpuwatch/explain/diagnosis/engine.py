@@ -211,9 +211,10 @@ def _of_the_work(found: Finding) -> bool:
 
 def _order(found: Finding) -> tuple[int, bool, int, str, str, int]:
     """Of two reasons why no GPU was usable, one that was reported comes before one that was inferred: a library that
-    "cannot be loaded" may follow from its wrong version, which the log states."""
+    "cannot be loaded" may follow from its wrong version, which the log states. Both come before a program's own error,
+    such as that of an import."""
     rank = _RANK.get(found.id, len(_RANK) + (found.id in ("unknown", "healthy")))
-    inferred = rank >= _FIRST_NO_GPU and found.certainty == "likely"
+    inferred = rank >= _FIRST_NO_GPU and (found.certainty == "likely" or found.id not in _RANK)
     return (SEVERITY_ORDER[found.severity], inferred, rank, found.id, found.device_uuid or "", found.pid or 0)
 
 

@@ -45,7 +45,7 @@ def explain(
                 feed = reader.parser.feed
             feed(line)
             if reader.parser.starts:
-                reader.begun(line)
+                reader.begun()
                 feed = reader.parser.feed
         elif run < _ENDS_ALL:  # the rules for words of a log would judge what nvidia-smi only lists
             run += 1
@@ -58,21 +58,40 @@ def explain(
 
 
 def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Explanation:
-    """The explanation of the last of several starts, or of the one before if it shows nothing."""
+    """The explanation of the last of several starts; of another one if that failed and the last only followed from it,
+    shows nothing, or is of another program, which worked."""
     facts, count, first = reader.parser.facts, reader.count, reader.first
-    before = explanation(earlier, {}, source=last.source, machine=last.machine)
-    how = next((found.title for found in before.findings if found.id == before.primary), "")
-    title = f"The log is of {count} starts; this is about the last, from line {first} on"
-    told, shown = [f"the one before: {how}"], last
-    idle = last.primary == "healthy" and facts.last_lines_tell not in (WORKED, KERAS)
+    before = _of_start(last, earlier)
+    worked = last.primary == "healthy" and facts.last_lines_tell in (WORKED, KERAS)
+    shown, told = before, [f"the last start is from line {first} on"]
     if follows(facts, earlier):
-        title = f"The log is of {count} programs; the last lacked a file, this is about one before it, which failed"
-        told, shown = [f"{last.findings[0].title}, from line {first} on"], before
-    elif idle or last.findings[0].title == NOTHING_KNOWN:
+        title = f"The log is of {count} programs; the last failed after one before it had, and this is about that one"
+        told = [f"{last.findings[0].title}, from line {first} on"]
+    elif worked and (failed := _failed_of_others(last, reader)):
+        (name, shown), program = failed, reader.parser.program
+        title = f"The log is of several programs; the last, {program}, worked, and this is about {name}, which failed"
+    elif (last.primary == "healthy" and not worked) or last.findings[0].title == NOTHING_KNOWN:
         title = f"The log is of {count} starts; this is about the one before the last, which shows nothing"
-        told, shown = [f"the last start is from line {first} on"], before
+    else:
+        title = f"The log is of {count} starts; this is about the last, from line {first} on"
+        how = next((found.title for found in before.findings if found.id == before.primary), "")
+        told, shown = [f"the one before: {how}"], last
     note = finding("unknown", "info", "fact", title=title, evidence=tuple(told))
     return replace(shown, lines=last.lines, findings=(*shown.findings, note))
+
+
+def _of_start(last: Explanation, facts: LogFacts) -> Explanation:
+    return explanation(facts, {}, source=last.source, machine=last.machine)
+
+
+def _failed_of_others(last: Explanation, reader: LogReader) -> tuple[str, Explanation] | None:
+    """The last of the programs with another name than the last one's whose last start failed; None without one."""
+    if reader.parser.program:
+        for name, facts in reversed(reader.programs.items()):
+            found = _of_start(last, facts)
+            if name != reader.parser.program and found.findings[0].severity == "error":
+                return name, found
+    return None
 
 
 def findings_of(facts: LogFacts) -> tuple[Finding, ...]:

@@ -30,6 +30,8 @@ _NOT_THE_END = re.compile(
     r"(?P<ignored>Exception ignored (?:in|on|while|when)|Exception in callback _\w*Transport\.)"
     r"|(?P<thread>Exception in thread )|(?P<task>Task exception was never|Exception in callback )"
 )
+_OF_A_WRAPPER = ("Error", "Exception")
+"""Names of no class, as scripts print them after the traceback of what they ran: "Error: training failed"."""
 _NOT_COMPILED = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _RANKS_TOLD = re.compile(r"(?<!\w)((?:Syntax|Indentation|Tab)Error)")
 """Of a file that could not be compiled, after its line, where ranks print into each other: ": SyntaxErrorinvalid"."""
@@ -97,6 +99,7 @@ class ExceptionFinder:
     def begin(self, line: str) -> None:
         """A traceback begins: its next line that is neither indented nor a frame is its exception."""
         self.open = self._in_traceback = True
+        self._frames.begin()
         prefix = line[: line.find(TRACEBACK)]
         known = not prefix.strip() or len(prefix) > _MOST_PREFIX
         self._prefix = None if known else re.compile(_NUMBER.sub(r"\\d+", re.escape(prefix)))
@@ -162,6 +165,9 @@ class ExceptionFinder:
             name, message = half, message.removeprefix(": ")
             rest = message[: len(message) // 2]
             message = rest if message == rest * 2 else message
+        if name in _OF_A_WRAPPER and self._told_by_traceback():
+            facts.last_error_line = facts.lines
+            return
         self._untold = colon and not message
         error = RunError(type=name.rsplit(".", 1)[-1], message=in_words(message[:2000]))
         if error in facts.errors:
@@ -176,8 +182,15 @@ class ExceptionFinder:
             facts.error_frames[ended_in] = frame
         facts.last_error_in = where
         facts.last_error_has_traceback = self._after_frame()
+        self._frames.ended_program = self._frames.program if facts.last_error_has_traceback and not where else ""
         facts.last_error_line = facts.lines
         self.open = self._in_message = True
+
+    def _told_by_traceback(self) -> bool:
+        """Whether the last exception stands not far above, with its traceback, and no frame of another one since."""
+        facts = self._facts
+        last, frame = facts.last_error_line or 0, facts.last_frame_line or 0
+        return facts.last_error_has_traceback and frame < last and facts.lines - last <= _TRACEBACK_LINES
 
     def _after_frame(self, most: int = _AFTER_FRAME) -> bool:
         """Whether a frame of a traceback has just been, with at most so many lines: its source line and marks."""

@@ -141,6 +141,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     last_error_in: str = ""
     """``thread`` or ``task`` if Python said that the last exception was in one."""
     last_error_has_traceback: bool = False
+    another_worked: bool = False
+    """Whether what worked after that exception was another program: its steps have another form."""
     last_error_went_on: bool = False
     """Whether the program's logger shows that it worked on after the last exception."""
     printed_after_error: int = 0

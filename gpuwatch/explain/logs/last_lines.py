@@ -67,8 +67,7 @@ _ENDED_WELL = (
     r"|^-- Build files have been written to|\bLeaving directory\b|service terminated successfully$"
     r"|^Nothing to do\.?$|Registered device plugin for|persistence mode enabled"
     r"|\bResult = PASS$|\bAvg bus bandwidth +:|^=+ .{0,60}\b\d{1,7} passed\b(?!.* failed)"
-    r"|\b(?<!crash )(?<!error )(?<!core )(?<!dump )(?<!failure )"
-    r"(?:model|checkpoint|weight|result|output|figure|plot|file|image|log|report|prediction)s? "
+    r"|\b(?:model|checkpoint|weight|result|output|figure|plot|file|image|log|report|prediction)s? "
     r"(?:(?:is|are|was|were|has been|have been) )?(?:successfully )?(?:saved|written|exported)\b"
     r"|\bsav(?:ed|ing) (?:\w{1,12} ){0,2}(?:model|checkpoint"
     r"|weights?|results?|state)\b|\bsaved (?:to|in|at|as)\b|^Saved: |TensorBoard \S{1,20} at http|&&&& PASSED"
@@ -119,11 +118,23 @@ _LEVEL = re.compile(
 )
 _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
 _OUTRIGHT = re.compile(
-    r"OP_REQUIRES failed|NCCL WARN|\bInsufficient (?:nvidia|amd)\.com/|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT"
+    r"OP_REQUIRES failed|\bInsufficient (?:nvidia|amd)\.com/|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT"
     r"|\(EE\) no screens found|Server terminated with error|\bSIGABRT\b|\bSIGSEGV\b"
     r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
 )
 """Reported by a line of whatever level."""
+_NCCL = re.compile(r"NCCL WARN (?!NVML library|.*(?:No plugin found|kernel version|iommu))")
+"""NCCL's warnings are its errors, but for some about what it does without; counts of retries in them are no success."""
+_FAILURES_FILE = (
+    r"(?:(?:error|failure|exception)[ _-]?(?:logs?|reports?|dumps?|files?|details|state|traces?)"
+    r"|(?:crash|core|stack ?trace|traceback)(?:[ _-]?(?:logs?|reports?|dumps?|files?|details|state))?)\b"
+)
+_OF_A_FAILURE = re.compile(
+    rf"\b{_FAILURES_FILE}.{{0,80}}?\b(?:saved|saving|written|writing|exported|dumped)\b"
+    rf"|\b(?:sav|writ|dump|export)(?:ed|ing|ten) (?:\w{{1,12}} ){{0,2}}{_FAILURES_FILE}",
+    re.IGNORECASE,
+)
+"""A file that a program writes because it failed is no result."""
 _REPORTS = re.compile(
     r"\bfail(?:ed|ure|ing)?\b(?! over)|\b(?:could not|couldn't|cannot|unable to|fatal|panic|refused|timed out|died"
     r"|no such file|not enough memory|segfault|segmentation fault(?! handler)|crashed"
@@ -139,8 +150,8 @@ _NO_FAILURE = re.compile(
     r"|unimplemented for this stream|\b(?:Gdk|Gtk|GLib)(?:-\w{1,20})?-(?:CRITICAL|WARNING)\b|pip's dependency resolver"
     r"|NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
     r"|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
-    r"|(?:\b(?:no|0|without|zero|any|if|squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)"
-    r"[ _-](?:\w{1,12} )?(?:fail|err|crash|exception))"
+    r"|\b(?:no|0|without|zero|any|if)[ _-](?:\w{1,12} )?(?:fail|err|crash|exception)"
+    r"|\b(?:squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)[ _-](?:\w{1,12} )?err"
     r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}"
     r"[:=(\[]{1,3} ?['\"]?(?:-?[\d.]+(?:e-?\d+)?\b(?! ?/| \w*(?:error|fail))|none|null|false|\[\])"
     r"|\b(?:fail\w{0,4}|errors?)\b[^|]{0,40}\| *-?[\d.]{1,20} ?%? *\|?$"
@@ -254,7 +265,7 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
                     return FAILED, failed
             if not ended and _ENDS.search(line) is not None:
                 ended = whole
-            if not worked[0] and (found := _WORKS.search(line) or _WORKS.search(whole)) is not None:
+            if not worked[0] and failed != whole and (found := _WORKS.search(line) or _WORKS.search(whole)):
                 worked = (KERAS if found.lastgroup == KERAS else WORKED, whole, rank)
                 if not rank:
                     return worked[:2]
@@ -267,6 +278,8 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
 
 def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
     """Whether a line reports a failure; what programs say ``in_words`` while a person ends them is none."""
+    if _NCCL.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
+        return True
     if _NO_FAILURE.search(whole) is not None or reported_end(line) == "":
         return False
     if _OUTRIGHT.search(whole) is not None:

@@ -66,8 +66,10 @@ class LogParser:
         self._exceptions = ExceptionFinder(self._facts, self._frames)
         self._work = WorkAfterError()
         self._marks = ProgramStartLines()
-        self.starts = False
-        """Whether the last line began another program than those before it."""
+        self._traceback = ""
+        """The head of the last traceback."""
+        self.starts: list[str] = []
+        """The last lines, if they began another program than those before them."""
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
         self._keep_last = self._last.append
         self._messages = MessageReader(self._facts, self._ooms, self._units, self._last)
@@ -85,6 +87,7 @@ class LogParser:
         self._facts.frame = self._frames.frame
         self._facts.last_error_went_on = self._work.went_on
         self._facts.printed_after_error = self._work.printed
+        self._facts.another_worked = self._work.another
         self._facts.oom_survived = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
         self._facts.requested_at = self._frames.requested_at
         self._facts.reported_end = self._ends.topic
@@ -122,10 +125,15 @@ class LogParser:
             self._frames.rank = rank_of(line)
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
         if ", line " in line and self._frame(line):
+            if self._frames.another:
+                self.starts = [self._traceback, line]
+                return
             facts.last_frame_line = facts.lines
-            self.starts |= self._exceptions.outside and not_compiled(line)
+            if self._exceptions.outside and not_compiled(line):
+                self.starts = [line]
         elif TRACEBACK in line:
             self._exceptions.begin(line)
+            self._traceback = line
         at = line.find(".cc:")
         if at > 0:
             end = line.find("]", at, at + 12)
@@ -181,10 +189,15 @@ class LogParser:
         self._frames.rank = rank_of(line)
         return self._frames.line(unwrapped(undecorated(line[:_MAX_LINE])))
 
+    @property
+    def program(self) -> str:
+        """The name of the program's file; empty if it is not known."""
+        return self._marks.program or self._frames.ended_program
+
     def _error_here(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one."""
         if self._facts.last_error_line == self._facts.lines:
-            self._work.begin(raw)
+            self._work.begin(raw, ended=bool(self._frames.ended_program))
 
     def _after_error(self, line: str) -> None:
         ooms = self._facts.topics.get("memory.oom", 0)
@@ -329,7 +342,7 @@ class LogParser:
         if "\r" in raw.rstrip("\r\n"):
             self._pieces(raw)
             return True
-        whole = undecorated(raw[:_MAX_LINE])
+        facts, whole = self._facts, undecorated(raw[:_MAX_LINE])
         line = unwrapped(whole)
         if self._units.open and self._within(line):
             return True
@@ -342,26 +355,26 @@ class LogParser:
             return True
         if line.startswith(dcgm_metrics.PREFIX):
             for topic, told in dcgm_metrics.topics_of(line):
-                self._facts.note(topic, told)
-                self._facts.note_xid(told, told)
+                facts.note(topic, told)
+                facts.note_xid(told, told)
             return True
         if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
             return True
         if "NVIDIA-SMI" in line and (version := nvidia_smi.begins(line)) is not None:
             self._units.begin_table()
             # nvidia-smi got an answer from the driver.
-            self._facts.kernel_driver = self._facts.kernel_driver or version
-            self._facts.note("driver.loaded", line)
+            facts.kernel_driver = facts.kernel_driver or version
+            facts.note("driver.loaded", line)
             return True
         if raw.startswith("[rank"):
-            self._facts.note("environment.launcher", raw.rstrip())
+            facts.note("environment.launcher", raw.rstrip())
         if begins := self._marks.again(raw, self.since_error):
-            self.starts = True
-        known = begins or self._ends.take(line, self._facts.lines) or self._ends.take(whole, self._facts.lines)
+            self.starts = [raw]
+        known = begins is not None or self._ends.take(line, facts.lines) or self._ends.take(whole, facts.lines)
         if not self._exceptions.ignores(line):
             known |= self._messages.take("", line, line)
         if "Xid (" in raw:
-            self._facts.note_xid(raw, line)
+            facts.note_xid(raw, line)
         self._frames.rank = rank_of(raw)
         known |= self._python_error(line)
         self._error_here(raw)

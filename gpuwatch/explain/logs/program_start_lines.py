@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.explain.logs.tracebacks import file_name
+
 _MARKS = re.compile(
     r"^(?:\S{1,80}: )?(?P<shell>nohup: ignoring input)"
-    r"|^(?P<prompt>(?:\([^()]{1,40}\) ?)?(?:\[?[\w.-]{1,40}@[^$#]{1,100})?[$#] (?:\w{1,40}=\S{0,100} )*"
-    r"(?:python[\d.]*|torchrun|accelerate|deepspeed|vllm)\b(?! -[cm]\b).*(?:\.py\b|\bserve\b))"
+    r"|^(?P<prompt>(?:(?:\([^()]{1,40}\) ?)?(?:\[?[\w.-]{1,40}@[^$#]{1,100})?[$#]|\+{1,3}) (?:\w{1,40}=\S{0,100} )*"
+    r"(?:srun (?:.{1,100}? )?)?(?:python[\d.]*|torchrun|accelerate|deepspeed|vllm)\b(?! -[cm]\b)"
+    r".{0,300}?(?P<file>[\w./-]{1,200}\.py\b|\bserve\b))"
+    r"|^(?P<banner>\W{0,20}(?:now )?(?:running|executing|launching|starting)(?: script)?:? [`'\"]?(?:python[\d.]* )?"
+    r"(?P<script>[\w./-]{1,200}(?<!setup)\.(?:py|sh))\b)"
     r"|(?P<server>\bUvicorn running on )"
-    r"|^(?P<import>Using (?:TensorFlow|Theano|CNTK) backend\.?$)"
+    r"|^(?P<import>Using (?:TensorFlow|Theano|CNTK) backend\.?$)",
+    re.IGNORECASE,
 )
 _COMPILED = re.compile(r"^\s{0,4}File \"(?!<|.*(?:ipykernel|site-packages|dist-packages))[^\"]{1,300}\", line \d+\s*$")
 _AT_ONCE = 3
@@ -21,16 +27,24 @@ class ProgramStartLines:
 
     def __init__(self) -> None:
         self._served = False
+        self.program = ""
+        """The name of the file that the last line which began no other program names."""
 
-    def again(self, line: str, since_error: int | None) -> bool:
-        """Whether a line, as it is, begins another program. ``since_error``: lines since the last error."""
+    def again(self, line: str, since_error: int | None) -> bool | None:
+        """Whether a line, as it is, begins another program; None if it begins none, wherever it stands.
+
+        ``since_error``: lines since the last error."""
         found = _MARKS.search(line)
         if found is None:
-            return False
-        if found.lastgroup == "server":
-            again, self._served = self._served, True
-            return again and since_error is not None
-        return since_error is not None and (found.lastgroup != "import" or since_error <= _AT_ONCE)
+            return None
+        begins = since_error is not None
+        if found["server"] is not None:
+            begins, self._served = begins and self._served, True
+        elif found["import"] is not None:
+            begins = since_error is not None and since_error <= _AT_ONCE
+        elif not begins and (file := found["file"] or found["script"]) is not None:
+            self.program = file_name(file)
+        return begins
 
 
 def not_compiled(line: str) -> bool:

@@ -12,6 +12,7 @@ import re
 from gpuwatch.explain.logs.exceptions import TRACEBACK
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
+from gpuwatch.explain.logs.reported_ends import of_a_child
 
 _HEAD = 3
 """Lines at the beginning of a log that must come again."""
@@ -19,10 +20,14 @@ _SHORTEST = 8
 """Shorter lines, without digits and spaces, do not tell one program's output from another's."""
 _NEAR = 20
 """An error ended a start if at most so many lines follow it."""
+_PROGRAMS = 16
+"""Programs of one log that are told apart, at most."""
 _REPORT = "Sender: LSF System"
 """LSF's report, with which a log may begin, follows the job that it is about."""
 _DATE = re.compile(r"^\w{3} \w{3} +\d{1,2} [\d:]{8} (?:\w{2,5} )?\d{4}\s*$")
 """What date(1) and nvidia-smi print first; its words differ from day to day."""
+_OF_A_STEP = re.compile(r"\b(?:fail(?:ed|ure)|exit(?:ed)? (?:with )?(?:code|status)|return code)\b", re.IGNORECASE)
+"""What a program says of another one that it has started."""
 _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
 
@@ -89,6 +94,8 @@ class LogReader:
         self.parser = LogParser()
         self.earlier: LogFacts | None = None
         """The facts of the start before the last, or of that which it follows from; None if there is only one."""
+        self.programs: dict[str, LogFacts] = {}
+        """The facts of the last start of each program whose name is known, but for the last of all."""
         self.count = 1
         """Starts that were seen."""
         self.first = 0
@@ -110,23 +117,34 @@ class LogReader:
             self.parser.feed(one)
         return True
 
-    def begun(self, line: str) -> None:
-        """The line that the parser took last begins a start."""
-        self._start(self.parser.facts.lines - 1)
-        self.parser.feed(line)
-        self.parser.starts = False
+    def begun(self) -> None:
+        """The last lines that the parser took begin a start."""
+        lines = self.parser.starts
+        self._start(self.parser.facts.lines - len(lines))
+        for line in lines:
+            self.parser.feed(line)
+        self.parser.starts = []
 
     def _start(self, before: int) -> None:
         self.parser.close()
         ended = self.parser.facts
         if self.earlier is None or not follows(ended, self.earlier):
             self.earlier = ended
+        if (name := self.parser.program) and (name in self.programs or len(self.programs) < _PROGRAMS):
+            self.programs.pop(name, None)
+            self.programs[name] = ended
         self.first, self.count = before + 1, self.count + 1
         self.parser = LogParser(before)
 
 
 def follows(later: LogFacts, earlier: LogFacts) -> bool:
-    """Whether a program ended since it lacked a file, after another one, which may have had to write it, had failed."""
-    if not later.errors or later.errors[-1].type != "FileNotFoundError" or not earlier.errors:
+    """Whether a program ended since another one before it had failed: it started that one, or lacked a file, which that
+    one may have had to write."""
+    if not later.errors or not earlier.errors:
+        return False
+    last = later.errors[-1]
+    if of_a_child(last.type, last.message) or _OF_A_STEP.search(last.message):
+        return True
+    if last.type != "FileNotFoundError":
         return False
     return later.frame is not None and earlier.frame is not None and later.frame.file != earlier.frame.file

@@ -123,6 +123,7 @@ def hinted(line: bytes) -> bool:
         or "ignoring inp" in text  # nohup
         or "w backend" in text  # "Using TensorFlow backend."
         or "$ " in text
+        or (".py" in text and ("+ " in text or "running" in text or "executing" in text or "launching" in text))
         or "/var/f" in text  # a Mac's temporary folder
         or "homebrew" in text
         or "startup comp" in text

@@ -15,6 +15,7 @@ _FOREIGN = re.compile(
 _PACKAGE = re.compile(
     r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})|(?P<program>sglang|ComfyUI|text_generation_server)[/\\])"
 )
+_LAUNCHER = re.compile(r"[/\\]bin[/\\]|\.exe$")
 _CODE = 200
 _OF_MEMORY = re.compile(
     r"^\w*(?:ResourceExhausted|Memory|Internal|Unknown|Xla|Jax|Status)|emory|OOM |EXHAUSTED|Dst tensor|ALLOC"
@@ -62,6 +63,11 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The source text, if the traceback has it."""
 
 
+def file_name(path: str) -> str:
+    """The last part of a path of any system."""
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
 class FrameFinder:
     """Takes log lines without prefixes; keeps the latest frame in the user's code."""
 
@@ -80,8 +86,19 @@ class FrameFinder:
         """The latest frame since the last exception, by prefix."""
         self.open = False
         """Whether the next line may be a frame's source text."""
+        self.program = ""
+        """The file of the current traceback's main module, through which it passed; empty if it did not."""
+        self.ended_program = ""
+        """That of the last exception, which so ended its program."""
+        self.another = False
+        """Whether the last frame is of another program than the one that an exception ended."""
+        self._outermost = False
         self.packages: set[str] = set()
         """Frameworks whose packages occurred in tracebacks."""
+
+    def begin(self) -> None:
+        """A traceback begins with the next frame."""
+        self.program, self._outermost = "", True
 
     def line(self, line: str) -> bool:
         """Takes a line; False if it is not a frame."""
@@ -93,6 +110,14 @@ class FrameFinder:
             file, number, function = match[1], match[2], None
         else:
             return False
+        if self._outermost:
+            # python -m begins in runpy.
+            self._outermost = function == "_run_module_as_main" or file.endswith("runpy.py")
+            if function == "<module>" and not _FOREIGN.search(file) and not _LAUNCHER.search(file):
+                self.program = file_name(file)
+                self.another = self.ended_program not in ("", self.program)
+                if self.another:
+                    return True
         for found in _PACKAGE.finditer(file):
             name = found["package"] or found["program"]
             if name in PACKAGES:

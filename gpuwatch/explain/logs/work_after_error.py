@@ -18,6 +18,9 @@ _HEAD = 3000
 """Lines at the start of a log in which steps are looked for."""
 _CHARS = 300
 """Of a line, as many characters are looked at."""
+_LETTERS = 16
+_LINES_OF_STEPS, _FEW = 100, 2
+"""Lines of steps before the first error that are looked at; a few are not all the forms that a program prints."""
 MANY_STEPS = 10
 """Steps after which even the ranks of a job, which wait for each other, show that none of them failed."""
 _INFO = re.compile(r"^.{0,80}?(?:\b(?:INFO|SUCCESS)\b|\"info\"|level=info|\[I \d{4}-)|^(?:\S{1,40} )?I\d{4} [\d:.]+ ")
@@ -63,6 +66,11 @@ _AT_AN_END = re.compile(
 """Lines with these words may name a step after which the program ended."""
 
 
+def _form(line: str) -> str:
+    """The first letters of a line, which those of one kind have in common."""
+    return "".join(filter(str.isalpha, line[:_CHARS]))[:_LETTERS]
+
+
 class WorkAfterError:
     """Takes the lines after an error; ``steps`` counts those that show work."""
 
@@ -76,6 +84,12 @@ class WorkAfterError:
         self.unused = True
         """Whether :meth:`before` wants lines."""
         self._stepped_before = False
+        self._forms: dict[str, int] = {}
+        """How many lines of steps before the first error have this form."""
+        self._foreign = False
+        """Whether the program has ended, so that lines count only after one of these forms: another start of it."""
+        self.another = False
+        """Whether steps of another form came instead."""
         self._head = _HEAD
         self._left = 0
         self._rank = ""
@@ -87,12 +101,17 @@ class WorkAfterError:
     def before(self, line: str) -> None:
         """Takes a line before the first error."""
         self._head -= 1
-        self._stepped_before = self._head == 0 or _STEP.search(line[:_CHARS]) is not None
-        self.unused = not self._stepped_before
+        if _STEP.search(line[:_CHARS]) is not None:
+            form = _form(line)
+            self._forms[form] = self._forms.get(form, 0) + 1
+        self.unused = self._head > 0 and sum(self._forms.values()) < _LINES_OF_STEPS
+        self._stepped_before = self._head == 0 or bool(self._forms)
 
-    def begin(self, line: str) -> None:
-        """``line``, as it is, is an error: what went on after earlier ones counts no more."""
+    def begin(self, line: str, *, ended: bool) -> None:
+        """``line``, as it is, is an error, which ``ended`` the program: what went on after earlier ones counts no
+        more."""
         self.open, self._left, self._rank = True, _LINES, rank_of(line)
+        self._foreign, self.another = ended and sum(self._forms.values()) > _FEW, False
         self.again()
 
     def again(self) -> None:
@@ -115,6 +134,11 @@ class WorkAfterError:
             return
         if rank_of(line) != self._rank:
             return
+        if self._foreign:
+            self._foreign = _STEP.search(line) is None or _form(line) not in self._forms
+            self.another = self._foreign and (self.another or _STEP.search(line) is not None)
+            if self._foreign:
+                return
         self._asked |= _ASKED in line
         if (bar := _BAR.search(line)) is not None:
             # Bars are on stderr, as tracebacks are: in the order of time.

@@ -329,7 +329,7 @@ def _nothing_after(log: LogFacts) -> bool:
     imported = log.errors[-1].type in _OF_IMPORTS if log.errors else False
     raised = log.last_error_has_traceback and not log.last_error_in and not imported
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _LATE
-    return raised and near and not log.printed_after_error and not log.last_error_went_on
+    return raised and (near or log.another_worked) and not log.printed_after_error and not log.last_error_went_on
 
 
 def _explains(log: LogFacts | None) -> bool:
