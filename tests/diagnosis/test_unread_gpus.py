@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.single_snapshot import findings
-from tests.diagnosis.watching import gpu, sample
+from tests.diagnosis.watching import gpu, ids, sample, seconds, watched
 
 KEYS = ("memory.used_bytes", "utilization.gpu_percent")
 WHY = "nvmlDeviceGetMemoryInfo: Unknown Error"
@@ -38,3 +38,14 @@ def test_what_a_gpu_does_not_have_is_no_fault(reason: Reason) -> None:
 @pytest.mark.fast
 def test_another_reading_that_fails_is_no_finding() -> None:
     assert findings(sample(0, [without(gpu(0), "failed", "power.draw_watts")])) == ()
+
+
+@pytest.mark.fast
+def test_a_lost_gpu_is_not_also_told_as_one_that_cannot_be_read() -> None:
+    blind = without(gpu(0), "failed", *KEYS)
+    watch = watched(seconds(10, lambda at: sample(at, [blind])))
+    assert ids(watch) == ["driver.bad-state"]
+    lost = replace(blind, state="lost", state_detail="nvmlDeviceGetMemoryInfo: GPU is lost")
+    watched(seconds(10, lambda at: sample(at, [lost]), start=10), watch)
+    assert ids(watch) == ["hardware.fault"]
+    assert [one.id for one in watch.past] == ["driver.bad-state"]

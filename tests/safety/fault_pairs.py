@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -42,11 +43,12 @@ from gpuwatch.session.view import View, ranked
 from gpuwatch.share.exporter.page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
-from gpuwatch.ui.panes.answer_line import wrong_now
+from gpuwatch.ui.panes.answer_line import parts_of, wrong_now
 from gpuwatch.ui.panes.headline import verdict
 
 SHAPE = "10x24GiB"
 MACHINE: SimMachine
+_FOREIGN = 4_100_000
 SILENT: list[bool] = []
 """Not empty while the driver does not answer."""
 
@@ -61,6 +63,8 @@ class Fault:
     end: Callable[[], object]
     stays: bool = False
     """Whether it is told after its end: results since then may be wrong."""
+    noted: bool = False
+    """Whether a note tells of it, so that not all is well."""
 
 
 def _fails(label: str, gpu: int, function: str, code: str) -> Callable[[], object]:
@@ -144,6 +148,13 @@ FAULTS = {
     "fabric": Fault(8, "hardware.fault", lambda: _fabric(_UNHEALTHY), lambda: _fabric(_HEALTHY)),
     # No faults: nothing is told of them, and what is told of others stays right.
     "partitioned": Fault(9, "", lambda: MACHINE.set_mig(9, "1g,1g,-,2g"), lambda: MACHINE.set_mig(9, "off")),
+    "foreign process": Fault(
+        6,
+        "",
+        lambda: MACHINE.attach(_FOREIGN, 6, 2**31, sm_percent=50, foreign=True),
+        lambda: MACHINE.detach(_FOREIGN),
+        noted=True,
+    ),
     "asleep": Fault(9, "", lambda: MACHINE.set_asleep(9, True), lambda: MACHINE.set_asleep(9, False)),
     "no driver": _no_session("driver.missing", "DRIVER_NOT_LOADED"),
     "mismatch": _no_session("driver.mismatch", "LIB_RM_VERSION_MISMATCH"),
@@ -159,6 +170,13 @@ FAULTS = {
 }
 
 
+def _called_free(view: View) -> set[int]:
+    """The GPUs that the answer line names: ``Free: 0-3, 5, 9 MIG 1/0``."""
+    free = next((part.forms[1:2] for part in parts_of(view) if part.id == "free"), ())
+    runs = [re.findall(r"\d+", run.partition(" MIG")[0]) for names in free for run in names.split(", ")]
+    return {index for run in runs if run for index in range(int(run[0]), int(run[-1]) + 1)}
+
+
 class Watched:
     """A machine from its first sample on, as the dashboard, the recorder and the exporter see it."""
 
@@ -168,8 +186,8 @@ class Watched:
         self.at = datetime.datetime(2026, 5, 11, tzinfo=datetime.UTC)
         self.ahead = 0.0
         self.status = FeedStatus("ok", 0.0)
-        self.moments: list[tuple[float, str, set[tuple[str, str | None]]]] = []
-        """Each check: when, what was the case, and what was to be told."""
+        self.moments: list[tuple[float, str, set[tuple[str, str | None]], bool]] = []
+        """Each check: when, what was the case, what was to be told, and whether a note was to be."""
         self.told: set[tuple[str, str | None]] = set()
         self.seen: dict[str, SeenDevice] = {}
         self.collector, self.conditions = Collector(), Conditions()
@@ -219,8 +237,9 @@ class Watched:
         if not wanted <= found <= (wanted | self.told if SILENT else wanted):  # nothing is judged meanwhile
             self.wrong.append(f"{self.what}, {when}: {sorted(found, key=str)} instead of {sorted(wanted, key=str)}")
         self.told = found
-        self.moments.append((self.at.timestamp(), when, wanted))
-        self._check_words(when, bool(wanted))
+        noted = any(fault.noted for fault in active) and not hidden
+        self.moments.append((self.at.timestamp(), when, wanted, noted))
+        self._check_words(when, bool(wanted), noted)
         listed = [device.uuid for device in self.snapshot.devices]
         if unknown := [uuid for uuid in listed if uuid not in self.uuids]:
             self.wrong.append(f"{self.what}, {when}: {unknown} is listed")
@@ -230,23 +249,27 @@ class Watched:
             if not any(f'cause="{cause}"' in line and (uuid or "") in line for line in page.splitlines()):
                 self.wrong.append(f"{self.what}, {when}: the exporter does not tell {cause} of {uuid}")
 
-    def _check_words(self, when: str, trouble: bool) -> None:
+    def _check_words(self, when: str, trouble: bool, noted: bool) -> None:
         """The top line is not well meanwhile, and a title has the GPU's number of now."""
         findings, now = self.conditions.findings, self.at.timestamp()
         view = View(self.snapshot, History(), self.status, now, 1.0, findings, wrong=ranked(findings))
-        self._check_view(when, view, trouble)
+        self._check_view(when, view, trouble, noted)
         for one in findings:
             device = self.snapshot.device(one.device_uuid or "")
             if device is not None and f"GPU {device.index}" not in one.title:
                 self.wrong.append(f"{self.what}, {when}: {one.title} is of GPU {device.index}")
 
-    def _check_view(self, when: str, view: View, trouble: bool) -> None:
+    def _check_view(self, when: str, view: View, trouble: bool, noted: bool) -> None:
         """Both lines at the top of the dashboard: the verdict, and the answer, which names the GPU."""
         words, told = verdict(view)[0], wrong_now(view)
-        if words.startswith("● all well") == trouble or (told is None or told.severity == "info") == trouble:
+        if words.startswith("● all well") == (trouble or noted) or (told is None or told.severity == "info") == trouble:
             self.wrong.append(f"{self.what}, {when}: {words}; {told}")
         elif told is not None and trouble and "GPU" not in told.lead + told.text and "driver" not in told.text.lower():
             self.wrong.append(f"{self.what}, {when}: of no GPU: {told.text}")
+        failed = {one.device_uuid for one in view.wrong if one.severity == "error"}
+        for device in view.devices:
+            if device.index in _called_free(view) and failed & {device.uuid, None}:
+                self.wrong.append(f"{self.what}, {when}: GPU {device.index} is called free")
 
     def close(self, expected: list[Fault], runs: RunStore) -> None:
         """What began has ended, and the report tells each."""
@@ -271,11 +294,11 @@ class Watched:
     def _replay(self, recording: Recording) -> None:
         """What was told then is told when it is looked at again."""
         session = ReplaySession(RecordedFeed(recording))
-        for at, when, wanted in self.moments:
+        for at, when, wanted, noted in self.moments:
             session.go(at, within=True)
             view = session.view()
             found = {(one.id, one.device_uuid) for one in view.findings if one.until is None}
-            self._check_view(f"{when}, replayed", view, bool(wanted))
+            self._check_view(f"{when}, replayed", view, bool(wanted), noted)
             if not wanted <= found:
                 self.wrong.append(f"{self.what}, {when}, replayed: {sorted(found, key=str)}")
 

@@ -73,17 +73,18 @@ def test_what_one_user_blocks_has_a_limit(uuid: str, forger: None, monkeypatch: 
     first.release()
     monkeypatch.setenv(gpu_reservations.ENV_MOST, "0")
     assert b not in gpu_reservations.reserved()
-    assert b in {one.uuid for one in gpu_reservations.reservations()}, "it is shown"
+    assert {one.uuid: one.counts for one in gpu_reservations.reservations()}[b] is False, "it is shown"
     monkeypatch.setenv(gpu_reservations.ENV_MOST, "many")
     with pytest.raises(UsageError, match="=many is no number"):
         gpu_reservations.reserved()
+    assert {one.uuid: one.counts for one in gpu_reservations.reservations()}[b] is True, "a typing error frees nothing"
 
 
 def test_reservations_beyond_the_limit_count_for_nothing() -> None:
     users = ("eve", "eve", "eve", "bob", "uid 100001", "uid 100002", None, None)
     found = [Reservation(uuid=f"GPU-{place}", pid=None, user=user) for place, user in enumerate(users)]
     for most, counted in ((0, "67"), (1, "03467"), (2, "0134567"), (9, "01234567")):
-        assert "".join(uuid[-1] for uuid in gpu_reservations._counted(found, most)) == counted
+        assert "".join(one.uuid[-1] for one in gpu_reservations._counted(found, most) if one.counts) == counted
 
 
 def test_a_kernel_that_does_not_say_whose_a_socket_is(

@@ -54,8 +54,8 @@ def said(snapshot: Snapshot, *findings: Finding, width: int = 120, **changes: An
     return line.strip()
 
 
-def reserved(index: int) -> Reservation:
-    return Reservation(uuid=machines.uuid(index), pid=4711, user="alice")
+def reserved(index: int, **changes: Any) -> Reservation:
+    return Reservation(uuid=machines.uuid(index), pid=4711, user="alice", **changes)
 
 
 def test_the_free_gpus_with_the_memory_that_a_program_gets() -> None:
@@ -63,7 +63,7 @@ def test_the_free_gpus_with_the_memory_that_a_program_gets() -> None:
     assert said(machines.snapshot(four)) == "Free: 0-3 (139.2 GiB each)"
     small = idle(5, **{"memory.total_bytes": 24 * GIB})
     assert said(machines.snapshot((*four[:2], small))) == "Free: 0, 1 (139.2 GiB each), 5 (23.4 GiB)"
-    long = replace(LOST, device_uuid=None, title="GPU 7 lost: " + "x" * 40)
+    long = replace(LOST, device_uuid=machines.uuid(7), title="GPU 7 lost: " + "x" * 40)
     assert said(machines.snapshot(four[:2]), long, width=80).startswith("Free: 0, 1 · "), "no number that is longer"
     apart = tuple(idle(index) for index in range(0, 30, 3))
     assert said(machines.snapshot(apart), long, width=80).startswith("Free: 10 GPUs · ")
@@ -75,9 +75,13 @@ def test_a_gpu_is_free_only_if_nothing_known_says_otherwise() -> None:
     one, busy = idle(0), machines.device(1, busy=80, readings={"memory.used_bytes": 39 * GIB})
     taken = "Free: none (most 139.2 GiB on 0)"
     assert said(machines.snapshot((one, busy), reservations=(reserved(0),))) == taken
+    beyond = machines.snapshot((one, busy), reservations=(reserved(0, counts=False),))
+    assert said(beyond) == "Free: 0 (139.2 GiB)", "beyond its user's limit, as pick has it"
     assert said(machines.snapshot((one, busy)), owners={machines.uuid(0): "used by alice"}) == taken
     assert said(machines.snapshot((replace(one, state="lost"), busy))).startswith("Free: none")
     assert said(machines.snapshot((one, busy)), LOST).startswith(f"{taken} · ✖ Wrong: GPU 0 lost ")
+    silent = replace(LOST, device_uuid=None, title="The driver does not answer")
+    assert said(machines.snapshot((one, busy)), silent).startswith("Free: – · ✖ Wrong: The driver"), "it was free"
     unread = dict.fromkeys(("memory.free_bytes", "memory.used_bytes"), machines.NOT_SUPPORTED)
     assert said(machines.snapshot((machines.device(0, missing=unread),))) == "Free: –"
 

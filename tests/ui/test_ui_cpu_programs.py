@@ -133,4 +133,5 @@ def test_columns_in_which_nobody_has_a_value_leave() -> None:
     assert not unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (plain, machines.process(0))))
     young = machines.process(2, framework=None, device_map=(), command=None)
     assert not unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (young,))), "not read yet"
+    assert unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (plain, young))), "no empty column"
     assert not unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),)))

@@ -163,6 +163,14 @@ async def test_a_click_finds_the_gpu_that_is_under_it_also_after_scrolling(stage
         assert pane.cursor_uuid == before, "the line that counts the others is no GPU"
 
 
+def test_one_gpu_leaves_little_room_empty() -> None:
+    fields = [(name, 16) for name in ("utilization", "memory", "power", "temperature", "clock", "pstate")]
+    for width, height in ((200, 60), (250, 80)):
+        planned = plan(width, height, 1, processes=8, fields=fields)
+        assert planned.graphs == 6
+        assert 12 <= height - 4 - planned.gpu_height - 3 <= height * 0.3, "rows of the processes' frame"
+
+
 async def test_the_layout_stands_still_while_processes_come_and_go(stage: Stage) -> None:
     async with stage.app.run_test(size=(200, 60)) as pilot:
         heights = []

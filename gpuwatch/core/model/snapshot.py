@@ -310,6 +310,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     command: str | None = None
     """Command line with secrets masked; it may contain control characters."""
+    counts: bool = True
+    """False beyond what an administrator lets each user reserve: such a GPU is free all the same."""
 
     @property
     def holder(self) -> str:

@@ -21,6 +21,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
@@ -70,7 +72,7 @@ def reserve(uuids: Iterable[str]) -> Held | None:
         mine = sum(one.user == _name(os.geteuid()) for one in found)
         if mine + len(wanted) > most:
             raise GpuwatchError(f"you have {mine} reservations, and {most} of each user count here ({ENV_MOST})")
-        vain = wanted & ({one.uuid for one in found} - _counted(found, most).keys())
+        vain = wanted & {one.uuid for one in found if not one.counts}
     sockets: list[socket.socket] = []
     try:
         # In one order for everybody: of two that want the same GPUs, one gets all.
@@ -93,8 +95,8 @@ def reserved() -> dict[str, str]:
 
     Of each user as many as :data:`ENV_MOST` says; others count for nothing. UsageError if that is no number.
     """
-    found, most = reservations(), _most()
-    return {one.uuid: _described(one) for one in (found if most is None else _counted(found, most).values())}
+    _most()
+    return {one.uuid: _described(one) for one in reservations() if one.counts}
 
 
 def _most() -> int | None:
@@ -106,25 +108,32 @@ def _most() -> int | None:
     return int(given)
 
 
-def _counted(found: Iterable[Reservation], most: int) -> dict[str, Reservation]:
-    """The first reservations of each user, by UUID; all of a user whom the kernel does not tell.
+def _counted(found: Iterable[Reservation], most: int) -> tuple[Reservation, ...]:
+    """Only the first reservations of each user count; all of a user whom the kernel does not tell.
 
     Users without an account are one: whoever has subordinate ids (subuid(5)) can be thousands of them.
     """
     held: Counter[str] = Counter()
-    counted = {}
+    counted = []
     for one in found:
         who = "" if one.user is None or one.user.startswith(_NO_ACCOUNT) else one.user
         held[who] += 1
-        if one.user is None or held[who] <= most:
-            counted[one.uuid] = one
-    return counted
+        counted.append(replace(one, counts=one.user is None or held[who] <= most))
+    return tuple(counted)
 
 
 def reservations() -> tuple[Reservation, ...]:
-    """The GPUs that are reserved, in the order of their UUIDs; none where the kernel does not tell."""
+    """The GPUs that are reserved, in the order of their UUIDs; none where the kernel does not tell.
+
+    All count where :data:`ENV_MOST` is no number: whoever asks for a GPU is told so by :func:`reserved`.
+    """
     table = ProcessTable()
-    return tuple(_of(uuid, uid, pid, table) for uuid, (uid, pid) in sorted(_holders().items()))
+    found = tuple(_of(uuid, uid, pid, table) for uuid, (uid, pid) in sorted(_holders().items()))
+    try:
+        most = _most()
+    except UsageError:
+        most = None
+    return found if most is None else _counted(found, most)
 
 
 def _holders() -> dict[str, tuple[int | None, int | None]]:

@@ -196,6 +196,9 @@ def _cards(
     budget -= parts
     inner = width // columns - 4
     across = max(min(max(inner // _GRAPH_WIDTH, 2), len(graphs)), 1)
+    tall = GRAPH_MIN if layout == "cards" else max(9, height // 5)  # a taller graph shows no more
+    while across > 2 and tall * math.ceil(len(graphs) / (across - 1)) <= GRAPH_MIN + budget:
+        across -= 1  # a wider one shows a longer time
     for bands in range(1 if layout == "cards" else max(math.ceil(len(graphs) / across), 1), 0, -1):
         shown = graphs[: bands * across]
         # The first line of fields is part of every card; that of the holders of memory takes its place here.
@@ -203,7 +206,6 @@ def _cards(
         room = GRAPH_MIN + budget - min(further, max(budget // 2, 1))
         if room >= bands * _BAND_GOOD:
             break
-    tall = GRAPH_MIN if layout == "cards" else max(9, height // 5)  # a taller graph shows no more
     graph = max(min(room // bands, tall) * bands - GRAPH_MIN, 0)  # all of one height
     facts = min(further, budget - graph)
     return Plan(

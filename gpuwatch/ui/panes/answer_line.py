@@ -136,10 +136,13 @@ def _begin(pen: Pen, chosen: bool) -> int:
 
 
 def parts_of(view: View) -> list[Part]:
-    """Who is free and who holds memory idle, as far as that is known."""
+    """Who is free and who holds memory idle, as far as that is known now."""
     snapshot = view.snapshot
     if snapshot is None or view.waiting or not snapshot.devices:
         return []
+    if any(one.severity == "error" and one.device_uuid is None for one in view.wrong):
+        # What was free before the driver fell silent may be taken.
+        return [Part("free", (f"Free: {UNKNOWN}",), "dim")]
     return [_free(view, snapshot), *_idle(view, snapshot)]
 
 
@@ -147,7 +150,7 @@ Unit = tuple[Device, MigInstance | None]
 
 
 def _free(view: View, snapshot: Snapshot) -> Part:
-    reserved = {found.uuid: found.holder for found in snapshot.reservations}
+    reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
     units = list(unused(snapshot, reserved, view.findings))
     free = [(device, part) for device, part, idle in units if idle and device.uuid not in view.owners]
     if free:

@@ -307,7 +307,7 @@ def unavailable(column: Column, snapshot: Snapshot) -> str:
     processes = snapshot.processes
     if column.empty_reason:
         known = any(column.value_of(process) is not None for process in (*processes, *snapshot.bystanders))
-        later = column.known_late and (not processes or any(not one.command and not one.note for one in processes))
+        later = column.known_late and all(not one.command and not one.note for one in processes)
         return "" if known or later else column.empty_reason
     if not column.reading or not processes:
         return ""

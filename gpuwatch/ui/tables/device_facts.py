@@ -165,10 +165,12 @@ def reserved_note(device: Device, snapshot: Snapshot | None) -> str:
     """``reserved by alice (4711)``, with ``gpuwatch pick --reserve``; empty if it is not."""
     if snapshot is None or not snapshot.reservations:
         return ""
-    whole = [found for found in snapshot.reservations if found.uuid == device.uuid]
-    parts = {one.uuid: one.id for one in device.mig_instances}
-    of_parts = [f"MIG {parts[found.uuid]} by {found.holder}" for found in snapshot.reservations if found.uuid in parts]
-    names = [f"by {found.holder}" for found in whole] + of_parts
+    parts = {device.uuid: ""} | {one.uuid: f"MIG {one.id} " for one in device.mig_instances if one.uuid}
+    names = [
+        f"{parts[found.uuid]}by {found.holder}{'' if found.counts else ', beyond the limit'}"
+        for found in snapshot.reservations
+        if found.uuid in parts
+    ]
     return printable(f"reserved {', '.join(names)}") if names else ""
 
 

@@ -25,6 +25,7 @@ class UnreadGpu(Condition):
     appears = 3.0
     leaves = 3.0
     one_sample = True
+    dead_devices = True  # of a lost one nothing can be read, which is told already
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One for each GPU that is listed as working."""
