@@ -43,7 +43,8 @@ class Simulation:
             "tensorflow.python.eager.polymorphic_function.polymorphic_function": self.functions,
             "torch": self.torch,
         }
-        self.actions.update(settings.Settings(self.refuse).actions)
+        self.settings = settings.Settings(self.refuse)
+        self.actions.update(self.settings.actions)
 
     def failed(self, name, error):
         text = "%s: %s" % (type(error).__name__, error)

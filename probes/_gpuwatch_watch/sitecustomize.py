@@ -60,7 +60,12 @@ class _Noted(dict):
 
 
 def _devices_are_there():
-    """Whether a framework has asked the driver for its devices: CUDA reads CUDA_VISIBLE_DEVICES once, before that."""
+    """Whether a framework has asked the driver for its devices: CUDA reads CUDA_VISIBLE_DEVICES once, before that.
+
+    TensorFlow lists those of a plug-in when it is imported; simulated ones are listed again at the first use.
+    """
+    if _waiter.simulation is not None and not _waiter.simulation.settings.counted:
+        return False
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     cuda = sys.modules.get("torch.cuda")
     return getattr(context, "_physical_devices", None) is not None or (cuda is not None and cuda.is_initialized())
@@ -90,6 +95,7 @@ class _Waiter(object):
         self.folder = folder
         self.observers = []
         self.begun = False
+        self.simulation = None
         self.searching = set()
 
     def find_spec(self, name, path=None, target=None):
@@ -127,15 +133,15 @@ class _Waiter(object):
         return spec
 
     def begin(self):
-        simulation = None
         if _SIMULATED:
             simulated = self.load("_gpuwatch_simulated")
-            simulation = simulated.Simulation(self.load("_gpuwatch_simulated_settings"), simulated.speak)
-            self.observers.append(simulation)
+            self.simulation = simulated.Simulation(self.load("_gpuwatch_simulated_settings"), simulated.speak)
+            self.observers.append(self.simulation)
             if not _WATCHED:  # otherwise gpuwatch explains the error
                 simulated.explain_at_exit()
         if _WATCHED:
-            self.observers += self.load("_gpuwatch_watcher").begin(os.environ["GPUWATCH_WATCH"], self.load, simulation)
+            watcher = self.load("_gpuwatch_watcher")
+            self.observers += watcher.begin(os.environ["GPUWATCH_WATCH"], self.load, self.simulation)
 
     def load(self, name):
         import importlib.machinery

@@ -548,6 +548,43 @@ PROGRAMS = (
         "visibility.hidden",
     ),
     _program(
+        "one-visible-after-the-import",
+        "question: CUDA_VISIBLE_DEVICES in the program",
+        """
+        import os
+        import tensorflow as tf
+        os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+        print(tf.config.list_physical_devices("GPU"), tf.reduce_sum(tf.ones([10])))
+        """,
+        "visibility.renumbered",
+    ),
+    _program(
+        "one-visible-too-late",
+        "question: CUDA_VISIBLE_DEVICES has no effect",
+        """
+        import os
+        import tensorflow as tf
+        print(tf.config.list_physical_devices("GPU"))
+        os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+        print(tf.reduce_sum(tf.ones([10])))
+        """,
+        "config.too-late",
+    ),
+    _program(
+        "an-error-that-was-logged",
+        "question: logging.exception",
+        """
+        import logging, tensorflow as tf
+        try:
+            raise ValueError("no cache")
+        except ValueError:
+            logging.exception("cache miss")
+        for epoch in range(3):
+            logging.warning("epoch %d: nothing in the cache", epoch)
+        print(tf.reduce_sum(tf.ones([10])))
+        """,
+    ),
+    _program(
         "no-gpu-visible",
         "guide/gpu: limiting visible devices, to none",
         """

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
-from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of, names_cause, raised_at
+from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, line_of, names_cause, raised_at
 from gpuwatch.explain.logs.topics import topics_of
 
 DESPITE_ERROR = "It exited with code 0, although"
+_AT_END = 2
+"""Lines that may follow the last traceback of what ended with it; a program that went on prints more."""
 WENT_ON = "It went on after"
 """Beginnings of titles for a program that exited with 0 after an exception."""
 
@@ -26,7 +28,7 @@ def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
     error = log.errors[-1]
     if error.type in ON_PURPOSE or names_cause(topics_of(error.message)):
         return
-    at_end = ends_log(log) and not log.last_error_went_on
+    at_end = log.lines - log.last_error_line <= _AT_END and not log.last_error_went_on
     title = f"{WENT_ON} {error.type}, whose traceback is in its log"
     if log.last_error_in:
         title = f"{DESPITE_ERROR} a {log.last_error_in} of it ended in {error.type}"
