@@ -82,7 +82,7 @@ def replay(
         need_terminal("gpuwatch record info FILE tells what is in it", "gpuwatch record info FILE tells what is in it")
         gc.disable()  # what is imported now stays
         from gpuwatch.machine.collector.recorded_feed import RecordedFeed
-        from gpuwatch.session.replay import ReplaySession
+        from gpuwatch.session.replay import replay as replayed
         from gpuwatch.ui.app import run_dashboard
 
         gc.freeze()
@@ -91,7 +91,7 @@ def replay(
         try:
             ctx.exit(
                 run_dashboard(
-                    ReplaySession(feed, start),
+                    replayed(feed, start),
                     settings=settings,
                     notice=notice,
                     ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),

@@ -15,7 +15,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore, Times
-from gpuwatch.machine.history.timeline import EVENTS, LEVELS, Timeline
+from gpuwatch.machine.history.timeline import EVENTS, THINNED, Timeline
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.running_recorders import running
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
@@ -24,8 +24,6 @@ _LOOK_EVERY = 0.5
 """Seconds between looks at a file that grows."""
 _STRETCHES_EVERY = 5.0
 """Seconds between two looks for gaps in all of the recording."""
-_THINNED = 1.4 * LEVELS[-1][1]
-"""Seconds between kept samples that are no gap, however old they are."""
 _NEAR = 2.5
 """A kept sample is used where the recording has none within so many seconds or intervals: the recorder did not run."""
 
@@ -35,6 +33,8 @@ class JoinedSamples(SampleStore):
 
     Used by one thread. What was recorded is not thinned out, so it comes first.
     """
+
+    apart = THINNED
 
     def __init__(self, kept: Timeline, recording: Recording) -> None:
         self._kept = kept
@@ -82,7 +82,7 @@ class JoinedSamples(SampleStore):
         now = time.monotonic()
         if now - self._stretched >= _STRETCHES_EVERY:
             self._stretched = now
-            longer = max(longer, _THINNED)
+            longer = max(longer, self.apart)
             every = [*self.recording.stretches(longer), *((at, at) for at in self._own)]
             found: list[tuple[float, float]] = []
             for begin, end in sorted(every):

@@ -1,21 +1,21 @@
-"""The playhead: the moment of the recorded history that a paused display shows."""
+"""The playhead: the moment that a paused display shows, of a recording or of what is kept of a live machine."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import replace
+from math import nextafter
 from operator import sub
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.machine.history.sample_store import Kept, SampleStore
+from gpuwatch.machine.history.sample_store import Gap, Kept, SampleStore
 from gpuwatch.machine.history.timeline import LEVELS
-from gpuwatch.session.event_track import EventTrack, from_round
-from gpuwatch.session.view import PlayheadPosition, View, ranked
+from gpuwatch.session.event_track import EventTrack
+from gpuwatch.session.view import View, ranked
 
 GRAPHED = frozenset(
     {
@@ -30,31 +30,118 @@ GRAPHED = frozenset(
 """Device metrics with graphs."""
 GRAPHED_SECONDS = 600.0
 """Maximum time span of graphs."""
+_MEMORY = "memory.used_bytes"
 _SPARSEST = LEVELS[-1][1]
 """Seconds between the oldest samples."""
 
 
-class Navigation(ABC):
-    """Moves in the time of a store, sample by sample, by seconds, or from event to event."""
+def begun_between(store: SampleStore, kept: Kept, moment: float) -> tuple[Finding, ...]:
+    """What began after a sample and held at ``moment``, before the next one, which alone can say so.
 
-    timeline: SampleStore
-    """The samples; may become a store that goes back further."""
+    While a driver hangs there are no samples: the last one before says nothing of it.
+    """
+    times = store.times
+    following = bisect_right(times, kept.at)
+    if not kept.at < moment or following == len(times) or times[following] <= moment:
+        return ()
+    after = store.at(times[following])
+    known = {(one.id, one.device_uuid, one.pid) for one in kept.findings} | {("healthy", None, None)}
+    return tuple(
+        one
+        for one in (after.findings if after is not None else ())
+        if (one.id, one.device_uuid, one.pid) not in known
+        and one.since is not None
+        and kept.at <= one.since.timestamp() <= moment
+        and (one.until is None or one.until.timestamp() >= moment)
+    )
+
+
+def with_begun(findings: tuple[Finding, ...], begun: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings of a sample, and first what began after it: then not all is well."""
+    return (*begun, *(one for one in findings if one.id != "healthy")) if begun else findings
+
+
+def graphs_of(store: SampleStore, snapshot: Snapshot, known: History | None = None) -> History:
+    """The last minutes up to a sample of a store, with what its lost devices last had; ``known``: for axes."""
+    at = snapshot.taken_at.timestamp()
+    history = store.history(nextafter(at, 0), GRAPHED_SECONDS, GRAPHED)
+    if known is not None:
+        history.remember(known)
+    for device in snapshot.devices:
+        if _MEMORY not in device.readings and (last := _last_answer(store, history, device.uuid, at)) is not None:
+            row = last.device(device.uuid)
+            assert row is not None
+            history.remember_lost(row, last.processes)
+    return history
+
+
+def _last_answer(store: SampleStore, history: History, uuid: str, moment: float) -> Snapshot | None:
+    """The last sample before a moment in which the memory of a device was read; None if that was long ago."""
+    used = history.series(uuid, _MEMORY)
+    times = list(history.times)[len(history.times) - len(used) :]
+    answered = [at for at, value in zip(times, used, strict=True) if value is not None]
+    begin = end = answered[-1] if answered else None
+    if begin is None and (begin := store.last_minute(uuid, _MEMORY, moment)) is not None:
+        end = begin + 60.0
+    if begin is None or end is None:
+        return None
+    found = None
+    for kept in store.snapshots(begin, end):
+        row = kept.snapshot.device(uuid)
+        if row is not None and _MEMORY in row.readings:
+            found = kept.snapshot
+    return found
+
+
+class Playhead:
+    """The moment of a store that is shown during a pause. It moves by samples, by seconds, or from event to event."""
+
+    def __init__(
+        self,
+        live: View,
+        timeline: SampleStore,
+        ring: History,
+        track: Callable[[], EventTrack],
+        interval: Callable[[float], float] | None = None,
+    ) -> None:
+        """Starts at ``live``; nothing is decoded before it is moved.
+
+        ``track``: gives all events so far. ``interval``: the seconds between samples around a moment, as recorded; by
+        default what they are now, and what the samples themselves tell.
+        """
+        self.timeline = timeline
+        """The samples; may become a store that goes back further."""
+        self._track, self._ring, self._recorded = track, ring, interval
+        taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
+        self._beyond = live.past.moment if live.past is not None else None
+        """The moment that was gone to, if it is after the sample that is shown."""
+        self._gaps: list[Gap] = []
+        history = ring.until(taken, GRAPHED) if taken is not None else ring
+        self.view = replace(live, history=history, events=tuple(live.events), paused_since=live.now)
+        """What is shown."""
+        self._newest = self.view
+        self.in_hang = False
+        """Whether it stands where something began that only the next sample tells of, such as a driver that hangs."""
 
     @property
-    @abstractmethod
     def moment(self) -> float | None:
         """Time of the sample on screen; None without one."""
+        return self.view.until
 
-    @abstractmethod
-    def go(self, moment: float) -> None:
-        """Moves to the last sample not later than ``moment``."""
+    @property
+    def clock(self) -> float | None:
+        """The moment on screen: that of the sample, or a later one before the next sample."""
+        return self._beyond if self._beyond is not None else self.moment
 
-    @abstractmethod
-    def go_to_event(self, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
-        """Moves to the next event (1) or the one before (-1), of errors and warnings alone if ``bad``.
+    @property
+    def moved(self) -> bool:
+        """Whether it shows another moment than at the start."""
+        return self.view is not self._newest
 
-        ``uuid``: of those alone that concern this GPU, or the whole machine. The event; None if there is none.
-        """
+    def take_gaps(self) -> list[Gap]:
+        """The gap that the last jump led to, once."""
+        gaps, self._gaps = self._gaps, []
+        return gaps
 
     def step(self, samples: int) -> None:
         """Moves by ``samples`` samples; negative: back."""
@@ -93,78 +180,28 @@ class Navigation(ABC):
         if times:
             self.go(times[-1])
 
+    def go(self, moment: float, *, within: bool = False) -> None:
+        """Moves to the last sample not later than ``moment``.
 
-def begun_between(store: SampleStore, kept: Kept, moment: float) -> tuple[Finding, ...]:
-    """What began after a sample and held at ``moment``, before the next one, which alone can say so.
-
-    While a driver hangs there are no samples: the last one before says nothing of it.
-    """
-    times = store.times
-    following = bisect_right(times, kept.at)
-    if not kept.at < moment or following == len(times) or times[following] <= moment:
-        return ()
-    after = store.at(times[following])
-    known = {(one.id, one.device_uuid, one.pid) for one in kept.findings} | {("healthy", None, None)}
-    return tuple(
-        one
-        for one in (after.findings if after is not None else ())
-        if (one.id, one.device_uuid, one.pid) not in known
-        and one.since is not None
-        and kept.at <= one.since.timestamp() <= moment
-        and (one.until is None or one.until.timestamp() >= moment)
-    )
-
-
-def with_begun(findings: tuple[Finding, ...], begun: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings of a sample, and first what began after it: then not all is well."""
-    return (*begun, *(one for one in findings if one.id != "healthy")) if begun else findings
-
-
-class Playhead(Navigation):
-    """The moment that is shown during a pause; it can be moved."""
-
-    def __init__(self, live: View, timeline: SampleStore, ring: History, track: Callable[[], EventTrack]) -> None:
-        """Starts at ``live``; nothing is decoded before it is moved. ``track``: gives all events so far."""
-        self.timeline, self._track = timeline, track
-        self._beyond: float | None = None
-        """The moment that was gone to, if it is after the sample that is shown: of an event, or in a hang."""
-        self._ring = ring
-        taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
-        history = ring.until(taken, GRAPHED) if taken is not None else ring
-        self._view = replace(live, history=history, events=tuple(live.events), paused_since=live.now)
-        self._newest = self._view
-
-    @property
-    def moment(self) -> float | None:
-        """Time of the sample on screen; None without one."""
-        return self._view.until
-
-    def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float, live: View | None = None) -> View:
-        """What to show; ``live``: the current state, ``asked``: the interval between new samples in seconds."""
-        position = None
-        if self.moment is not None:
-            times, stretches = self.timeline.times, self.timeline.stretches(3 * asked)
-            begin, end = from_round(times[0], times[-1]), times[-1]
-            moment = self._beyond if self._beyond is not None else self.moment
-            position = PlayheadPosition(moment, begin, end, asked, stretches, self._track().drawn)
-        return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
-
-    def go(self, moment: float) -> None:
-        """Moves to the last sample not later than ``moment``."""
-        self._beyond = None
+        The clock shows ``moment`` itself unless it is in a gap of which nothing is known; ``within``: also there.
+        """
+        self._beyond, self._gaps, self.in_hang = None, [], False
         if moment == self._newest.until:
-            self._view = self._newest
+            self.view = self._newest
             return
         kept = self.timeline.at(moment)
         if kept is None:
             return
-        lasting = begun_between(self.timeline, kept, moment)
-        self._beyond = moment if lasting else None
-        findings = with_begun(kept.findings, lasting)
-        self._view = replace(
+        begun = begun_between(self.timeline, kept, moment)
+        gap = self.timeline.gap(kept.at, moment, self._asked(kept.at))
+        self.in_hang, self._gaps = bool(begun), [gap] if gap is not None else []
+        if begun or within or gap is None:
+            self._beyond = max(min(moment, self.timeline.times[-1]), kept.at)
+        findings = with_begun(kept.findings, begun)
+        self.view = replace(
             self._newest,
             snapshot=kept.snapshot,
-            history=self._history(kept.at),
+            history=self._history(kept.snapshot),
             interval=self._interval(kept.at),
             findings=findings,
             wrong=ranked(findings),
@@ -173,21 +210,27 @@ class Playhead(Navigation):
         )
 
     def go_to_event(self, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
-        """As in the base; the last sample not later than it is shown."""
-        now = self._beyond if self._beyond is not None else self.moment
-        times = self.timeline.times
+        """Moves to the next event (1) or the one before (-1), of errors and warnings alone if ``bad``.
+
+        ``uuid``: of those alone that concern this GPU, or the whole machine. The event; None if there is none.
+        """
+        now, times = self.clock, self.timeline.times
         if now is None or not times:
             return None
         found = self._track().beside(max(now, times[0]) if way > 0 else now, way, bad=bad, uuid=uuid)
         if found is None or found.at < times[0]:  # its samples are not kept
             return None
-        self.go(found.at)
-        self._beyond = found.at
-        self._view = replace(self._view, events=self._track().until(max(found.at, (self.moment or 0.0) + 0.5)))
+        self.go(found.at, within=True)
         return found
+
+    def _asked(self, moment: float) -> float:
+        """Seconds between samples, as they were asked for."""
+        return self._recorded(moment) if self._recorded is not None else self._newest.interval
 
     def _interval(self, moment: float) -> float:
         """Seconds between the samples around a moment; gaps without samples do not count."""
+        if self._recorded is not None:
+            return self._recorded(moment)
         times = self.timeline.times
         here = bisect_right(times, moment) - 1
         near = times[max(here - 3, 0) : here + 4]
@@ -195,10 +238,11 @@ class Playhead(Navigation):
         apart = steps[len(steps) // 2] if steps else 0.0
         return max(self._newest.interval, apart if apart <= _SPARSEST else 0.0)
 
-    def _history(self, moment: float) -> History:
-        times = self._ring.times
-        if times and (times[0] <= moment - GRAPHED_SECONDS or len(self.timeline.times) <= len(times)):
+    def _history(self, snapshot: Snapshot) -> History:
+        times, moment = self._ring.times, snapshot.taken_at.timestamp()
+        whole = times and (times[0] <= moment - GRAPHED_SECONDS or len(self.timeline.times) <= len(times))
+        if whole and times[-1] >= moment:
             return self._ring.until(moment, GRAPHED)
-        history = self.timeline.history(moment, GRAPHED_SECONDS, GRAPHED)
-        history.remember(self._ring)  # for the limits of the axes
+        history = graphs_of(self.timeline, snapshot, self._ring)
+        history.add(snapshot)
         return history

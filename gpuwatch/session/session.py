@@ -1,13 +1,13 @@
-"""A watched machine: snapshots of a feed in; history, events, findings and views out."""
+"""A watched machine, or a recording of one: snapshots of a feed in; history, events, findings and views out."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
@@ -16,19 +16,20 @@ from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.machine.history.sample_store import SampleStore
+from gpuwatch.machine.history.sample_store import Gap, SampleStore, gap_limit
 from gpuwatch.machine.history.timeline import Timeline
+from gpuwatch.session.judge import Judge, LiveJudge
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
-from gpuwatch.session.view import PlayheadPosition, View, ranked
+from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, ranked
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
     from gpuwatch.explain.diagnosis.conditions.throttling import Episode
-    from gpuwatch.machine.collector.recorded_feed import Skipped
+    from gpuwatch.machine.collector.recorded_feed import RecordedFeed
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.event_track import EventTrack
     from gpuwatch.session.joined_samples import JoinedSamples, Past
-    from gpuwatch.session.playhead import Navigation, Playhead
+    from gpuwatch.session.playhead import Playhead
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
@@ -44,12 +45,10 @@ def stepped(choices: Sequence[float], value: float, step: int) -> float:
 class Session:
     """A feed, and what is known about its machine over time. Used by one thread.
 
-    ``timeline``: a recording; without one, the samples of the last hour are kept here. ``conditions``: the condition
-    engine; created when it is first needed. ``looks_back``: whether a recording of this machine may continue the past.
+    ``player``: the feed if it plays a recording, which is judged by ``judge``. Without one, the samples of the last
+    hour are kept here, and judged by ``conditions``, which are created when they are first needed. ``timeline``: of
+    another host. ``looks_back``: whether a recording of this machine may continue the past.
     """
-
-    recorded: ClassVar[bool] = False
-    """Whether it plays a recording: nothing is judged, nor done to a machine."""
 
     def __init__(
         self,
@@ -61,13 +60,16 @@ class Session:
         read_only: bool = False,
         looks_back: bool = False,
         alerts: Alerts | None = None,
+        player: RecordedFeed | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self.feed = feed
+        self.player = player
+        """The feed, if it plays a recording: nothing is done to a machine."""
         self.alerts = alerts
         """Who is told of findings; they end with the session."""
         self.looks_back = looks_back
-        self.clock = clock
-        """Seconds since the epoch."""
+        self._clock = clock
         self.read_only = read_only
         """Whether signals are forbidden."""
         self.owners: Mapping[str, str] = {}
@@ -83,18 +85,28 @@ class Session:
         self._earlier: History | None = None
         """Recorded numbers for the graphs, until there is a sample."""
         self.snapshot: Snapshot | None = None
-        """The newest snapshot."""
+        """The newest snapshot; of a recording, that of the moment that is played."""
         self.playhead: Playhead | None = None
-        """The moment that is shown while paused; None while live."""
-        self._conditions = conditions
-        self._unjudged: list[Snapshot] = []
-        """Samples to diagnose once the rules have been imported."""
+        """The moment that is shown while paused; None while live, or while a recording is played."""
+        self._judge: Judge = judge if judge is not None else LiveJudge(conditions)
         self._process_histories = ProcessHistories()
         self._seen_events = 0
-        self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
         self._wrong: tuple[tuple[Finding, ...], tuple[Finding, ...]] | None = None
         self._troubled = float("-inf")
         self._running = False
+        self._begun = 0.0
+        """When the first sample after the last jump in a recording was taken."""
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it plays a recording."""
+        return self.player is not None
+
+    def clock(self) -> float:
+        """Now, in seconds since the epoch; of a recording, the moment that is shown."""
+        if self.recorded and self.playhead is not None and self.playhead.clock is not None:
+            return self.playhead.clock
+        return self._clock()
 
     # The feed
 
@@ -123,8 +135,11 @@ class Session:
         self.feed.resumed()
 
     def change_interval(self, step: int) -> None:
-        """Changes to the next longer (1) or shorter (-1) interval."""
-        self.feed.interval = stepped(INTERVALS, self.feed.interval, step)
+        """Changes to the next longer (1) or shorter (-1) interval; a recording is played slower or faster."""
+        if self.player is not None:
+            self.player.change_speed(-step)
+        else:
+            self.feed.interval = stepped(INTERVALS, self.feed.interval, step)
 
     # A recording of the same machine
 
@@ -171,48 +186,49 @@ class Session:
         if self.snapshot is not None:
             self.diagnose()
         for snapshot in arrived:
+            if self.player is not None and snapshot.taken_at.timestamp() < self.moment:
+                self._go_on(snapshot)  # the clock was set back while it was recorded
+                continue
             self._show(snapshot)
-            if self._conditions is None:
-                self._unjudged.append(snapshot)
-            else:
-                self._record(self._conditions.look(snapshot))
-                if self.alerts is not None:
-                    self.alerts.look(self.findings, snapshot)
+            if self.alerts is not None and self._judge.started:
+                self.alerts.look(self.findings, snapshot)
             if self._kept is not None:
                 self._kept.add(snapshot, self.findings)
         self._precede()
         self.look_at_feed()
         return arrived
 
-    def _show(self, snapshot: Snapshot) -> None:
+    def _show(self, snapshot: Snapshot, *, follows: bool = True) -> None:
         self.history.add(snapshot)
         self._energy.look(snapshot)
         self._process_histories.add(snapshot)
         self.snapshot = snapshot
+        self._record(self._judge.look(snapshot, follows=follows))
+
+    def _go_on(self, snapshot: Snapshot) -> None:
+        """Shows a recorded sample that does not follow the last one."""
+        from gpuwatch.session.playhead import graphs_of
+
+        self._begun = snapshot.taken_at.timestamp()
+        self.history = graphs_of(self.timeline, snapshot)
+        self._energy, self._process_histories = EnergyMeter(), ProcessHistories()
+        self._show(snapshot, follows=False)
 
     def diagnose(self) -> None:
         """Diagnoses the samples so far, and from now on every new one."""
-        if self._conditions is None:
-            from gpuwatch.explain.diagnosis.condition_engine import Conditions
-
-            self._conditions = Conditions()
-        for snapshot in self._unjudged:
-            self._record(self._conditions.look(snapshot))
-        self._unjudged.clear()
+        self._record(self._judge.start())
 
     def look_at_feed(self) -> None:
         """Checks the collector and the driver; call it regularly while no snapshots come."""
         if self.alerts is not None:
             self._record(self.alerts.events())
-        status = self.feed.status()
-        if self._conditions is None and (status.replaced or status.state == "not-answering"):
-            self.diagnose()
-        if self._conditions is not None:
-            self._record(self._conditions.feed(status, self.clock()))
+        self._record(self._judge.feed(self.feed.status(), self.clock()))
 
-    def take_skipped(self) -> Sequence[Skipped]:
-        """The gaps of a recording that were passed over since the last call, or that the last jump led to."""
-        return ()
+    def take_gaps(self) -> Sequence[Gap]:
+        """The gaps that were passed over since the last call, or that the last jump led to."""
+        if self.playhead is not None:
+            return self.playhead.take_gaps()
+        return self.player.take_gaps() if self.player is not None else ()
 
     def _record(self, events: list[MachineEvent]) -> None:
         if self._kept is not None:
@@ -223,14 +239,7 @@ class Session:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Current findings, then past ones, newest first."""
-        given = self.snapshot.findings if self.snapshot is not None else ()
-        if self._conditions is None:
-            return given
-        found, past = self._conditions.findings, self._conditions.past
-        parts = (given, found, len(past), past[-1] if past else None)
-        if self._found is None or not all(map(is_, parts, self._found[0])):
-            self._found = (parts, all_findings(given, self._conditions))
-        return self._found[1]
+        return self._judge.findings(self.snapshot.findings if self.snapshot is not None else ())
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
@@ -242,13 +251,15 @@ class Session:
 
     @property
     def events(self) -> Sequence[MachineEvent]:
-        """The latest events up to the newest sample, oldest first; do not change them."""
+        """The latest events up to now, oldest first; do not change them."""
+        if self.recorded:
+            return self.track.until(self.clock())
         return self.timeline.events() if self._past is None else self._past.latest_events
 
     @property
     def event_count(self) -> int:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
-        return self._conditions.count if self._conditions is not None else 0
+        return self.track.count(self.clock()) if self.recorded else self._judge.count
 
     @cached_property
     def _track(self) -> EventTrack:
@@ -264,8 +275,8 @@ class Session:
 
     @property
     def unseen_events(self) -> int:
-        """Number of events since :meth:`see_events`."""
-        return self.event_count - self._seen_events
+        """Number of events since :meth:`see_events`, or since the last jump in a recording."""
+        return 0 if self._jumped else self.event_count - self._seen_events
 
     def see_events(self) -> None:
         """Marks all events as seen."""
@@ -274,11 +285,11 @@ class Session:
     @property
     def energy(self) -> EnergyMeter | None:
         """What was used up to the moment that is shown; None if it is not known of that."""
-        return self._energy if self.playhead is None else None
+        return self._energy if self.playhead is None or (self.recorded and not self._jumped) else None
 
     def throttling(self, uuid: str, until: float) -> list[Episode]:
-        """Throttling episodes of a device, as known at a moment; the latest onset first."""
-        return self._conditions.throttling(uuid, until) if self._conditions is not None else []
+        """Throttling episodes of a device, as known at the moment of a sample; the latest onset first."""
+        return self._judge.throttling(uuid, self._since().throttling, until)
 
     def process_history(self, who: Identity) -> ProcessHistory:
         """The last minutes of a process, before the playhead's moment if paused."""
@@ -294,16 +305,18 @@ class Session:
         """What a front end shows: live, or the playhead's moment."""
         if self.playhead is None:
             return self.live_view()
-        return self.playhead.view(
+        shown = replace(
+            self.playhead.view,
             status=self.feed.status(),
             now=self.clock(),
             unseen=self.unseen_events,
-            asked=self.feed.interval,
-            live=self.live_view(),
+            past=self.position(),
+            since=self._since(),
         )
+        return shown if self.recorded else replace(shown, live=self.live_view())
 
     def live_view(self) -> View:
-        """The live view, also while paused."""
+        """The live view, also while paused; of a recording, what is played."""
         snapshot = self.snapshot
         status = self.feed.status()
         if self.wrong or status.state == "not-answering":
@@ -315,53 +328,93 @@ class Session:
             now=self.clock(),
             interval=self.feed.interval,
             findings=self.findings,
-            read_only=self.read_only,
+            read_only=self.read_only and not self.recorded,
             owners=self.owners,
             simulation_asked=self.host.simulated,
             own_machine=self.looks_back,
             until=snapshot.taken_at.timestamp() if snapshot is not None else None,
             wrong=self.wrong,
-            silence=self._conditions.silence if self._conditions is not None else None,
+            silence=self._judge.silence,
             troubled=self._troubled,
             events=self.events,
             unseen=self.unseen_events,
+            past=self.position() if self.recorded else None,
+            since=self._since(),
         )
 
+    @property
+    def moment(self) -> float:
+        """Time of the newest snapshot; minus infinity without one."""
+        return self.snapshot.taken_at.timestamp() if self.snapshot is not None else float("-inf")
+
+    @property
+    def _jumped(self) -> bool:
+        """Whether another moment of a recording is shown than the one that is played."""
+        return self.recorded and self.playhead is not None and self.playhead.moved
+
+    def _since(self) -> Since:
+        """From when on something is known of the moment that is shown: of a recording, since the last jump."""
+        times = self.timeline.times
+        if not self.recorded or not times:
+            return SINCE_START
+        from gpuwatch.session.playhead import GRAPHED_SECONDS
+
+        moment = self.playhead.moment if self.playhead is not None and self.playhead.moved else None
+        begun = self._begun if moment is None else moment
+        return Since(times[0], max(times[0], begun - GRAPHED_SECONDS), begun)
+
     def position(self) -> PlayheadPosition | None:
-        """The last hour at most, up to the live view; None before the first sample."""
+        """Where the moment that is shown is in what is kept: while live in the last hour; None before a sample."""
         times = self.timeline.times
         if not times:
             return None
         from gpuwatch.session.event_track import SPANS, from_round
 
-        end, asked = max(times[-1], self.clock()), self.feed.interval
-        begin = from_round(max(times[0], end - SPANS[-1]), end)
-        return PlayheadPosition(end, begin, end, asked, self.timeline.stretches(3 * asked), self.track.drawn)
+        moment, asked, limit = self.clock(), self.feed.interval, gap_limit(self.feed.interval)
+        begin, end, today, played = times[0], times[-1], moment, None
+        if self.player is not None:
+            today = self.player.today()
+            grows = abs(today - end) < limit
+            played = Played(
+                path=self.player.recording.path,
+                speed=self.player.speed,
+                ended=self.player.ended and not grows,
+                following=grows and end - moment < limit,
+            )
+        elif self.playhead is not None:
+            begin, moment = from_round(begin, end), self.playhead.clock or moment
+        else:
+            end = max(end, moment)
+            begin, moment = from_round(max(begin, end - SPANS[-1]), end), end
+        stretches = self.timeline.stretches(limit)
+        return PlayheadPosition(moment, begin, end, asked, stretches, self.track.drawn, today, played)
 
     @property
     def paused(self) -> bool:
         """Whether the view is paused or of the past."""
         return self.playhead is not None
 
-    def pause(self) -> Navigation:
-        """Pauses the view, which can then be moved in time; samples keep coming."""
+    def pause(self) -> Playhead:
+        """Pauses the view, which can then be moved in time; samples keep coming, but those of a recording."""
         if self.playhead is None:
             from gpuwatch.session.playhead import Playhead
 
-            self.playhead = Playhead(self.live_view(), self.timeline, self.history, lambda: self.track)
+            interval = None
+            if self.player is not None:
+                self.take()  # what has been played is shown
+                self.player.paused, interval = True, self.player.interval_at
+            self.playhead = Playhead(self.live_view(), self.timeline, self.history, lambda: self.track, interval)
         return self.playhead
 
     def resume(self) -> None:
-        """Returns to the live view."""
-        self.playhead = None
-
-
-def all_findings(given: tuple[Finding, ...], conditions: Conditions) -> tuple[Finding, ...]:
-    """Findings that came with a snapshot, current ones, then past ones, newest first."""
-    found = conditions.findings
-    if any(one.severity != "info" for one in given):
-        found = tuple(one for one in found if one.id != "healthy")
-    if given:  # another gpuwatch has judged the snapshot already, over a longer time
-        known = {(one.id, one.device_uuid, one.pid) for one in given}
-        found = tuple(one for one in found if (one.id, one.device_uuid, one.pid) not in known)
-    return (*given, *found, *reversed(conditions.past))
+        """Returns to the live view; a recording is played from the moment that is shown."""
+        playhead, self.playhead = self.playhead, None
+        if self.player is None:
+            return
+        if playhead is not None and playhead.moved and playhead.moment is not None and playhead.clock is not None:
+            kept = self.timeline.at(playhead.moment)
+            assert kept is not None
+            self.player.seek(kept.at, playhead.clock)
+            self._go_on(kept.judged())
+            self.see_events()
+        self.player.paused = False

@@ -21,12 +21,25 @@ _LATE = 3.0
 _CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 
+class Played(NamedTuple):
+    """A recording that is played."""
+
+    path: Path
+    """The file."""
+    speed: float
+    """Recorded seconds that are played in a second."""
+    ended: bool
+    """Whether it has been played to its end."""
+    following: bool
+    """Whether it shows what is recorded just now."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PlayheadPosition:
-    """The position of a display in the recorded history. Times are seconds since the epoch."""
+    """The position of a display in what was recorded or kept. Times are seconds since the epoch."""
 
     moment: float
-    """Time of the sample on screen."""
+    """The moment on screen."""
     begin: float
     """Where its timeline begins."""
     end: float
@@ -37,6 +50,15 @@ class PlayheadPosition:
     """Begin and end of each time without a gap, oldest first."""
     track: Track
     """What happened."""
+    today: float = 0.0
+    """What time it is for who watches: other days are shown with their date."""
+    played: Played | None = None
+    """The recording, if one is played."""
+
+    @property
+    def share(self) -> float:
+        """How much of its time has passed, from 0 to 1."""
+        return (self.moment - self.begin) / (self.end - self.begin) if self.end > self.begin else 1.0
 
 
 class Since(NamedTuple):
@@ -49,34 +71,6 @@ class Since(NamedTuple):
 
 
 SINCE_START = Since()
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayState:
-    """Where the replay of a recording is. Times are seconds since the epoch."""
-
-    path: Path
-    """The file."""
-    moment: float
-    """The moment that is played."""
-    begin: float
-    """Time of the first sample."""
-    end: float
-    """Time of the last sample."""
-    speed: float
-    """Recorded seconds that are played in a second."""
-    paused: bool
-    ended: bool
-    """Whether it has been played to its end."""
-    following: bool
-    """Whether it shows what is recorded just now."""
-    today: float
-    """What time it is for who watches: other days are shown with their date."""
-
-    @property
-    def share(self) -> float:
-        """How much of the recorded time has been played, from 0 to 1."""
-        return (self.moment - self.begin) / (self.end - self.begin) if self.end > self.begin else 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,15 +110,18 @@ class View:
     live: View | None = None
     """The live view, while another one is shown."""
     past: PlayheadPosition | None = None
-    """The position in the recorded history; None while live."""
+    """The position in what was kept or recorded; None while live."""
     since: Since = SINCE_START
-    replay: ReplayState | None = None
-    """Where the replay is, if this is a recording."""
 
     @property
     def moment(self) -> float:
         """Time of the snapshot, in seconds since the epoch; now without one."""
         return self.now if self.snapshot is None else self.snapshot.taken_at.timestamp()
+
+    @property
+    def played(self) -> Played | None:
+        """The recording that is played; None on a live machine."""
+        return self.past.played if self.past is not None else None
 
     @property
     def waiting(self) -> bool:

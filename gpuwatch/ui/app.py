@@ -39,7 +39,7 @@ from gpuwatch.ui.widgets.terminal_writes import TerminalWrites
 from gpuwatch.ui.widgets.textual_internals import internal
 
 if TYPE_CHECKING:
-    from gpuwatch.session.playhead import Navigation
+    from gpuwatch.session.playhead import Playhead
     from gpuwatch.session.probe_runs import ProbeRuns
 
 _TICK = 1.0
@@ -308,7 +308,7 @@ class GpuwatchApp(PreferencesApp):
                 other.take()
         if not session.take():
             return False
-        self.tell_skipped()
+        self.tell_gaps()
         if first and not self._holds:
             # The first diagnosis imports the rules: draw first.
             self.call_after_refresh(self._diagnose_first)
@@ -380,20 +380,20 @@ class GpuwatchApp(PreferencesApp):
             self.session.pause()
         self.tab.show(self.session.view())
 
-    def look_at(self, move: Callable[[Navigation], None]) -> None:
+    def look_at(self, move: Callable[[Playhead], None]) -> None:
         """Moves to another moment; pauses first if needed."""
         if self.session.snapshot is not None:
             move(self.session.pause())
-            self.tell_skipped()
+            self.tell_gaps()
             self.tab.show(self.session.view())
 
-    def tell_skipped(self) -> None:
-        """Says in the footer which gaps of a recording were passed over."""
-        skipped = self.session.take_skipped()
-        if skipped:
+    def tell_gaps(self) -> None:
+        """Says in the footer which gaps were passed over or gone to."""
+        gaps = self.session.take_gaps()
+        if gaps:
             from gpuwatch.ui.details.recorded_gaps import gap_text
 
-            text = gap_text(skipped, self.session.clock(), self.session.timeline.events())
+            text = gap_text(gaps, self.session.clock(), self.session.timeline.events())
             self.tab.show_message(text, "warning", _NOTICE_SECONDS)
 
     def change_interval(self, step: int) -> None:

@@ -25,7 +25,7 @@ from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.stored_data import checksum, pack_times, unpack_times
 from gpuwatch.machine.recording.usage import usage
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.session.replay import ReplaySession
+from gpuwatch.session.replay import replay
 from tests.benchmarks.history_hour import noisy
 from tests.recording.days import NOON, Readings, day
 
@@ -147,12 +147,12 @@ def play(path: Path) -> None:
     began = time.process_time()
     recording = open_recording(path)
     feed = RecordedFeed(recording)
-    session = ReplaySession(feed)
+    session = replay(feed)
     session.pause()
     print(f"  replay: opened in {(time.process_time() - began) * 1e3:.0f} ms of CPU")
     noise = random.Random(3)
     moves: dict[str, Callable[[], object]] = {
-        "jump": lambda: session.go(noise.uniform(session.begin, session.end)),
+        "jump": lambda: session.pause().go(noise.uniform(*recording.extent())),
         "step": lambda: session.pause().step(1),
         "minute": lambda: session.pause().jump(60),
     }

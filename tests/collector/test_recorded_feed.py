@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed, Skipped
+from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable import Storable
 from tests.recording.days import day
@@ -101,8 +102,8 @@ def test_a_gap_is_passed_over_and_told(tmp_path: Path, play: Callable[..., Playe
     for _ in range(9):
         one.pass_(1.01)
     assert one.times == [*range(10), 3610]
-    assert one.feed.take_skipped() == [Skipped(shots[9].taken_at.timestamp(), shots[10].taken_at.timestamp(), False)]
-    assert one.feed.take_skipped() == []
+    assert one.feed.take_gaps() == [Gap(shots[9].taken_at.timestamp(), shots[10].taken_at.timestamp(), False)]
+    assert one.feed.take_gaps() == []
     one.pass_(1.01)
     assert one.times[-1] == 3611
     assert one.feed.now() == pytest.approx(BEGIN + 3611, abs=0.1)
@@ -141,7 +142,7 @@ def test_a_file_that_grows_is_followed(tmp_path: Path, play: Callable[..., Playe
     for _ in range(19):
         one.pass_(0.9)
     assert one.times == [*range(10), *range(3, 20)]
-    assert one.feed.take_skipped() == []
+    assert one.feed.take_gaps() == []
     growing.end()
 
 
@@ -166,7 +167,7 @@ def test_samples_are_those_recorded(tmp_path: Path, play: Callable[..., Played])
     feed.paused = False
     got = []
     while not feed.ended:
-        got += feed.drain()
+        got += [kept.snapshot for kept in feed.take()]
     feed.stop()
     assert got == [Storable().of(shot) for shot in shots]
 

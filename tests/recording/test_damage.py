@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed, Skipped, gap_limit
+from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.history.sample_store import Gap, gap_limit
 from gpuwatch.machine.recording.reader import Recording
 from tests.conftest import gpuwatch
 from tests.recording.days import day
@@ -70,7 +71,7 @@ def samples_of(path: Path, *, replay: bool = False) -> tuple[int, bool]:
         return len(found), bool(recording.damage)
 
 
-def replayed(path: Path) -> tuple[list[float], list[Skipped]]:
+def replayed(path: Path) -> tuple[list[float], list[Gap]]:
     """The times that a replay plays, and the gaps that it passes over."""
     seconds = count()
     feed = RecordedFeed(Recording(path), speed=64.0, clock=lambda: 0.3 * next(seconds))
@@ -79,7 +80,7 @@ def replayed(path: Path) -> tuple[list[float], list[Skipped]]:
     while not feed.ended:
         played += [kept.at for kept in feed.take()]
     feed.stop()
-    return played, feed.take_skipped()
+    return played, feed.take_gaps()
 
 
 def check_commands(path: Path, folder: Path) -> tuple[int, str]:

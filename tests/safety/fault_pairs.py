@@ -36,9 +36,9 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.nvidia.decode import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
+from gpuwatch.session.judge import all_findings
 from gpuwatch.session.period import period
-from gpuwatch.session.replay import ReplaySession
-from gpuwatch.session.session import all_findings
+from gpuwatch.session.replay import replay
 from gpuwatch.session.view import View, ranked
 from gpuwatch.share.exporter.page import Content, Options, Page
 from gpuwatch.sim import faults
@@ -293,9 +293,9 @@ class Watched:
 
     def _replay(self, recording: Recording) -> None:
         """What was told then is told when it is looked at again."""
-        session = ReplaySession(RecordedFeed(recording))
+        session = replay(RecordedFeed(recording))
         for at, when, wanted, noted in self.moments:
-            session.go(at, within=True)
+            session.pause().go(at, within=True)
             view = session.view()
             found = {(one.id, one.device_uuid) for one in view.findings if one.until is None}
             self._check_view(f"{when}, replayed", view, bool(wanted), noted)

@@ -17,8 +17,8 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable import Storable
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
+from gpuwatch.session.judge import all_findings
 from gpuwatch.session.recorder import Recorder
-from gpuwatch.session.session import all_findings
 from tests.recording.days import day
 from tests.recording.recordings import troubled
 from tests.ui.feed import FakeFeed

@@ -133,6 +133,22 @@ def test_a_moment_of_a_silence_is_not_well_when_it_is_looked_at_again() -> None:
         assert (view.until, view.past.moment) == (begun, moment)
 
 
+def test_a_silence_is_told_when_the_samples_around_it_are_thinned_out() -> None:
+    watched = Watched(FixedFindings(WELL))
+    session = watched.session
+    watched.push(*(pair(tick) for tick in range(15)))
+    session.diagnose()
+    begun = watched.now
+    watched.now += 3
+    watched.feed.state = FeedStatus("not-answering", 3.0, 2.0)
+    session.look_at_feed()
+    watched.feed.state = FeedStatus("ok", 0.0)
+    for tick in range(22, 2500):
+        watched.push(pair(tick))
+    session.pause().go(begun + 5)
+    assert [one.id for one in session.view().findings] == ["driver.bad-state"]
+
+
 def test_events_are_counted_until_they_are_seen() -> None:
     watched = Watched()
     watched.push(pair(0))

@@ -19,8 +19,8 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed, RecordedHost
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
-from gpuwatch.session.replay import ReplaySession
-from gpuwatch.session.session import all_findings
+from gpuwatch.session.judge import all_findings
+from gpuwatch.session.replay import replay as replayed
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
 from gpuwatch.ui.screens.tab import TabScreen
@@ -42,13 +42,18 @@ class Replayed:
     def __init__(self, path: Path, *, speed: float = 1.0, at: float | None = None) -> None:
         self.path, self.seconds = path, 0.0
         self.feed = RecordedFeed(open_recording(path), speed=speed, clock=lambda: self.seconds)
-        self.session = ReplaySession(self.feed, at, today=lambda: BEGIN + 7200)
+        self.feed.today = lambda: BEGIN + 7200
+        self.session = replayed(self.feed, at)
         self.app = GpuwatchApp(self.session)
 
     @property
     def moment(self) -> float:
         """Seconds since the begin of the sample on screen."""
         return self.session.view().moment - BEGIN
+
+    def go(self, moment: float) -> None:
+        self.session.pause().go(moment)
+        self.session.resume()
 
     async def play(self, pilot: Pilot[None], seconds: float) -> None:
         """Lets so many seconds pass, in steps in which nothing is late."""
@@ -160,7 +165,7 @@ async def test_a_replay_draws_what_the_dashboard_drew(
         for place in moments:
             wanted = shots[place].taken_at.timestamp() + JUST
             if jump:
-                then.session.go(wanted)
+                then.go(wanted)
                 then.app.tab.show(then.session.view())
             else:
                 await then.play(pilot, wanted - then.feed.now())
@@ -281,18 +286,18 @@ async def test_speed(replay: Callable[..., Replayed]) -> None:
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press("plus", "plus", "plus")
-        assert one.session.speed == 8
+        assert one.feed.speed == 8
         assert "REPLAY 8x" in one.top
         await one.play(pilot, 5)
         assert round(one.moment) == pytest.approx(40, abs=1)
         await pilot.press(*["minus"] * 20)
-        assert one.session.speed == 0.25
+        assert one.feed.speed == 0.25
         assert "REPLAY 1/4x" in one.top
         before = one.moment
         await one.play(pilot, 8)
         assert one.moment - before == pytest.approx(2, abs=1.1)
         await pilot.press(*["plus"] * 20)
-        assert one.session.speed == 64
+        assert one.feed.speed == 64
 
 
 async def test_problems_and_events_can_be_gone_to(replay: Callable[..., Replayed]) -> None:
@@ -350,7 +355,7 @@ async def test_keys_typed_into_a_filter_are_text(replay: Callable[..., Replayed]
         assert bar is not None
         assert bar._input.value == "a nNT+-.,"
         assert not one.session.paused
-        assert one.session.speed == 1
+        assert one.feed.speed == 1
 
 
 async def test_nothing_is_done_to_this_machine(
@@ -443,14 +448,19 @@ async def test_gaps_are_passed_over_and_told(replay: Callable[..., Replayed]) ->
 
 
 @pytest.mark.parametrize(
-    ("keys", "seconds"),
-    [(("n",), 62.0), (("T", *"12:05:45", "enter"), 74.0), (("T", *"12:05:35", "enter"), 64.0)],
-    ids=["event", "time", "early"],
+    ("keys", "at", "seconds"),
+    [
+        (("n",), None, 62.0),
+        (("T", *"12:05:45", "enter"), None, 74.0),
+        (("T", *"12:05:35", "enter"), None, 64.0),
+        ((), BEGIN + 74.0, 74.0),
+    ],
+    ids=["event", "time", "early", "begun-there"],
 )
 async def test_a_hang_is_stopped_at_and_is_not_well(
-    tmp_path: Path, replay: Callable[..., Replayed], keys: tuple[str, ...], seconds: float
+    tmp_path: Path, replay: Callable[..., Replayed], keys: tuple[str, ...], at: float | None, seconds: float
 ) -> None:
-    """``n`` and ``T`` stand still in the gap; what held then is said, though no sample has it."""
+    """``n``, ``T`` and ``-t`` stand still in the gap; what held then is said, though no sample has it."""
     file, shots = Growing(tmp_path / "hang.gpuwatch"), with_gap(120, at=60, seconds=30.0)
     file.add(*shots[:60])
     silent = FeedStatus("not-answering", 3.0, 2.1)
@@ -460,11 +470,11 @@ async def test_a_hang_is_stopped_at_and_is_not_well(
     file.conditions.feed(FeedStatus("ok", 0.0), file.now + 27.0)
     file.add(*shots[61:])
     file.end()
-    one = replay(file.path)
+    one = replay(file.path, at=at)
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press(*keys)
-        await settle(pilot)
+        await one.play(pilot, 2)
         assert one.session.paused
         assert one.session.clock() == pytest.approx(BEGIN + seconds, abs=0.1)
         assert "✖ 1 error" in one.top
@@ -521,7 +531,7 @@ async def test_a_growing_file_is_followed(tmp_path: Path, replay: Callable[..., 
     file, shots = Growing(tmp_path / "growing.gpuwatch", seal_seconds=5.0), troubled(90)
     file.add(*shots[:55])
     one = replay(file.path, at=BEGIN + 53)
-    one.session._today = lambda: file.now
+    one.feed.today = lambda: file.now
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await one.play(pilot, 3)
@@ -547,7 +557,7 @@ async def test_a_clock_set_back_while_it_grows(tmp_path: Path, replay: Callable[
         file.add(*shots[:30])
         await one.play(pilot, 0)
         assert one.moment < 100
-        assert one.session.end == pytest.approx(BEGIN + 29, abs=1)
+        assert one.feed.recording.end == pytest.approx(BEGIN + 29, abs=1)
     file.end()
 
 
@@ -560,7 +570,7 @@ async def test_gpus_that_come_and_go(replay: Callable[..., Replayed]) -> None:
     async with played.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         for moment, count in ((10, 1), (45, 4), (80, 1), (45, 4), (10, 1)):
-            played.session.go(BEGIN + moment + 0.5)
+            played.go(BEGIN + moment + 0.5)
             for tab in TABS:
                 await played.app.show_tab(tab.id)
                 await settle(pilot)
@@ -628,12 +638,12 @@ async def test_help_and_palette_have_the_keys(replay: Callable[..., Replayed]) -
 
 async def test_the_date_is_shown_on_another_day(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 30)))
-    one.session._today = lambda: BEGIN + 5 * 86_400
+    one.feed.today = lambda: BEGIN + 5 * 86_400
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await one.play(pilot, 1.01)
         assert "05-11 12:04:32" in one.top
-        one.session._today = lambda: BEGIN
+        one.feed.today = lambda: BEGIN
         await one.play(pilot, 1)
         assert "05-11" not in one.top
         assert "12:04:33" in one.top

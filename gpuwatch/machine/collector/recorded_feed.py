@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
-from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.history.sample_store import Gap, Kept, gap_limit
 from gpuwatch.machine.recording.reader import Recording
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -24,22 +23,6 @@ _SET_BACK = 1.0
 """Seconds by which the clock was set back at least if samples get earlier."""
 _LATE = 1.0
 """Seconds that playing may be behind, as after a suspend, before it goes on from where it is."""
-
-
-def gap_limit(interval: float) -> float:
-    """Seconds between two samples that are a gap, if one is taken every ``interval`` seconds."""
-    return max(2.5 * interval, interval + 4.0)
-
-
-class Skipped(NamedTuple):
-    """A time without samples that was passed over. Times are seconds since the epoch."""
-
-    begin: float
-    """Time of the last sample before it."""
-    end: float
-    """Time of the first sample after it."""
-    damaged: bool
-    """Whether blocks of it could not be read."""
 
 
 class RecordedHost(HostAccess):
@@ -63,9 +46,11 @@ class RecordedFeed:
         *,
         speed: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
+        today: Callable[[], float] = time.time,
     ) -> None:
-        """``recording``: which the caller closes. ``clock``: seconds by which to play."""
+        """``recording``: which the caller closes. ``clock``: seconds by which to play. ``today``: what time it is."""
         self.recording = recording
+        self.today = today
         self._clock = clock
         self._runs = recording.runs
         self._host = RecordedHost(self._runs[-1].hostname or "" if self._runs else "")
@@ -91,8 +76,8 @@ class RecordedFeed:
         self._ended = False
         self._ahead: Kept | None = None
         """The next sample, if it was read already."""
-        self._skipped: list[Skipped] = []
-        self._last_skipped: Skipped | None = None
+        self._skipped: list[Gap] = []
+        self._last_skipped: Gap | None = None
 
     # As a feed
 
@@ -103,12 +88,16 @@ class RecordedFeed:
     @property
     def interval(self) -> float:
         """Seconds between the samples around the moment that is played, as the recorder was told."""
-        begun = [run for run in self._runs if run.began <= self._after] or self._runs[:1]
-        return begun[-1].interval if begun else 1.0
+        return self.interval_at(self._after)
 
     @interval.setter
     def interval(self, seconds: float) -> None:
         """What was recorded cannot change."""
+
+    def interval_at(self, moment: float) -> float:
+        """Seconds between the samples around a moment."""
+        begun = [run for run in self._runs if run.began <= moment] or self._runs[:1]
+        return begun[-1].interval if begun else 1.0
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """As in the protocol: plays, unless it is paused."""
@@ -117,7 +106,8 @@ class RecordedFeed:
             self._thread.start()
 
     def drain(self) -> list[Snapshot]:
-        return [kept.snapshot for kept in self.take()]
+        """As in the protocol; each has the findings that were recorded."""
+        return [kept.judged() for kept in self.take()]
 
     def take(self) -> list[Kept]:
         """The samples that are due, with their recorded findings, oldest first.
@@ -142,13 +132,14 @@ class RecordedFeed:
             self._wake_at(max(due, now + _WAKE))
         return arrived
 
-    def take_skipped(self) -> list[Skipped]:
+    def take_gaps(self) -> list[Gap]:
         """The gaps that were passed over since the last call."""
         skipped, self._skipped = self._skipped, []
         return skipped
 
     def status(self) -> FeedStatus:
-        """As in the protocol: a recording never keeps anybody waiting."""
+        """As in the protocol: a recording never keeps anybody waiting. Takes in what was recorded since."""
+        self.recording.refresh()
         return FeedStatus("stopped" if self._stopping else "ok", 0.0)
 
     def resumed(self) -> None:
@@ -184,6 +175,12 @@ class RecordedFeed:
         self._speed = speed
         self._wake_at(self._since)
 
+    def change_speed(self, step: int) -> None:
+        """Plays with the next greater speed (1) or smaller one (-1)."""
+        further = [one for one in SPEEDS if (one - self._speed) * step > 0]
+        if further:
+            self.speed = min(further, key=lambda one: abs(one - self._speed))
+
     @property
     def paused(self) -> bool:
         """Whether it stands still; it does until it is told otherwise."""
@@ -200,10 +197,10 @@ class RecordedFeed:
         """Whether the last sample has been taken; more may follow."""
         return self._ended
 
-    def seek(self, after: float, moment: float, skipped: Iterable[Skipped] = ()) -> None:
-        """Goes on with the samples after ``after``, at ``moment``; ``skipped``: the gap that led there."""
+    def seek(self, after: float, moment: float) -> None:
+        """Goes on with the samples after ``after``, at ``moment``."""
         self._after, self._until = after, moment
-        self._samples, self._ahead, self._ended, self._skipped = None, None, False, [*skipped]
+        self._samples, self._ahead, self._ended, self._skipped = None, None, False, []
         self._anchor(moment)
         self._wake_at(math.inf if self._paused else self._since + _WAKE)
 
@@ -249,7 +246,7 @@ class RecordedFeed:
             self._anchor(to, now)
 
     def _skip(self, to: float, *, damaged: bool) -> None:
-        gap = Skipped(self._after, to, damaged)
+        gap = Gap(self._after, to, damaged)
         if gap != self._last_skipped:
             self._last_skipped = gap
             self._skipped.append(gap)

@@ -36,6 +36,10 @@ class Kept(NamedTuple):
     snapshot: Snapshot
     findings: tuple[Finding, ...]
 
+    def judged(self) -> Snapshot:
+        """The snapshot with its findings."""
+        return replace(self.snapshot, findings=self.findings)
+
 
 Position = tuple[FrameDecoder, tuple[Finding, ...]]
 """A decoder that has taken the frames up to a sample, and the findings that hold in it."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from math import inf
+from typing import NamedTuple, overload
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process
@@ -21,8 +23,27 @@ Placed = tuple[float, Position]
 """Time and position of a sample. Read it before the next one is asked for."""
 
 
+def gap_limit(interval: float) -> float:
+    """Seconds between two samples that are a gap, if one is taken every ``interval`` seconds."""
+    return max(2.5 * interval, interval + 4.0)
+
+
+class Gap(NamedTuple):
+    """A time without samples. Times are seconds since the epoch."""
+
+    begin: float
+    """Time of the last sample before it."""
+    end: float
+    """Time of the first sample after it."""
+    damaged: bool
+    """Whether there are samples of it that could not be read."""
+
+
 class SampleStore(ABC):
     """Stored samples and events of one host, in memory or in a recording. Times are seconds since the epoch."""
+
+    apart = 0.0
+    """Seconds by which samples may be apart though none is missing: those in memory are thinned out."""
 
     @property
     @abstractmethod
@@ -36,6 +57,24 @@ class SampleStore(ABC):
     @abstractmethod
     def at(self, moment: float) -> Kept | None:
         """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
+
+    def gap(self, at: float, moment: float, interval: float) -> Gap | None:
+        """The gap after the sample of ``at`` in which ``moment`` is; None if no sample is missing there.
+
+        ``at``: of what :meth:`at` gives for the moment. ``interval``: seconds between samples.
+        """
+        times = self.times
+        place = bisect_right(times, at)
+        following = times[place] if place < len(times) else inf
+        damaged = following <= moment
+        missing = damaged or following - at > max(gap_limit(interval), self.apart)
+        if not missing or not at < moment <= times[-1]:
+            return None
+        return Gap(at, moment if damaged else following, damaged)
+
+    def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
+        """Begin of the last minute before ``moment`` of which a mean of a metric of a device is kept; None: unknown."""
+        return None
 
     @abstractmethod
     def events(self) -> Sequence[MachineEvent]:

@@ -1,7 +1,7 @@
 """The last hour of whole snapshots, in a few megabytes.
 
 Samples are kept as frames (:mod:`gpuwatch.machine.history.frames`) in chunks of sixty; complete chunks are compressed.
-Older samples are thinned out: see :data:`LEVELS`.
+Older samples are thinned out (see :data:`LEVELS`), but not those with a new finding.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
 
 Samples leave a level in chunks, so some are a little older."""
+THINNED = 1.4 * LEVELS[-1][1]
+"""Seconds between kept samples that are no gap, however old they are."""
 MOST_BYTES = 12 * 2**20
 """Limit above which the oldest samples are dropped early, as with many processes that start and exit every second."""
 EVENTS = 1000
@@ -33,8 +35,12 @@ CHUNK = 60
 class Timeline(SampleStore):
     """Snapshots of the last hour, and events. One thread writes and reads it."""
 
+    apart = THINNED
+
     def __init__(self) -> None:
         self._levels: tuple[deque[Chunk], ...] = tuple(deque() for _ in LEVELS)
+        self._known: list[frozenset[object]] = [frozenset()] * len(LEVELS)
+        """What was found in the last sample that came to each level, also if it was not kept there."""
         self._findings: tuple[Finding, ...] = ()
         self._events: deque[MachineEvent] = deque(maxlen=EVENTS)
 
@@ -76,7 +82,9 @@ class Timeline(SampleStore):
         there = self._levels[level]
         last = there[-1].times[-1] if there else -1.0
         for at, (decoder, findings) in zip(old.times, old.read(), strict=True):
-            if at // apart > last // apart:
+            known, found = self._known[level], frozenset((one.id, one.device_uuid, one.pid) for one in findings)
+            self._known[level] = found
+            if at // apart > last // apart or not found <= known:  # after a hang, that sample alone tells of it
                 self._put(level, decoder.snapshot(), findings)
                 last = at
 

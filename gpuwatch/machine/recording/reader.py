@@ -48,6 +48,8 @@ _DECODED = 12
 """Blocks that are kept decompressed."""
 _LOST = 1000
 """Blocks that may be missing in a row; more are a damaged number."""
+_SEARCHED = 86_400.0
+"""Seconds before a moment in which the last readings of a lost device are looked for."""
 ATTACHED = "file: "
 """Begin of the name of a note that is a whole text, such as the output of a program."""
 OPEN = -1
@@ -90,6 +92,8 @@ class Recording(SampleStore):
         self._decoder = ChunkReader()
         self._newest = 0
         """The last of their frames that was decoded."""
+        self._stretches: tuple[tuple[object, ...], list[tuple[float, float]]] = ((), [])
+        """The last answer of :meth:`stretches`, and of what."""
         self._events: list[MachineEvent] = []
         self._last_event = 0
         self._version: tuple[bool, int] | None = None
@@ -249,6 +253,12 @@ class Recording(SampleStore):
 
         Of long recordings only gaps between blocks, which take about a minute, are looked for.
         """
+        known = (longer, self.samples, self.end)
+        if self._stretches[0] != known:
+            self._stretches = known, self._found_stretches(longer)
+        return self._stretches[1]
+
+    def _found_stretches(self, longer: float) -> list[tuple[float, float]]:
         if len(self._blocks) <= _TIMES // 2:
             edges = [edge for gap in self.gaps(longer) for edge in gap]
             every = [self.times[0], *edges, self.times[-1]] if self._blocks else []
@@ -333,6 +343,11 @@ class Recording(SampleStore):
         for found in self.damage.readable("mean", lambda data: tiers.unpack_points(data, metrics), rows):
             points.update(found)
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
+
+    def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
+        """As in the base; the last day is searched."""
+        means = self.summaries(tiers.MINUTE, moment - _SEARCHED, moment, frozenset({metric}))
+        return max((float(minute) for minute, points in means.items() if (uuid, metric) in points), default=None)
 
     def summaries_begin(self, seconds: int) -> float:
         """A time not later than the first of these points; infinity if there are none."""

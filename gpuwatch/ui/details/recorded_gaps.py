@@ -1,12 +1,12 @@
-"""Words for times of a recording without samples. Pure, no Textual."""
+"""Words for times without samples. Pure, no Textual."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.units import lasted
-from gpuwatch.machine.collector.recorded_feed import Skipped
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.ui.drawing.clock import clock
 
 _WHY = (
@@ -21,7 +21,7 @@ _AFTER = 2.0
 """Seconds after a gap in which its reason may be recorded."""
 
 
-def gap_text(skipped: Sequence[Skipped], now: float, events: Sequence[MachineEvent]) -> str:
+def gap_text(skipped: Sequence[Gap], now: float, events: Sequence[MachineEvent]) -> str:
     """``nothing recorded 02:10:05–07:45:00 (5 h 35 min): the recorder was off``; of several the last, and how many."""
     last = skipped[-1]
     begin, end = clock(last.begin, now), clock(last.end, now)

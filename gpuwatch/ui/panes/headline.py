@@ -12,7 +12,7 @@ from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.session.view import ReplayState, View
+from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
@@ -176,11 +176,11 @@ def _apart(marks: list[Span], level: int) -> list[Span]:
 def _marks(view: View, level: int) -> list[Span]:
     """Marks that must always be visible, shorter at a higher ``level``."""
     marks: list[Span] = []
-    if view.replay is not None:
-        marks.append((f" {_replayed(view.replay, level)} ", "badge"))
+    if view.past is not None and view.past.played is not None:
+        marks.append((f" {_replayed(view.past, paused=view.paused_since is not None, level=level)} ", "badge"))
     if view.simulated:
         marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-neutral"))
-    if view.read_only and view.replay is None:
+    if view.read_only:
         marks.append((" read-only " if level < 3 else "r/o", "dim"))
     state, ink = condition(view, short=level > 0)
     if state:
@@ -194,15 +194,17 @@ def _marks(view: View, level: int) -> list[Span]:
     return _apart(marks, level)
 
 
-def _replayed(replay: ReplayState, level: int) -> str:
+def _replayed(past: PlayheadPosition, *, paused: bool, level: int) -> str:
     """``▶ REPLAY 8x 37 %``; shorter at a higher ``level``."""
-    words = ["‖" if replay.paused else "■" if replay.ended else "▶", "REPLAY"]
-    if not replay.paused and (replay.following or replay.ended):
-        return " ".join([*words, "now" if replay.following else "end"])
-    if replay.speed != 1 and level < 5:
-        words.append(_SPEED.get(replay.speed, f"{replay.speed:g}x"))
+    played = past.played
+    assert played is not None
+    words = ["‖" if paused else "■" if played.ended else "▶", "REPLAY"]
+    if not paused and (played.following or played.ended):
+        return " ".join([*words, "now" if played.following else "end"])
+    if played.speed != 1 and level < 5:
+        words.append(_SPEED.get(played.speed, f"{played.speed:g}x"))
     if level < 2:
-        words.append(f"{int(replay.share * 100)} %")
+        words.append(f"{int(past.share * 100)} %")
     return " ".join(words)
 
 
@@ -210,8 +212,8 @@ def _ends(view: View, level: int) -> list[Span]:
     """The clock and the sampling interval."""
     moment = datetime.datetime.fromtimestamp(view.now)
     ends: list[Span] = [(moment.strftime("%H:%M:%S" if level < 4 else "%H:%M"), "text")] if level < 5 else []
-    if view.replay is not None:
-        other_day = moment.date() != datetime.datetime.fromtimestamp(view.replay.today).date()
+    if view.past is not None and view.played is not None:
+        other_day = moment.date() != datetime.datetime.fromtimestamp(view.past.today).date()
         if level < 5 and other_day:
             ends.insert(0, (moment.strftime("%m-%d "), "text"))
     elif level < 2:
@@ -227,9 +229,9 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
     """
     in_full = _marks(view, 0), _ends(view, 0)
     calm = [mark for mark in in_full[0] if mark[0].strip() in ("SIMULATED", "read-only")]
-    if view.replay is not None:
+    if view.played is not None:
         calm.append((_LONGEST_REPLAY, "text"))
-    titled = width >= (80 if view.replay is None else 100)
+    titled = width >= (80 if view.played is None else 100)
     title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if titled else []
     still = (
         sum(width_of(text) for _, text, _ in title)
@@ -249,7 +251,7 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
             left = names if level >= 6 else [*title, *names]
             marks, ends = (_marks(view, level), _ends(view, level)) if level > 0 else in_full
             if level == _WITH_SOURCE:
-                if not view.status.recording or view.replay is not None:
+                if not view.status.recording:
                     continue
                 marks = [*_apart([("recorded", "dim")], 0), *marks]
             need = sum(width_of(text) for _, text, _ in left) + sum(width_of(text) for text, _ in ends)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from textual.screen import Screen
 
-    from gpuwatch.session.playhead import Navigation
+    from gpuwatch.session.playhead import Playhead
     from gpuwatch.session.probe_runs import ProbeRuns
     from gpuwatch.session.process_history import Identity
     from gpuwatch.session.session import Session
@@ -65,7 +65,7 @@ class Dashboard(Protocol):
     def toggle_pause(self) -> None:
         """Pauses the display, or returns to now."""
 
-    def look_at(self, move: Callable[[Navigation], None]) -> None:
+    def look_at(self, move: Callable[[Playhead], None]) -> None:
         """Moves to another moment; pauses first if needed."""
 
     def tell_skipped(self) -> None:

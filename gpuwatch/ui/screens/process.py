@@ -167,7 +167,7 @@ class ProcessScreen(TabScreen):
         if not entries(view.snapshot, who):
             seen = self.gpuwatch.session.process_history(who).seen
             note = ("✖ no longer uses a GPU", "error")
-            if view.past is not None:
+            if view.paused_since is not None:
                 start = _later_start(who, view)
                 note = (f"started later, at {start}" if start else "did not use a GPU then", "warning")
             elif self._ended == who:
@@ -284,7 +284,7 @@ class ProcessScreen(TabScreen):
 def _later_start(who: Identity, view: View) -> str:
     """The start time of a process that started after the moment shown; else empty."""
     started = who[1]
-    if view.past is None or started is None or started <= view.past.moment:
+    if view.past is None or view.paused_since is None or started is None or started <= view.past.moment:
         return ""
     return f"{datetime.datetime.fromtimestamp(started):%H:%M:%S}"
 

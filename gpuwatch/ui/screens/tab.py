@@ -25,7 +25,7 @@ from gpuwatch.ui.widgets.strips import TooSmall, TopLine
 
 if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent
-    from gpuwatch.session.playhead import Navigation
+    from gpuwatch.session.playhead import Playhead
     from gpuwatch.ui.screens.dashboard import Dashboard
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
@@ -128,8 +128,8 @@ class TabScreen(Screen[None]):
 
     def _show_timeline(self, view: View) -> None:
         paused = view.paused_since is not None
-        position = view.past if paused else None
-        if not paused and (view.replay is not None or self.timeline_of is not None):
+        position = view.past
+        if position is None and not paused and self.timeline_of is not None:
             position = self.gpuwatch.session.position()
         if (paused or position is not None) and self.timeline is None and self.top_line.is_mounted:
             from gpuwatch.ui.widgets.timeline import TimelineStrip
@@ -249,9 +249,9 @@ class TabScreen(Screen[None]):
         if self.gpuwatch.where:  # a host of a list is opened from the list
             return list(self.gpuwatch.where)
         preferences = replace(self.gpuwatch.gathered(), tab=self.TAB)
-        replay = self.gpuwatch.session.view().replay
-        if replay is not None:
-            return replay_command(replay.path, replay.moment, replay.speed, preferences)
+        past = self.gpuwatch.session.view().past
+        if past is not None and past.played is not None:
+            return replay_command(past.played.path, past.moment, past.played.speed, preferences)
         return dashboard_command(preferences) + simulated()
 
     def action_copy_command(self) -> None:
@@ -279,12 +279,12 @@ class TabScreen(Screen[None]):
 
     def action_report_stretch(self) -> None:
         """Writes a report on the recorded time before the moment that is played."""
-        replay = self.gpuwatch.session.view().replay
-        if replay is not None:
-            end = replay.moment
-            begin = max(end - _REPORTED, replay.begin)
+        past = self.gpuwatch.session.view().past
+        if past is not None and past.played is not None:
+            end = past.moment
+            begin = max(end - _REPORTED, past.begin)
             span = [f"--{name}=@{at:.3f}" for name, at in (("since", begin), ("until", end))]
-            self._write_report(f"{clock(begin, end)} to {clock(end, end)}", [str(replay.path), *span])
+            self._write_report(f"{clock(begin, end)} to {clock(end, end)}", [str(past.played.path), *span])
 
     def _write_report(self, what: str, arguments: list[str]) -> None:
         from gpuwatch.ui.screens.diagnostic_report import write_diagnostic
@@ -357,7 +357,7 @@ class TabScreen(Screen[None]):
         """A click on the track moves to that moment."""
         self._look(lambda past: past.go(event.moment))
 
-    def _look(self, move: Callable[[Navigation], None]) -> None:
+    def _look(self, move: Callable[[Playhead], None]) -> None:
         began = not self.gpuwatch.session.paused
         self.gpuwatch.look_at(move)
         if began and self.gpuwatch.session.paused:
@@ -410,7 +410,7 @@ class TabScreen(Screen[None]):
         live = not session.paused
         found: MachineEvent | None = None
 
-        def move(past: Navigation) -> None:
+        def move(past: Playhead) -> None:
             nonlocal found
             found = past.go_to_event(way, bad=bad, uuid=self.timeline_of)
 

@@ -81,11 +81,10 @@ class TimelineStrip(Strip, can_focus=True):
             pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
             return
         long = pen.limit >= 100
-        replay = view.replay
-        at = clock(past.moment, replay.today if replay is not None else view.now)
+        at = clock(past.moment, past.today)
         pen.add(" ‖ PAUSED · ", "badge").add(f"{at} ", "badge")
         ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
-        if replay is not None:
+        if past.played is not None:
             ends = [("Space", "key"), (" play ", "dim")]
         else:
             pen.add(f" {ago(view.now - past.moment)}", "strong")
@@ -115,7 +114,7 @@ class TimelineStrip(Strip, can_focus=True):
 
     def _line(self, pen: Pen, view: View, past: PlayheadPosition, line: int, limit: int) -> None:
         """The track between its two ends, up to the cell ``limit``."""
-        if view.replay is not None:
+        if past.played is not None:
             begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
         else:
             begin = f"  {span(view.now - past.begin)} "
@@ -125,7 +124,7 @@ class TimelineStrip(Strip, can_focus=True):
             return
         pen.add(begin, "dim")
         self._track = (line, pen.x, room)
-        cursor = past.moment if view.paused_since is not None or view.replay is not None else None
+        cursor = past.moment if view.paused_since is not None or past.played is not None else None
         for text, ink in track(past, self._narrowed[2], room, cursor):
             pen.add(text, "accent" if self.has_focus and ink == "dim" else ink)
         pen.add(end, "dim")

@@ -1,0 +1,159 @@
+"""Who says what was wrong at the moment of a sample: conditions that look at what comes, or what was recorded."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from operator import is_
+from typing import TYPE_CHECKING
+
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.history.machine_event import MachineEvent
+
+if TYPE_CHECKING:
+    from gpuwatch.explain.diagnosis.condition_engine import Conditions
+    from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes, Episode
+    from gpuwatch.machine.recording.reader import Recording
+
+
+class Judge(ABC):
+    """Judges the samples of a session, in the order in which they are shown."""
+
+    @property
+    def started(self) -> bool:
+        """Whether samples are judged as they come."""
+        return True
+
+    @property
+    def count(self) -> int:
+        """Number of all events so far."""
+        return 0
+
+    @property
+    def silence(self) -> Finding | None:
+        """The finding that the driver does not answer."""
+        return None
+
+    @abstractmethod
+    def look(self, snapshot: Snapshot, *, follows: bool) -> list[MachineEvent]:
+        """Takes a sample; what happened. ``follows``: whether it is the one after the last."""
+
+    @abstractmethod
+    def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
+        """Throttling episodes of a device, as known at the moment of a sample; the latest onset first.
+
+        ``since``: how far back they are looked for, in seconds since the epoch; None: all that were seen.
+        """
+
+    def start(self) -> list[MachineEvent]:
+        """Judges what has been taken so far, and from now on every sample."""
+        return []
+
+    def feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
+        """Looks at the collector and the driver."""
+        return []
+
+    def findings(self, given: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """The findings of now; ``given``: those that came with the newest sample."""
+        return given
+
+
+class LiveJudge(Judge):
+    """The condition engine, which is imported when it is started: the rules are slow to import."""
+
+    def __init__(self, conditions: Conditions | None) -> None:
+        self._conditions = conditions
+        self._unjudged: list[Snapshot] = []
+        self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._conditions is not None
+
+    @property
+    def count(self) -> int:
+        return self._conditions.count if self._conditions is not None else 0
+
+    @property
+    def silence(self) -> Finding | None:
+        return self._conditions.silence if self._conditions is not None else None
+
+    def look(self, snapshot: Snapshot, *, follows: bool) -> list[MachineEvent]:
+        if self._conditions is None:
+            self._unjudged.append(snapshot)
+            return []
+        return self._conditions.look(snapshot)
+
+    def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
+        return self._conditions.throttling(uuid, until) if self._conditions is not None else []
+
+    def start(self) -> list[MachineEvent]:
+        if self._conditions is None:
+            from gpuwatch.explain.diagnosis.condition_engine import Conditions
+
+            self._conditions = Conditions()
+        unjudged, self._unjudged = self._unjudged, []
+        return [event for snapshot in unjudged for event in self._conditions.look(snapshot)]
+
+    def feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
+        judged: list[MachineEvent] = []
+        if status.replaced or status.state == "not-answering":
+            judged = self.start()
+        return judged + self._conditions.feed(status, now) if self._conditions is not None else judged
+
+    def findings(self, given: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """As in the base: current findings, then past ones, newest first."""
+        if self._conditions is None:
+            return given
+        found, past = self._conditions.findings, self._conditions.past
+        parts = (given, found, len(past), past[-1] if past else None)
+        if self._found is None or not all(map(is_, parts, self._found[0])):
+            self._found = (parts, all_findings(given, self._conditions))
+        return self._found[1]
+
+
+class RecordedJudge(Judge):
+    """The findings that samples were recorded with; throttling alone is found again, while a GPU is looked at."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._episodes: ClockEpisodes | None = None
+        self._known: tuple[float | None, float] = (None, float("-inf"))
+        """The time that they are of."""
+
+    def look(self, snapshot: Snapshot, *, follows: bool) -> list[MachineEvent]:
+        if not follows:
+            self._episodes = None
+        if self._episodes is not None:
+            self._known = (self._known[0], snapshot.taken_at.timestamp())
+            self._take(self._known[1], snapshot.devices)
+        return []
+
+    def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
+        if self._episodes is None or self._known != (since, until):
+            from gpuwatch.explain.diagnosis.conditions.throttling import ClockEpisodes
+
+            self._episodes, self._known = ClockEpisodes(), (since, until)
+            first = True
+            for at, devices in self._recording.devices(since if since is not None else float("-inf"), until):
+                self._take(at, devices, first=first)
+                first = False
+        return self._episodes.of(uuid, until)
+
+    def _take(self, at: float, devices: Sequence[Device], *, first: bool = False) -> None:
+        assert self._episodes is not None
+        for device in devices:
+            self._episodes.look(device, at, first=first)
+
+
+def all_findings(given: tuple[Finding, ...], conditions: Conditions) -> tuple[Finding, ...]:
+    """Findings that came with a snapshot, current ones, then past ones, newest first."""
+    found = conditions.findings
+    if any(one.severity != "info" for one in given):
+        found = tuple(one for one in found if one.id != "healthy")
+    if given:  # another gpuwatch has judged the snapshot already, over a longer time
+        known = {(one.id, one.device_uuid, one.pid) for one in given}
+        found = tuple(one for one in found if (one.id, one.device_uuid, one.pid) not in known)
+    return (*given, *found, *reversed(conditions.past))
