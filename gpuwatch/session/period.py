@@ -53,6 +53,7 @@ def period(
     step = _step(end - begin, interval)
     first = begin if step < tiers.MINUTE else begin // step * step
     last = recording.at(end)
+    read = last is not None and begin <= last.at <= end
     devices = {} if last is None else {device.uuid: device for device in last.snapshot.devices}
     findings = tuple(_findings(recording, begin, end, () if last is None else last.findings))
     main = min(findings, key=lambda one: one.rank, default=None)
@@ -69,7 +70,7 @@ def period(
         end=_time(max(end, first + step)),
         step_seconds=step,
         gaps=hours.gaps,
-        primary=main.finding.id if main is not None else None,
+        primary=main.finding.id if main is not None else None if read else "unknown",
         devices=tuple(_devices(recording, first, end, step, devices)),
         processes=tuple(_processes(recording, begin, end)),
         runs=tuple(_runs(runs or RunStore(), begin, end, host, simulated=hours.simulated)),

@@ -196,6 +196,19 @@ def test_a_truncated_file_that_has_a_log(tmp_path: Path) -> None:
     growing.end()
 
 
+def test_a_cut_before_the_first_sample_leaves_tables_only(whole: Path, tmp_path: Path) -> None:
+    """The limit of the format: 14 pages come before what is recorded. A report does not call that healthy."""
+    path = tmp_path / "damaged.gpuwatch"
+    path.write_bytes(whole.read_bytes()[: 14 * PAGE])
+    assert samples_of(path) == (0, True)
+    path.write_bytes(whole.read_bytes()[: 10 * PAGE])  # findings are lost, too
+    done = gpuwatch("report", str(path))
+    assert done.code == 1
+    assert "○ unknown: No sample of this time can be read." in done.out.splitlines()
+    path.write_bytes(whole.read_bytes()[: 15 * PAGE])
+    assert samples_of(path) == (10, True)
+
+
 def test_a_replay_plays_what_is_left(whole: Path, tmp_path: Path) -> None:
     data = bytearray(whole.read_bytes())
     with sqlite3.connect(whole) as db:

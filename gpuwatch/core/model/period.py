@@ -135,7 +135,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     gaps: tuple[UsageGap, ...] = ()
     """Times that were not recorded."""
     primary: str | None = None
-    """Id of the most important finding; null if there was none."""
+    """Id of the most important finding; null if there was none, unknown if no sample of this time could be read."""
     devices: tuple[PeriodDevice, ...] = ()
     """The GPUs by index."""
     processes: tuple[PeriodProcess, ...] = ()

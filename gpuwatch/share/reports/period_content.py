@@ -37,11 +37,12 @@ def period_content(period: Period) -> Content:
         _gaps(period),
     )
     bad = main is not None and main.finding.severity != "info"
+    read = period.primary != "unknown"
     return Content(
         title="GPU report of a recording",
         subtitle=" · ".join(_subtitle(period)),
-        state=STATES[main.finding.severity] if main is not None else "ok",
-        verdict=main.finding.id if main is not None else "healthy",
+        state=STATES[main.finding.severity] if main is not None else "ok" if read else "unknown",
+        verdict=main.finding.id if main is not None else "healthy" if read else "unknown",
         reason=_reason(period, main),
         certainty=main.finding.certainty if main is not None else "",
         simulated=SIMULATED_MACHINE if period.simulated else "",
@@ -88,15 +89,24 @@ def _subtitle(period: Period) -> Iterator[str]:
 
 
 def _reason(period: Period, main: PeriodFinding | None) -> str:
+    if period.primary == "unknown":
+        return "No sample of this time can be read."
     if main is None:
-        return f"{CAUSES['healthy']} in this time."
+        missing = _missing(period)
+        part = f"the {lasted(period.usage.hours_recorded * 3600)} that can be read" if missing else "this time"
+        return f"{CAUSES['healthy']} in {part}."
     return f"{clean(main.finding.title).rstrip('.')} ({_when(period, main)})."
 
 
+def _missing(period: Period) -> float:
+    """Seconds of which no sample can be read; 0 if there are hardly any."""
+    missing = max(period.usage.hours - period.usage.hours_recorded, 0.0)
+    return missing * 3600 if missing > 0.001 * period.usage.hours else 0.0
+
+
 def _facts(period: Period) -> Iterator[tuple[str, str]]:
-    usage, hours = period.usage, hours_in(period.usage)
-    missing = max(usage.hours - usage.hours_recorded, 0.0) * 3600
-    gaps = f"; {lasted(missing)} not recorded" if missing > 0.001 * usage.hours * 3600 else ""
+    usage, hours, missing = period.usage, hours_in(period.usage), _missing(period)
+    gaps = f"; {lasted(missing)} not recorded" if missing else ""
     length = lasted((period.end - period.begin).total_seconds())
     yield "time", f"{length}{gaps}; a point of the graphs is {lasted(period.step_seconds)}"
     total = usage.total
