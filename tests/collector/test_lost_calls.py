@@ -103,19 +103,25 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.state, self.ran, self.waited, self.faults = 100.0, b"S", 5.0, 50.0, False
+        self.pages = 40
         monkeypatch.setattr(collector_watch.time, "monotonic", lambda: self.clock)
         monkeypatch.setattr(collector_watch.procfs, "state", lambda pid: self.state)
         monkeypatch.setattr(collector_watch.procfs, "cpu_times", lambda pid: (self.ran, self.waited))
         monkeypatch.setattr(collector_watch.procfs, "in_page_fault", lambda pid: self.faults)
+        monkeypatch.setattr(collector_watch.procfs, "disk_faults", lambda pid: self.pages)
         monkeypatch.setattr(driver_calls, "_shared", None)  # as it is afterwards
         self.page = driver_calls.CallPage()
         driver_calls.share(self.page.descriptor, {})
         self.watch = CollectorWatch(1, self.page)
         driver_calls.begin(b"nvmlDeviceGetName")
 
-    def hangs_within(self, seconds: int, *, ran: float = 0.0, waited: float = 0.0) -> int | None:
-        """The second in which the call is told as hanging. ``ran``, ``waited``: with and for a CPU, per second."""
+    def hangs_within(self, seconds: int, *, ran: float = 0.0, waited: float = 0.0, pages: int = 0) -> int | None:
+        """The second in which the call is told as hanging.
+
+        Per second: ``ran``, ``waited`` with and for a CPU, ``pages`` from the disk.
+        """
         for second in range(1, seconds + 1):
+            self.pages += pages
             self.clock, self.ran, self.waited = self.clock + 1, self.ran + ran, self.waited + waited
             if self.watch.hung() is not None:
                 return second
@@ -139,22 +145,23 @@ def test_a_call_that_hangs_is_told(looks: Looks, state: bytes, ran: float, waite
 
 
 @pytest.mark.parametrize(
-    ("state", "ran", "waited", "faults", "blame"),
+    ("state", "ran", "waited", "faults", "pages", "blame"),
     [
-        (b"R", 0.05, 0.95, False, "waits for a CPU: the machine is busy"),
-        (b"S", 0.0, 0.95, False, "waits for a CPU: the machine is busy"),
-        (b"R", 0.0, 0.0, False, ""),  # in a queue for all that time, or its virtual CPU stands still
-        (b"S", 0.0, 0.0, True, "waits for memory: the machine is busy"),
-        (b"D", 0.0, 0.0, True, "waits for memory: the machine is busy"),
-        (b"T", 0.0, 0.0, False, ""),
-        (b"t", 0.0, 0.0, False, ""),
+        (b"R", 0.05, 0.95, False, 0, "waits for a CPU: the machine is busy"),
+        (b"S", 0.0, 0.95, False, 0, "waits for a CPU: the machine is busy"),
+        (b"R", 0.0, 0.0, False, 0, ""),  # in a queue for all that time, or its virtual CPU stands still
+        (b"S", 0.0, 0.0, True, 0, "waits for memory: the machine is busy"),
+        (b"D", 0.0, 0.0, True, 0, "waits for memory: the machine is busy"),
+        (b"D", 0.05, 0.0, False, 3, "waits for memory: the machine is busy"),  # each look falls between two pages
+        (b"T", 0.0, 0.0, False, 0, ""),
+        (b"t", 0.0, 0.0, False, 0, ""),
     ],
 )
 def test_who_could_not_run_does_not_hang_in_the_driver(
-    looks: Looks, state: bytes, ran: float, waited: float, faults: bool, blame: str
+    looks: Looks, state: bytes, ran: float, waited: float, faults: bool, pages: int, blame: str
 ) -> None:
     looks.state, looks.faults = state, faults
-    assert looks.hangs_within(20, ran=ran, waited=waited) is None
+    assert looks.hangs_within(20, ran=ran, waited=waited, pages=pages) is None
     assert looks.watch.blame() == blame
     looks.state, looks.faults = b"S", False
     assert looks.hangs_within(9) in (3, 4, 5), "from now on it could run"

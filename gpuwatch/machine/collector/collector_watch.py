@@ -35,6 +35,10 @@ class _Look(NamedTuple):
     waited: float
     stood: float
     """Seconds for which it has stood in this call although it could have run."""
+    faults: int
+    """Pages from the disk so far."""
+    paging: bool
+    """Pages have come since the look before: it goes on, at the disk's pace. A look can fall between two of them."""
 
 
 class CollectorWatch:
@@ -43,12 +47,12 @@ class CollectorWatch:
     def __init__(self, pid: int, page: CallPage | None) -> None:
         self._pid = pid
         self.page = page
-        self._look: _Look | None = None
+        self._look: _Look | None
         self.heard()
 
     def heard(self) -> None:
         """It has just delivered something."""
-        self._heard, self._waited = time.monotonic(), procfs.cpu_times(self._pid)[1]
+        self._heard, self._waited, self._look = time.monotonic(), procfs.cpu_times(self._pid)[1], None
 
     @property
     def call(self) -> Call | None:
@@ -79,21 +83,23 @@ class CollectorWatch:
         if call is None:
             return None
         now, state, (ran, waited) = time.monotonic(), procfs.state(self._pid), procfs.cpu_times(self._pid)
+        faults, paging = procfs.disk_faults(self._pid), False
         if before is None or before.call != call:
             stood, more = 0.0, min(now - call.since, _FIRST_LOOK) - (waited - self._waited)
         else:
             stood, more = before.stood, min(now - before.at, 1.5 * LOOK_EVERY) - (waited - before.waited)
+            paging = faults > before.faults
             if state == b"R" and ran:
                 more = min(more, ran - before.ran)  # a virtual machine's CPU may stand still
-        if state in procfs.STOPPED or procfs.in_page_fault(self._pid):
+        if paging or state in procfs.STOPPED or procfs.in_page_fault(self._pid):
             stood = more = 0.0
-        return _Look(call, now, ran, waited, stood + max(more, 0.0))
+        return _Look(call, now, ran, waited, stood + max(more, 0.0), faults, paging)
 
     def blame(self) -> str:
         """What is wrong with the living process; completes "the collector …". Empty: it waits for the driver."""
         if self.waited > (time.monotonic() - self._heard) / 2:
             return "waits for a CPU: the machine is busy"
-        if procfs.in_page_fault(self._pid):
+        if (self._look is not None and self._look.paging) or procfs.in_page_fault(self._pid):
             return "waits for memory: the machine is busy"
         return "is not waiting for the driver" if self.page is not None and self.call is None else ""
 

@@ -114,6 +114,12 @@ def state(pid: int) -> bytes:
     return b"" if stat is None else stat[1][0]
 
 
+def disk_faults(pid: int) -> int:
+    """How many pages a process has waited for the disk to deliver, such as of its program; 0 when it has exited."""
+    stat = process_stat(pid)
+    return 0 if stat is None else int(stat[1][9])
+
+
 def in_page_fault(pid: int) -> bool:
     """Whether a process's main thread waits for memory: blocked, but not in a system call (proc(5)).
 
