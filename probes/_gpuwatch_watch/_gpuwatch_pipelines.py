@@ -75,11 +75,12 @@ class Pipelines:
         """Elements since the last look, and seconds in which the busiest stage worked meanwhile, with its name."""
         iterator = entry[0]()
         resource = getattr(iterator, "_iterator_resource", None)
-        if type(resource).__name__ != "EagerTensor":  # None, or of a graph
+        if type(resource).__name__ != "EagerTensor" or not _has_model(iterator):  # None, or of a graph
             return 0, 0.0, ""
         try:
             model = proto.FromString(ask(resource).numpy())
-        except Exception:  # its autotuning is off, or it has begun nothing
+        except Exception:  # another version of TensorFlow, which has logged the failure: once
+            entry[0] = type(None)
             return 0, 0.0, ""
         elements = model.nodes[model.output].num_elements
         worked = {number: node.processing_time / 1e9 / _parallel(node) for number, node in model.nodes.items()}
@@ -89,6 +90,14 @@ class Pipelines:
         if busiest is None or not old:
             return 0, 0.0, ""
         return more, worked[busiest] - old.get(busiest, 0.0), model.nodes[busiest].name
+
+
+def _has_model(iterator):
+    """Whether an iterator is made, and its dataset is autotuned: TensorFlow logs an error of what is asked otherwise."""
+    made = vars(iterator)
+    if "_get_next_call_count" not in made or made.get("_dataset") is None:
+        return False
+    return made["_dataset"].options().autotune.enabled is not False
 
 
 def _parallel(node):

@@ -376,8 +376,16 @@ def test_the_busiest_stage_of_a_dataset_by_what_tensorflow_measured(monkeypatch:
             return self
 
     class OwnedIterator:
-        def __init__(self, resource: EagerTensor) -> None:
+        def __init__(self, resource: EagerTensor, enabled: bool | None = None) -> None:
             self._iterator_resource = resource
+            self._dataset = SimpleNamespace(options=lambda: SimpleNamespace(autotune=SimpleNamespace(enabled=enabled)))
+            if resource is not unmade:
+                self._get_next_call_count = 0  # set when TensorFlow has made the iterator
+
+    def ask(resource: EagerTensor) -> EagerTensor:
+        assert resource is not unmade
+        assert resource is not untuned
+        return resource
 
     def model(read: EagerTensor) -> SimpleNamespace:
         parallel = [SimpleNamespace(name="parallelism", state_value=0.0, value=2.0)]
@@ -389,7 +397,7 @@ def test_the_busiest_stage_of_a_dataset_by_what_tensorflow_measured(monkeypatch:
 
     proto = SimpleNamespace(FromString=model)
     monkeypatch.setitem(sys.modules, module._PROTO, SimpleNamespace(ModelProto=proto))
-    monkeypatch.setitem(sys.modules, module._OPS, SimpleNamespace(iterator_get_model_proto=lambda resource: resource))
+    monkeypatch.setitem(sys.modules, module._OPS, SimpleNamespace(iterator_get_model_proto=ask))
     clock = SimpleNamespace(monotonic=lambda: clock.now, now=100.0)
     monkeypatch.setattr(module, "time", clock)
     stub = _Stub()
@@ -397,8 +405,8 @@ def test_the_busiest_stage_of_a_dataset_by_what_tensorflow_measured(monkeypatch:
     stub.started_before_fork = False  # type: ignore[attr-defined]
     pipelines = module.Pipelines(stub)
     pipelines.actions[module._ITERATORS](SimpleNamespace(OwnedIterator=OwnedIterator))
-    read, resting = EagerTensor(), EagerTensor()
-    kept = [OwnedIterator(read), OwnedIterator(resting)]
+    read, resting, unmade, untuned = EagerTensor(), EagerTensor(), EagerTensor(), EagerTensor()
+    kept = [OwnedIterator(read), OwnedIterator(resting), OwnedIterator(unmade), OwnedIterator(untuned, enabled=False)]
     for look in range(6):
         stub.count = 18 + look * 2  # the first look is too early
         pipelines.tell(None)
