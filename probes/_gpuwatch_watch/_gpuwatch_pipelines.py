@@ -93,7 +93,7 @@ class Pipelines:
 
 
 def _has_model(iterator):
-    """Whether an iterator is made, and its dataset is autotuned: TensorFlow logs an error of what is asked otherwise."""
+    """Whether an iterator is made and its dataset autotuned: TensorFlow logs an error of what is asked otherwise."""
     made = vars(iterator)
     if "_get_next_call_count" not in made or made.get("_dataset") is None:
         return False
