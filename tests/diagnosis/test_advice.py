@@ -110,8 +110,8 @@ def test_what_proves_a_driver_is_no_missing_driver() -> None:
 
 def test_jax_without_a_gpu_claims_nothing_of_the_driver() -> None:
     for text in ("FAILED_PRECONDITION: No visible GPU devices.", "no supported devices found for platform CUDA"):
-        assert "driver answers" not in _first(f"RuntimeError: Unable to initialize backend 'cuda': {text}").title
-    assert "driver answers" in _first("RuntimeError: No CUDA GPUs are available").title
+        assert "driver's library" not in _first(f"RuntimeError: Unable to initialize backend 'cuda': {text}").title
+    assert "driver's library" in _first("RuntimeError: No CUDA GPUs are available").title
 
 
 def test_a_log_that_says_that_no_gpu_is_there_is_not_healthy() -> None:

@@ -34,6 +34,7 @@ ERRORS = (
     ("ModuleNotFoundError: No module named 'custom_nodes.core_a'", "custom node of ComfyUI is missing: custom_nodes.core_a"),
     ("ValueError: Unknown format code 'f' for object of type 'str'", "type str is formatted as a number"),
     ("ValueError: operands could not be broadcast together with shapes (7,2) (7,)", "NumPy arrays of different shapes"),
+    ("IndexError: too many indices for array: array is 1-dimensional, but 2 were indexed", "An index has more dimensions"),
     ("ValueError: Mix type of y not allowed, got types {'unknown', 'binary'}", "Labels and predictions"),
     ("ValueError: The train_dataset does not implement __len__, max_steps has to be specified.", "has no length"),
     ("Exception: Dataset not found.", "dataset that the configuration names"),
@@ -317,3 +318,32 @@ _IN_A_FUNCTION = 'in user code:\n\n    File "train.py", line 7, in step  *\n    
 def test_the_message_within_a_function_is_told(message: str) -> None:
     """AutoGraph and Keras write headings, colours and the traceback before it."""
     assert telling(message) == "no such layer"
+
+
+def test_an_exception_of_a_package_that_knows_no_gpu_is_the_programs_own() -> None:
+    raised = ["Traceback (most recent call last):", '  File "/a/store.py", line 7, in put', "    db.execute(row)"]
+    found = explain([*raised, "sqlite3.OperationalError: table runs has 3 columns but 2 values were supplied"])
+    assert found.primary == "program.error"
+    assert "raised at /a/store.py, line 7: db.execute(row)" in found.findings[0].evidence
+    for error in (
+        "torch.jit.Broken: bad",
+        "ray.exceptions.TaskTimeout: slow",
+        "docker.errors.ApiError: cuda",
+        "Broken: bad",
+    ):
+        assert explain([*raised, error]).primary == "unknown", error
+
+
+_RAYLET = "(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker PID: 7"
+
+
+def test_what_rays_raylet_says_of_a_worker_that_died_is_evidence() -> None:
+    raised = ["Traceback (most recent call last):", '  File "/a/fit.py", line 7, in fit', "    ray.get(jobs)"]
+    for error in (
+        "ActorUnavailableError: The actor 7d is unavailable: RpcError",
+        "WorkerCrashedError: The worker died",
+    ):
+        found = explain([*raised, f"ray.exceptions.{error}", _RAYLET]).findings[0]
+        assert "worker process of Ray died" in found.title
+        assert _RAYLET in found.evidence
+    assert "node of the Ray cluster" in explain([*raised, "ray.exceptions.NodeDiedError: gone"]).findings[0].title

@@ -67,7 +67,16 @@ def test_a_program_at_work_is_healthy(program: str) -> None:
     for before in ([], _NOISE, [*_NOISE, _STUB]):
         found = explain([*before, *AT_WORK[program].split("\n")])
         assert [(one.id, one.severity) for one in found.findings] == [("healthy", "info")], before
-        assert found.findings[0].title.startswith("No failure in it; last line: ")
+        assert found.findings[0].title.startswith(("No failure in it; last line: ", "No failure in it; near its end: "))
+
+
+def test_only_the_very_last_line_is_called_so() -> None:
+    assert (
+        explain(["step 3: loss 0.2", "x = 3", ""]).findings[0].title
+        == "No failure in it; near its end: step 3: loss 0.2"
+    )
+    for line in ("step 3: loss 0.2", "step 2: loss 0.3\rstep 3: loss 0.2"):
+        assert explain(["x = 3", line, ""]).findings[0].title == "No failure in it; last line: step 3: loss 0.2"
 
 
 FAILED = (
@@ -322,6 +331,71 @@ def test_a_program_that_was_interrupted_is_not_called_healthy_unless_it_served()
     assert "SIGTERM" in explain(["loading", *trace, "KeyboardInterrupt: terminated"]).findings[0].title
     serves = ["INFO:     Application startup complete.", "step 3: loss 0.2", *trace, "KeyboardInterrupt"]
     assert explain(serves).primary == "healthy"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a/trainer/call.py:54: UserWarning: Detected KeyboardInterrupt, attempting graceful shutdown...",
+        "[2026-05-04 10:11:12] WARNING: caught SIGINT, stopping after this batch",
+        "Training was interrupted by the user",
+        "Ctrl+C pressed: saving and leaving",
+        "Exiting from training early",
+    ],
+)
+def test_an_interrupt_that_is_told_in_words(line: str) -> None:
+    work = "step 3: loss 0.2"
+    for after in ([], ["Checkpoint saved to a.pt"], ["wandb: Run summary:", "wandb: loss 0.2"]):
+        found = explain([work, line, *after]).findings[0]
+        assert (found.id, "interrupted (Ctrl+C" in found.title) == ("unknown", True), after
+    assert explain([work, line, *[f"step {number}: loss 0.1" for number in range(4, 9)]]).primary == "healthy"
+    assert explain(["Press Ctrl+C to stop", work]).primary == "healthy"
+    assert explain([work, "Training finished or interrupted."]).primary == "healthy"
+
+
+def test_a_traceback_of_a_notebook_that_is_cut_off_names_its_error() -> None:
+    head = "ValueError                                Traceback (most recent call last)"
+    cut = explain([head.replace("ValueError", "KeyboardInterrupt"), "<ipython-input-3-1> in <module>", "----> 1 f(x)"])
+    assert "interrupted (Ctrl+C" in cut.findings[0].title
+    assert (
+        "of ValueError, before" in explain([head, "<ipython-input-3-1> in <module>", "----> 1 f(x)"]).findings[0].title
+    )
+
+
+_UP = ["[10:11] To see the GUI go to: http://127.0.0.1:8188", "[10:12] got prompt of a node"]
+
+
+def test_a_server_that_says_more_after_an_error_works() -> None:
+    failed, more = "[10:13] ERROR: installing nodes is not allowed here", "[10:14] reading the list of models [DONE]"
+    assert explain([*_UP, failed, more]).primary == "healthy"
+    assert explain([*_UP, failed]).primary == "unknown"
+    assert explain([failed, more]).primary == "unknown"
+    assert explain([*_UP, "[10:13] ERROR: giving up", more]).primary == "unknown"
+
+
+def test_requests_that_a_server_refused_are_told_beside_its_work() -> None:
+    works = "srv  log_server_r: request: POST /v1/chat/completions 127.0.0.1 400"
+    for line in (
+        "srv send_error: task id = 7, error: request (9000 tokens) exceeds the available context size (4096 tokens)",
+        "ERROR 05-04 10:11:12 [serving.py:7] This model's maximum context length is 4096 tokens. However, you requested 9000 tokens in the messages",
+    ):
+        found = explain([line, works])
+        assert found.primary == "healthy"
+        assert "A request is longer than the context" in found.findings[1].title
+
+
+def test_warnings_of_a_framework_show_what_the_log_is_of() -> None:
+    warning = "/opt/lib/python3.12/site-packages/{}/a.py:7: FutureWarning: use b"
+    assert explain([warning.format("torch/x"), "  return b()"]).primary == "healthy"
+    assert explain([warning.format("requests"), "  return b()"]).primary == "unknown"
+    imported = [*_NOISE, "Some weights of RobertaModel were not initialized from the checkpoint"]
+    assert "TensorFlow may have" not in explain(imported).findings[0].title
+    assert "TensorFlow may have" in explain([*_NOISE, imported[-1].replace("Rob", "TFRob")]).findings[0].title
+
+
+def test_frames_that_torch_compile_counts_are_no_steps() -> None:
+    assert _tells("W0106 17:32:30.193000 21587 torch/_dynamo/convert_frame.py:964] [0/8] To diagnose it, see") == ""
+    assert _tells("train.py:12 [ 3/8] ok") == last_lines.WORKED
 
 
 def test_xformers_that_does_not_fit_is_no_failure_of_a_program_that_works() -> None:

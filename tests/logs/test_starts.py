@@ -19,7 +19,7 @@ _WORK = [f"step {number}: loss 0.1" for number in range(5)]
 def test_the_last_start_counts() -> None:
     found = explain([*_HEAD, *_WRONG, *_AGAIN, *_TRACE, "OSError: [Errno 98] Address already in use"])
     assert found.findings[0].title.startswith("The port is taken")
-    assert found.findings[-1].title == "The log is of 2 starts; this is about the last, from line 7 on"
+    assert found.findings[-1].title == "The log is of 2 starts or more; this is about the last, from line 7 on"
     assert "rejected its arguments" in found.findings[-1].evidence[0]
     assert found.lines == 14
     worked = explain([*_HEAD, *_FULL, *_AGAIN, *_WORK])
@@ -44,7 +44,7 @@ def test_what_is_no_start() -> None:
     first = [*_TRACE, "ValueError: bad", *_TRACE, "KeyError: 'x'"]
     ended = [f"{line}\n" for line in ranks]
     for lines in (ranks, late, part, same, first, ended):
-        assert not [one for one in explain(lines).findings if "starts; this is" in one.title]
+        assert not [one for one in explain(lines).findings if "this is about" in one.title]
 
 
 _BAD = [*_TRACE, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."]
@@ -64,7 +64,10 @@ _MARKS = (
 def test_a_mark_after_an_error_begins_another_program(mark: list[str], failed: list[str]) -> None:
     begun = explain([*failed, *mark, *_WORK])
     assert begun.primary == "healthy"
-    assert begun.findings[-1].title == f"The log is of 2 starts; this is about the last, from line {len(failed) + 1} on"
+    assert (
+        begun.findings[-1].title
+        == f"The log is of 2 starts or more; this is about the last, from line {len(failed) + 1} on"
+    )
     last = explain([*failed, *mark, *_TRACE, "IndexError: list index out of range"])
     assert last.primary == "program.error"
     assert "IndexError" in last.findings[0].title
@@ -74,7 +77,9 @@ def test_a_mark_after_an_error_begins_another_program(mark: list[str], failed: l
 
 
 def _starts(lines: list[str]) -> list[str]:
-    return [one.title for one in explain(lines).findings if "starts; this" in one.title or "programs;" in one.title]
+    return [
+        one.title for one in explain(lines).findings if "this is about" in one.title or "programs or more" in one.title
+    ]
 
 
 def test_a_server_begins_again_when_it_says_so_again() -> None:
@@ -117,7 +122,7 @@ def test_of_several_programs_the_cause_is_the_one_that_did_not_write_the_file() 
         steps = [line for _ in range(later) for line in (*mark, *ended("/a/train.py", missing))]
         found = explain([*first, *steps])
         assert "NotImplementedError" in found.findings[0].title
-        assert "the last failed after one before it had" in found.findings[-1].title
+        assert "the last failed since one before it had" in found.findings[-1].title
     again = explain([*ended("/a/train.py", "KeyError: 'x'"), *mark, *ended("/a/train.py", missing)])
     assert "A file or folder does not exist" in again.findings[0].title
 

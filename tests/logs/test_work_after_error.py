@@ -60,14 +60,14 @@ def test_an_error_that_was_logged_and_survived(after: list[str]) -> None:
 )
 def test_an_error_that_may_have_ended_the_program(after: list[str]) -> None:
     found = explain([_HEAD, *_LOGGED, *after]).findings[0]
-    assert (found.id, found.severity) == ("unknown", "error")
+    assert (found.id, found.severity) == ("program.error", "error")
     assert "ConnectionError: too many retries" in found.evidence
 
 
 def test_the_steps_of_the_rank_that_had_the_error() -> None:
     logged = [f"[rank1]: {line}" for line in _LOGGED]
     assert explain([_HEAD, *logged, *_steps(3, "[rank1]: INFO:train:step {}")]).primary == "healthy"
-    assert explain([_HEAD, *logged, *_steps(3, "[rank0]: INFO:train:step {}")]).primary == "unknown"
+    assert explain([_HEAD, *logged, *_steps(3, "[rank0]: INFO:train:step {}")]).primary == "program.error"
 
 
 def test_a_later_error_that_ended_it() -> None:

@@ -65,17 +65,17 @@ def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Ex
     worked = last.primary == "healthy" and facts.last_lines_tell in (WORKED, KERAS)
     shown, told = before, [f"the last start is from line {first} on"]
     if follows(facts, earlier):
-        title = f"The log is of {count} programs; the last failed after one before it had, and this is about that one"
+        title = f"The log is of {count} programs or more; the last failed since one before it had: that one"
         told = [f"{last.findings[0].title}, from line {first} on"]
     elif worked and (failed := _failed_of_others(last, reader)):
         (name, shown), program = failed, reader.parser.program
         title = f"The log is of several programs; the last, {program}, worked, and this is about {name}, which failed"
     elif (last.primary == "healthy" and not worked) or last.findings[0].title == NOTHING_KNOWN:
-        title = f"The log is of {count} starts; this is about the one before the last, which shows nothing"
+        title = f"The log is of {count} starts or more; this is about the one before the last, which shows nothing"
     else:
-        title = f"The log is of {count} starts; this is about the last, from line {first} on"
+        title = f"The log is of {count} starts or more; this is about the last, from line {first} on"
         how = next((found.title for found in before.findings if found.id == before.primary), "")
-        told, shown = [f"the one before: {how}"], last
+        told, shown = [f"before that: {how}"], last
     note = finding("unknown", "info", "fact", title=title, evidence=tuple(told))
     return replace(shown, lines=last.lines, findings=(*shown.findings, note))
 

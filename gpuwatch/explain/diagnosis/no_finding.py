@@ -51,7 +51,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:
         line = log.telling_last_line
-        title = f"No failure in it; last line: {shorten(mask_text(printable(line)), _SHOWN)}"
+        where = "last line" if log.last_line_tells else "near its end"
+        title = f"No failure in it; {where}: {shorten(mask_text(printable(line)), _SHOWN)}"
         return finding("healthy", "info", "likely", title=title, evidence=(line,))
     if names_a_gpu:
         return finding("healthy", "info", "likely")
@@ -78,23 +79,24 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
 
 
 def _stopped(log: LogFacts) -> Finding | None:
-    """The finding of a log that ends in KeyboardInterrupt; None for others, and for a server, which only ends so."""
-    last = log.errors[-1] if log.errors else None
-    if last is None or last.type != "KeyboardInterrupt" or "server.started" in log.topics or log.last_error_went_on:
+    """The finding of a log that ends in an interrupt; None for others, and for a server, which only ends so."""
+    last = log.errors[-1] if log.errors and log.errors[-1].type == "KeyboardInterrupt" else None
+    if last is not None and (log.last_error_went_on or log.lines - (log.last_error_line or 0) > _OF_THE_END):
+        last = None
+    told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
+    if not told or "server.started" in log.topics:
         return None
-    if log.lines - (log.last_error_line or 0) > _OF_THE_END:
-        return None
-    if last_lines.finished(log.telling_last_line):
+    if last is not None and last_lines.finished(log.telling_last_line):
         return finding("healthy", "info", "likely", title=_AFTER_WORK, evidence=(log.telling_last_line,))
     title, action = (
         (
             "It was ended by SIGTERM while it started",
             "Find who sent it: a supervisor's time limit, a scheduler or a person.",
         )
-        if last.message == "terminated"
+        if last is not None and last.message == "terminated"
         else ("It was interrupted (Ctrl+C, SIGINT); until then the log shows no failure", "")
     )
-    return finding("unknown", "warning", "fact", title=title, evidence=(f"{last.type}: {last.message}",), action=action)
+    return finding("unknown", "warning", "fact", title=title, evidence=(told,), action=action)
 
 
 def _used_tensorflow(log: LogFacts) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.logs.clean import in_words, undecorated, unwrapped
 from gpuwatch.explain.logs.facts import LogFacts
@@ -39,7 +41,10 @@ _MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNOR
 """What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
 _NUMBER = re.compile(r"\d+")
 _MOST_PREFIX = 200
-_IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
+_IPYTHON_HEAD = re.compile(
+    r"(?:(?P<interrupt>KeyboardInterrupt)|(?:\w+\.)*(?P<error>\w*(?:Error|Exception))) {2,}"
+    r"Traceback \(most recent call last\)"
+)
 _AFTER_FRAME = 4
 """Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
 _TRACEBACK_LINES = 100
@@ -148,8 +153,11 @@ class ExceptionFinder:
         if "Error" in line and (told := _RANKS_TOLD.search(line)) is not None and self._after_frame(2 * _AFTER_FRAME):
             self._keep(told[1], "")
             return True
-        if "Error " in line and _IPYTHON_HEAD.match(line):
-            self._facts.open_traceback_line = self._facts.lines
+        if TRACEBACK in line and (head := _IPYTHON_HEAD.match(line)) is not None:
+            if head["interrupt"]:
+                self._keep(head["interrupt"], "")
+            else:
+                self._facts.open_traceback_line, self._facts.open_traceback_of = self._facts.lines, head["error"]
         return False
 
     def _keep(self, name: str, message: str, *, colon: bool = False) -> None:
@@ -179,7 +187,9 @@ class ExceptionFinder:
         ended_in = f"{error.type}: {error.message}"
         frame = self._frames.ended(ended_in)
         if frame is not None:
-            facts.error_frames[ended_in] = frame
+            facts.error_frames[ended_in] = msgspec.structs.replace(
+                frame, error_package=name.partition(".")[0] if "." in name else ""
+            )
         facts.last_error_in = where
         facts.last_error_has_traceback = self._after_frame()
         self._frames.ended_program = self._frames.program if facts.last_error_has_traceback and not where else ""

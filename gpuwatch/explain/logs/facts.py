@@ -153,6 +153,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Line of the last frame of a traceback; if it follows the last exception, its own exception is still to come."""
     open_traceback_line: int | None = None
     """Line of the head of a notebook's last traceback, which names the same error as its end."""
+    open_traceback_of: str = ""
+    """That error."""
     reported_end: str = ""
     """Topic of how a shell, launcher or scheduler says that the program ended
     (:mod:`gpuwatch.explain.logs.reported_ends`)."""
@@ -163,6 +165,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """What its last lines show: ``work``, ``keras``, ``failure`` or nothing
     (:mod:`gpuwatch.explain.logs.last_lines`)."""
     telling_last_line: str = ""
+    last_line_tells: bool = False
+    """Whether that is the very last one."""
     last_lines: tuple[str, ...] = ()
     """Those near the end of a log that tells a failure, the last first."""
     frame: Frame | None = None
@@ -187,6 +191,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Count by topic of :mod:`gpuwatch.explain.logs.topics`."""
     evidence: dict[str, list[str]] = {}
     """First lines by topic, without prefixes."""
+    told_interrupt: str = ""
+    """The line near its end in which the program itself tells that it was interrupted."""
     asked_to_end: bool = False
     """Whether its last lines show that it was sent SIGTERM, and ended in order."""
     unrecognised: list[str] = []

@@ -86,11 +86,12 @@ _WORKS = re.compile(
     rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}|\b{_RATE}/s(?:ec)?: \d"
     rf"|[\d.] {{0,2}}{_RATE}(?:/| per )(?:s|sec|second|step|it|iter|batch|epoch)\b"
     r"|\d {0,2}ns(?:/| per )day\b"
-    rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d|\[ *\d{{1,9}}/\d{{1,9}}\]"
+    rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d"
+    r"|(?<!\.py:\d{3}\] )(?<!\.py:\d{4}\] )\[ *\d{1,9}/\d{1,9}\]"  # torch.compile counts its frames so
     r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
     r" ?-?\d"
-    r"|(?<!:)\b(?:precision|recall|f1|auc|ndcg|mrr|bleu|rouge|iou|psnr|ssim|rmse|mae|reciprocal rank|ttft|tpot"
-    r"|throughput)\b(?: ?[@(][\w/ ]{1,10}\)?)?(?: ?[:=] ?| {2,})\d"
+    r"|(?<!:)\b(?:success rate|precision|recall|f1|auc|ndcg|mrr|bleu|rouge|iou|psnr|ssim|rmse|mae|reciprocal rank|ttft"
+    r"|tpot|throughput)\b(?: ?[@(][\w/ ]{1,10}\)?)?(?: ?[:=] ?| {2,})\d"
     r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
     r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
     r"|\bPERF: +\d|^frame= *\d{1,9} fps=|^WallClock: |^Status\.+: (?:Exhausted|Running|Cracked)|\d [kMGT]?H/s\b"
@@ -187,6 +188,16 @@ _WARNING = re.compile(
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
 _ASKED_TO_END = re.compile(r"(?:signal=|[Rr]eceived (?:signal )?)SIGTERM\b|\bSIGTERM received|Handling signal: term")
+_TOLD_OF_INTERRUPT = re.compile(
+    r"\bdetected keyboardinterrupt\b|\bkeyboard ?interrupt(?:ion)? (?:was )?(?:received|detected|caught)"
+    r"|\b(?:received|caught|got|due to|by) (?:an? )?(?:keyboard ?interrupt|SIGINT|ctrl[+-]c)\b"
+    r"|\b(?:SIGINT|ctrl[+-]c) (?:was )?(?:pressed|received|detected|caught)\b"
+    r"|\binterrupted (?:by (?:the )?user|manually)\b"
+    r"|\b(?:training|process|run|evaluation|inference|execution|script|program|pipeline|job)"
+    r" (?:was |has been )?interrupted\b|^exiting from training early\b|^\^C",
+    re.IGNORECASE,
+)
+"""An interrupt (Ctrl+C) that a program caught and tells in words of its own."""
 _OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension"})
 """Topics of warnings that a program which worked to its end has shown to be harmless."""
 
@@ -199,6 +210,18 @@ def warns(line: str) -> bool:
 def asked_to_end(lines: Sequence[str]) -> bool:
     """Whether the last lines tell of SIGTERM, after which a program ends in order."""
     return any(map(_ASKED_TO_END.search, lines))
+
+
+def told_interrupt(lines: Sequence[str]) -> str:
+    """The line near the end that tells of an interrupt, after which no more steps came; empty without one."""
+    told = ""
+    for raw in [line for line in reversed(lines) if line.strip()][:NEAR]:
+        whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
+        if _TOLD_OF_INTERRUPT.search(whole) is not None:
+            told = whole
+        elif _WORKS.search(whole) is not None and _FINISHED.search(whole) is None and not whole.startswith("wandb:"):
+            break
+    return told
 
 
 def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> bool:
@@ -236,10 +259,19 @@ def _relevant(lines: Sequence[str]) -> list[str]:
     return [line for line in lines if _OF_A_GPU.search(line)]
 
 
-def what_they_tell(lines: Sequence[str]) -> tuple[str, str]:
-    """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it."""
+def what_they_tell(lines: Sequence[str], *, serves: bool = False) -> tuple[str, str]:
+    """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it.
+
+    ``serves``: the log is of a server that had started. An error that it logs is one of a request or of a part of it,
+    if it says more after it.
+    """
     if (of_service := _of_a_service(lines)) is None:
-        return _told_by(_relevant(lines))
+        if not serves:
+            return _told_by(_relevant(lines))
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        kept = [line for line in lines if line is last or _OUTRIGHT.search(line) or not _of_bad_level(line)]
+        found = _told_by(kept)
+        return found if found[0] or len(kept) == len(lines) else (WORKED, undecorated(last[:_CHARS]))
     told = _told_by(of_service)
     return (WORKED, undecorated(lines[-1][:_CHARS])) if not told[0] and len(lines) >= _SERVICE else told
 
@@ -276,6 +308,15 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
     return (FAILED, failed) if failed else (WORKED, ended) if ended else ("", "")
 
 
+def _level(line: str) -> str:
+    found = _LEVEL.search(line)
+    return str(found[str(found.lastgroup)]).lower() if found is not None and found.lastgroup else ""
+
+
+def _of_bad_level(line: str) -> bool:
+    return _level(undecorated(line[:_CHARS])) in _BAD_LEVELS
+
+
 def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
     """Whether a line reports a failure; what programs say ``in_words`` while a person ends them is none."""
     if _NCCL.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
@@ -284,8 +325,7 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False
     if _OUTRIGHT.search(whole) is not None:
         return True
-    found = _LEVEL.search(whole)
-    level = str(found[str(found.lastgroup)]).lower() if found is not None and found.lastgroup else ""
+    level = _level(whole)
     if level in _BAD_LEVELS:
         return True
     if level and not last:

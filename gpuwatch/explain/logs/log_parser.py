@@ -246,15 +246,20 @@ class LogParser:
     def close(self) -> None:
         """Ends the log, and all units of several lines."""
         self._units.end()
+        for raw in self._last:
+            if "Warning: " in raw or "Some weights of" in raw:
+                self._frames.named(raw)
         last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
         self._ends.close(unwrapped(undecorated(last[:_MAX_LINE])), self._facts.lines)
-        told, line = last_lines.what_they_tell(self._last)
+        told, line = last_lines.what_they_tell(self._last, serves="server.started" in self._facts.topics)
         if told in (last_lines.WORKED, last_lines.KERAS):
             retried = "memory.retried" in self._facts.topics or self._worked_after_dumps(line)
             if retried:
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
             self._forget_warnings(line)
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
+        self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
+        self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
         self._facts.asked_to_end = last_lines.asked_to_end(self._last)
         if told == last_lines.FAILED:
             near = itertools.islice(reversed(self._last), last_lines.NEAR)

@@ -127,6 +127,7 @@ def hinted(line: bytes) -> bool:
         or "/var/f" in text  # a Mac's temporary folder
         or "homebrew" in text
         or "startup comp" in text
+        or "gui go to" in text
         or "remapp" in text
         or "page blacklist" in text
         or "xla" in text

@@ -19,6 +19,8 @@ OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("could not load nvml library", "driver.not-running"),
     ("nvml shared library not found", "driver.not-running"),
     ("load library failed: libnvidia-ml.so", "driver.not-running"),
+    (("nvidia-container-cli: initialization error", "cannot open shared object file"), "driver.not-running"),
+    ((" nvc.c:", "failed to change root directory"), "driver.not-running"),
     (("module nvidia", "not found in directory"), "driver.not-running"),
     ("could not insert 'nvidia", "driver.not-running"),
     ("could not insert module nvidia", "driver.not-running"),

@@ -276,6 +276,8 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("unable to initialize backend 'gpu'", "ended.jax-backend"),
     ("backend 'cuda' failed to initialize", "ended.jax-backend"),
     ("cuda backend failed to initialize", "ended.jax-backend"),
+    (("worker exit type:", "worker exit detail:"), "ray.worker-exit"),
+    ("killed while executing a task by an unexpected system error", "ray.worker-exit"),
     (("fatal error: ", "no such file or directory"), "compiler.message"),
     ("cannot find -l", "compiler.message"),
     # Lines whose number matters: LogParser skips lines that mean nothing without their digits
@@ -283,7 +285,13 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("winerror", "windows.error"),
     # Frameworks at work
     ("application startup complete", "server.started"),
+    (("error", "exceeds the available context size"), "server.refused"),
+    (("error", "maximum context length is", "you requested"), "server.refused"),
+    (("error", "longer than the maximum model length"), "server.refused"),
+    (("error", "longer than the model's context length"), "server.refused"),
+    (("error loading model", "unknown model architecture"), "server.refused"),
     ("running on http", "server.started"),
+    ("to see the gui go to: http", "server.started"),
     ("running on local url", "server.started"),
     ("unable to initialize backend", "framework.started"),
     ("available platform names are: cuda", "device.used"),

@@ -10,12 +10,14 @@ _FRAME = re.compile(r"File \"([^\"]{1,1000})\", line (\d{1,9})(?:, in (\S{1,200}
 _IPYTHON = re.compile(r"(?:File )?(<ipython-input-[^>]{1,80}>|(?:Cell|Input) In ?\[\d{1,6}\]), line (\d{1,9})")
 _FOREIGN = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d[\d.]*/|/lib-dynload/|^<frozen |^<string>$|^<__array_function__"
-    r"|/_gpuwatch_watch/|/__autograph_generated_file|^/tmp/__autograph|\bbazel-out\b|[\\/]Lib[\\/]",
+    r"|/_gpuwatch_watch/|/__autograph_generated_file|^/tmp/__autograph|\bbazel-out\b|[\\/]Lib[\\/]|[\\/]bin[\\/][\w-]+$|\.exe$",
 )
 _PACKAGE = re.compile(
-    r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})|(?P<program>sglang|ComfyUI|text_generation_server)[/\\])"
+    r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})"
+    r"|(?P<program>sglang|(?i:comfyui)|text_generation_server)(?:\.git)?[/\\])"
 )
-_LAUNCHER = re.compile(r"[/\\]bin[/\\]|\.exe$")
+_OF_TORCH = re.compile(r"Some weights of (?!TF|Flax)\w+ were not|transformers[/\\](?:optimization|train\w+)\.py")
+"""Said by transformers of its models and modules for PyTorch only."""
 _CODE = 200
 _OF_MEMORY = re.compile(
     r"^\w*(?:ResourceExhausted|Memory|Internal|Unknown|Xla|Jax|Status)|emory|OOM |EXHAUSTED|Dst tensor|ALLOC"
@@ -47,7 +49,8 @@ PACKAGES = {
     "paddle": "paddlepaddle",
     "mxnet": "mxnet",
     "sglang": "sglang",
-    "ComfyUI": "comfyui",
+    "comfyui": "comfyui",
+    **dict.fromkeys(("accelerate", "lightning", "peft", "pytorch_lightning", "torchvision", "trl"), "pytorch"),
     "text_generation_server": "text-generation-inference",
 }
 """Framework names, as findings use them, by Python package."""
@@ -61,6 +64,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     function: str | None = None
     code: str = ""
     """The source text, if the traceback has it."""
+    error_package: str = ""
+    """The package of the exception that it led to, if its name has one: ``sqlite3``."""
 
 
 def file_name(path: str) -> str:
@@ -94,7 +99,7 @@ class FrameFinder:
         """Whether the last frame is of another program than the one that an exception ended."""
         self._outermost = False
         self.packages: set[str] = set()
-        """Frameworks whose packages occurred in tracebacks."""
+        """Frameworks whose packages occurred in tracebacks, and in warnings of the last lines."""
 
     def begin(self) -> None:
         """A traceback begins with the next frame."""
@@ -113,19 +118,25 @@ class FrameFinder:
         if self._outermost:
             # python -m begins in runpy.
             self._outermost = function == "_run_module_as_main" or file.endswith("runpy.py")
-            if function == "<module>" and not _FOREIGN.search(file) and not _LAUNCHER.search(file):
+            if function == "<module>" and not _FOREIGN.search(file):
                 self.program = file_name(file)
                 self.another = self.ended_program not in ("", self.program)
                 if self.another:
                     return True
-        for found in _PACKAGE.finditer(file):
-            name = found["package"] or found["program"]
-            if name in PACKAGES:
-                self.packages.add(PACKAGES[name])
+        self.named(file)
         if not _FOREIGN.search(file):
             self._keep(Frame(file=file, line=int(number), function=function))
             self.open = True
         return True
+
+    def named(self, text: str) -> None:
+        """Takes a path or line, which may name a framework's package."""
+        if _OF_TORCH.search(text) is not None:
+            self.packages.add("pytorch")
+        for found in _PACKAGE.finditer(text):
+            name = found["package"] or found["program"]
+            if (framework := PACKAGES.get(name, PACKAGES.get(name.lower()))) is not None:
+                self.packages.add(framework)
 
     def _keep(self, frame: Frame) -> None:
         if len(self._current) >= _MOST_RANKS:

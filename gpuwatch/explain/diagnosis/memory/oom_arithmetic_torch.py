@@ -20,6 +20,9 @@ _SMALL = 2 << 20
 """PyTorch's request to the driver for tensors of up to 1 MiB (``kSmallBuffer`` in ``CUDACachingAllocator.cpp``), which
 have a separate pool: blocks of larger tensors are no room for them."""
 
+_NEARLY_ALL = 0.9
+"""Of a device: a limit that allows as much is not why something does not fit."""
+_SMALLER = "Make the batch, the sequence or the model smaller (gradient checkpointing, accumulation, bfloat16)"
 _REFUSED = (
     "Restart the program, then the driver (reboot) if it keeps refusing memory that it reports as free;"
     " on Windows, enlarge the paging file, which must cover GPU memory too."
@@ -38,7 +41,8 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     reserved = oom.in_use_bytes + spare if oom.in_use_bytes is not None and spare is not None else own
     if allowed is not None and reserved + asked > allowed:
         why = f"{size(asked)} + {size(reserved)} of this process > {size(allowed)} allowed to it"
-        return "memory.limit-too-small", why, True, ""
+        kept = f"the limit keeps only {size(total - allowed)} of the device back, so that raising it helps little."
+        return "memory.limit-too-small", why, True, f"{_SMALLER}: {kept}" if allowed >= _NEARLY_ALL * total else ""
     room = free is not None and free >= max(asked, _FULL)
     if allowed is not None and allowed < total and room:
         why = f"{size(asked)} refused with {size(free)} free on the device: {size(allowed)} are allowed to this process"

@@ -69,6 +69,19 @@ MACHINE = (
     ),
     Advice(
         "driver.missing",
+        "The toolkit was told to look for the driver below another root (its line 'using root'), which does not exist:"
+        " start the container that brings the driver (GPU operator), or comment out root = in"
+        " /etc/nvidia-container-runtime/config.toml if the driver is installed on the host itself.",
+        says=r"failed to change root directory",
+    ),
+    Advice(
+        "driver.missing",
+        "Look at the host, outside any container: nvidia-smi must work there, and ldconfig -p | grep libnvidia-ml must"
+        " list the driver's library (sudo ldconfig; root and ldcache in /etc/nvidia-container-runtime/config.toml).",
+        says=r"nvidia-container-cli: initialization error",
+    ),
+    Advice(
+        "driver.missing",
         "Read the make.log that the line names: the module was not built. Install the headers of the running kernel"
         " (linux-headers-$(uname -r), and its compiler) or a driver release that supports this kernel, then run dkms"
         " autoinstall.",
@@ -143,6 +156,13 @@ MACHINE = (
         " reboot.",
         says=r"does not match DSO|\b803\b|unsupported display driver",
         environment="docker",
+    ),
+    Advice(
+        "driver.bad-state",
+        "On the host run sudo nvidia-smi, which loads the driver's modules; then nvidia-container-cli -k -d /dev/tty"
+        " info names the step that fails: a wrong root in /etc/nvidia-container-runtime/config.toml, /dev/nvidia*"
+        " without permission (SELinux, rootless), or modules that cannot be loaded.",
+        says=r"driver error: failed to process request|initialization error: driver rpc error",
     ),
     Advice(
         "driver.bad-state",

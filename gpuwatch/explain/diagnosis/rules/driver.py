@@ -6,6 +6,7 @@ printed beside a perfect driver, so it never proves a missing driver.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding, Severity
@@ -25,13 +26,21 @@ _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
 """Reasons why NVML fails although it was loaded (gpuwatch.machine.sources.nvidia.errors)."""
-_NO_TOOLKIT = (
-    "could not select device driver",
-    "Unknown runtime specified nvidia",
-    "unknown or invalid runtime name: nvidia",
+_TITLES = (
+    (
+        re.compile(r"could not select device driver|(?:Unknown runtime specified|invalid runtime name:) nvidia"),
+        "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up",
+    ),
+    (
+        re.compile(r"/dkms/nvidia|[Uu]nable to build the NVIDIA kernel module", re.IGNORECASE),
+        "NVIDIA's kernel module could not be built for this kernel: there is no driver",
+    ),
+    (
+        re.compile(r"nvidia-container-cli: initialization error|nvc\.c:\d+\]"),
+        "The NVIDIA Container Toolkit found no driver on the host",
+    ),
 )
-"""Docker's errors when it was asked for GPUs without the NVIDIA Container Toolkit."""
-_NOT_SET_UP = "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up"
+"""What is known of a missing driver if each line that says so has one of these forms."""
 RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """Advice if only one of the driver's two libraries is present."""
@@ -166,17 +175,17 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     if log is not None:
         lines += log.lines_of("cuda.missing-library")
     stated = log.lines_of("driver.not-running") if log is not None and evidence.driver_answers is None else ()
-    no_toolkit = bool(stated) and all(any(text in line for text in _NO_TOOLKIT) for line in stated)
+    title = next((title for form, title in _TITLES if stated and all(map(form.search, stated))), "")
     claim = _claim(evidence)
     if claim is not None:
-        title, remedy, claimed = claim
-        yield finding("driver.missing", severity, "likely", title=title, evidence=[*claimed, *lines], action=remedy)
+        name, remedy, claimed = claim
+        yield finding("driver.missing", severity, "likely", title=name, evidence=[*claimed, *lines], action=remedy)
         return
     yield finding(
         "driver.missing",
         severity,
         "fact" if certainty == "fact" else "likely",
-        title=_NOT_SET_UP if no_toolkit else "",
+        title=title,
         evidence=lines or ["NVML does not answer"],
         action=advice("driver.missing", "", stated, evidence, "says") or _advice(evidence),
     )

@@ -68,6 +68,8 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             and "build.gpu-jit" in evidence.log.topics
         ):
             continue  # without code for this GPU even the error's text cannot be looked up
+        if cause == "driver.bad-state" and _of_the_toolkit(evidence, lines):
+            continue
         if all("xformers" in line.lower() for line in lines) and _worked(evidence):
             continue  # PyTorch's own attention was used
         severity: Severity = "warning" if cause.startswith("throttle.") else "error"
@@ -82,6 +84,13 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             named = (error for error in evidence.log.errors if removed(line_of(error)) is not None)
             lines = [*lines, *chain.from_iterable(raised_at(evidence.log, error) for error in named)]
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or action)
+
+
+def _of_the_toolkit(evidence: Evidence, lines: list[str]) -> bool:
+    """Whether the container toolkit only says that it could not ask the driver, and its own log says why."""
+    log = evidence.log
+    why = log.lines_of("driver.not-running") if log is not None else ()
+    return any("nvc.c:" in line for line in why) and all("driver error: failed to process" in line for line in lines)
 
 
 def _worked(evidence: Evidence) -> bool:

@@ -185,6 +185,17 @@ MACHINE: tuple[Meaning, ...] = (
             " node; look for the rank that failed before (its own log) and for a firewall between the nodes.",
             (r"client socket has timed out after", r"waiting for clients\. \d+/\d+ clients joined",
              r"^DistStoreError: .*[Tt]imed out")),
+    Meaning("A worker process of Ray died without an error of its own: killed, most often for lack of host memory"
+            " (RAM), or crashed",
+            "The raylet's line (Worker exit detail, PID) names it. Look at that time in dmesg for 'Out of memory:"
+            " Killed process', and on that node in /tmp/ray/session_latest/logs for the files of that PID, which show a"
+            " crash; fewer workers or less data in memory if it was killed.",
+            (r"(?:ActorUnavailable|ActorDied|RayActor|WorkerCrashed)Error: ", r"[Ww]orker (?:process )?(?:has )?died",
+             r"unexpected system error.{0,200}dead worker")),
+    Meaning("A node of the Ray cluster went away while it worked",
+            "Look at that node (power, network, its job's time limit, host memory) and at"
+            " /tmp/ray/session_latest/logs/raylet.out on it; retries or a checkpoint let the job go on.",
+            (r"(?:NodeDied|LocalRayletDied)Error: ",)),
     Meaning("Its terminal was closed (SIGHUP)",
             "Start it under tmux, nohup or the scheduler.",
             (r"^SignalException: Process \d+ got signal: 1$", r"Received Signals\.SIGHUP death signal")),

@@ -106,6 +106,9 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         if cause in ("memory.other-process", "memory.context-failed"):
             named, remedy = _named(evidence, device, failures[0][0])
             title, action = title or named * (cause == "memory.other-process"), action or remedy
+        if cause == "unknown" and evidence.run is None:
+            less = memory_action("memory.model-too-large", framework_of(evidence, lines), evidence)
+            action = f"{less} {action}".strip()
         action = action or memory_action(cause, framework_of(evidence), evidence) or ACTIONS[cause]
         if not expected:
             grown = _grown(evidence, failures) if cause == "memory.model-too-large" and not of_host else []

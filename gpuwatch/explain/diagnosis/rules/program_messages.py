@@ -18,6 +18,7 @@ from gpuwatch.explain.diagnosis.rules.program_errors import names_cause
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.tracebacks import PACKAGES
 
 _FRAME = (
     "Look at that line of the program, and at the frames below it at the end of the log: nothing in it points to a GPU,"
@@ -106,6 +107,11 @@ _ROWS: tuple[Meaning, ...] = (
             "Update it (transformers, vLLM, llama.cpp, Ollama), or use the version that the model's page names.",
             (r"unknown model architecture: '([^']+)'", r"Model architectures \[?'?([\w-]+)'?.{0,200} are not supported",
              r"has model type `?'?([\w-]+)`?'? but Transformers does not recognize")),
+    Meaning("A request is longer than the context that the model was started with",
+            "Start the server with a larger one (llama.cpp: -c; Ollama: num_ctx; vLLM: --max-model-len; SGLang:"
+            " --context-length), if the model and the GPU's memory allow it; otherwise shorten the prompts.",
+            (r"exceeds the available context size", r"maximum context length is \d+ tokens.{0,40}you requested",
+             r"longer than (?:the maximum model length|the model's context length)")),
     Meaning("torch and torchvision (or torchaudio) of different versions: an operator is missing",
             "Install them together, as pytorch.org lists them for one version.",
             (r"operator torch(?:vision|audio)::\w+ does not exist", r"Couldn't load custom C\+\+ ops")),
@@ -138,6 +144,10 @@ _ROWS: tuple[Meaning, ...] = (
             " one element.",
             (r"elements cannot be converted to Scalar|only one element tensors can be converted",
              r"only (?:size-1|length-1|0-dimensional) arrays can be converted to Python scalars")),
+    Meaning("An index has more dimensions than the tensor or array that it is used on",
+            "Print its shape before that line: a dimension less than expected (squeeze, a batch of one, a missing axis)"
+            " is the usual reason.",
+            (r"too many indices for",)),
     Meaning("Shapes of tensors do not fit each other: the model and its input, not the GPU",
             "Print the shapes before that line; a missing batch dimension and another image size are the usual"
             " reasons.",
@@ -154,7 +164,6 @@ _ROWS: tuple[Meaning, ...] = (
              r"(?i)incompatible shapes for (?:broadcasting|dot)", r"dot_general requires",
              r"cannot reshape array of size", r"Kernel size can't be greater than actual input size",
              r"(?i)dimension out of range|is out of bounds for (?:dimension|axis)|index out of range in self",
-             r"too many indices for",
              r"expanded size of the tensor|doesn't match the broadcast shape|(?i:could not (?:be )?broadcast)",
              r"xpected \d-dimensional (?:input|weight)|Input to reshape is a tensor with|indices\[.*\] = .* is not in",
              r"Calculated (?:padded input|output) size|Tensors must have same number of dimensions",
@@ -321,6 +330,14 @@ _NEVER_OF_A_GPU = frozenset(
         "TypeError", "UnboundLocalError", "ZeroDivisionError",
     )
 )  # fmt: skip
+_MAY_CONCERN_GPUS = frozenset(
+    (
+        *PACKAGES, "accelerate", "apex", "concurrent", "cuda", "deepspeed", "docker", "flash_attn", "grpc", "keras",
+        "lightning", "multiprocessing", "nvidia", "pycuda", "pynvml", "pytorch_lightning", "ray", "subprocess",
+        "tensorflow", "tensorrt", "torchaudio", "torchvision", "transformers", "triton", "xformers",
+    )
+)  # fmt: skip
+"""Packages whose exceptions may be about a GPU, or another process; those of others are the program's own."""
 _OF_SETTINGS = re.compile(
     r"(?:Tracer\w*|Type|Value|Key|Config\w*|Misconfiguration|Validation|Pars(?:e|er|ing)|Scanner|Decode|Argument)"
     r"(?:Error|Exception)$"
@@ -344,7 +361,9 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
         return None
     frame = log.error_frames.get(f"{error.type}: {error.message}")
     code = frame.code if frame is not None else ""
+    package = frame.error_package if frame is not None else ""
     raised = error.type in _PLAIN or _OF_SETTINGS.search(error.type) is not None or code.startswith("raise ")
+    raised = raised or (bool(package) and package not in _MAY_CONCERN_GPUS)
     said = f"{telling(error.message)} {code}"
     if error.type in _NEVER_OF_A_GPU or (raised and not _MAY_BE_OF_A_GPU.search(said)):
         return Meaning(f"{how} {error.type}: the program's own error, not the GPU's", _FRAME, cause=CAUSE)

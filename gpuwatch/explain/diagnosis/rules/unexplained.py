@@ -23,7 +23,7 @@ from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import SERVER_STOPPED
+from gpuwatch.explain.logs.last_lines import SERVER_STOPPED, WORKED
 from gpuwatch.explain.logs.topics import topics_of
 
 _LATE = 500
@@ -38,7 +38,8 @@ _OF_DATA = (
 )
 _OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
 """Libraries print such tracebacks of parts that they do without."""
-_COMPILER_SAYS = "compiler.message"
+_ALSO_SAID = ("compiler.message", "ray.worker-exit")
+"""Topics whose lines tell more of an error that is known: what the compiler or Ray's raylet said of it."""
 _PROCESS = "A process of the job failed in"
 _TYPES, _ASSERT = "ended.two-types", "ended.assert"
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
@@ -79,14 +80,23 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         title = f"{_how_it_ended(run, log)} {name}, {NOT_KNOWN}" if name.isidentifier() else ""
         end = _End(title, _READ_THE_END, lines)
     lines, action = end.lines, end.action
-    if run is not None and log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
+    if log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
         where = raised_at(log, log.errors[-1])
         lines = [lines[0], *where, *lines[1:]]
-        if where and end.title.endswith(NOT_KNOWN):
+        if run is not None and where and end.title.endswith(NOT_KNOWN):
             action = "Look at that line of the program, and at the frames below it at the end of the log."
     # A cause that the log names stays the first, whatever the program did later.
     severity: Severity = "warning" if run is None and _explains(log) else "error"
     yield finding(end.cause, severity, end.certainty, title=end.title, evidence=lines, action=action)
+
+
+@rule("unknown")
+def refused_requests(evidence: Evidence) -> Iterator[Finding]:
+    """Requests that a server which works on could not fulfil."""
+    log = evidence.log if evidence.run is None else None
+    for line in log.lines_of("server.refused") if log is not None and log.last_lines_tell == WORKED else ():
+        if (known := program_messages.meaning(line)) is not None:
+            yield finding("unknown", "info", "fact", title=known.title, evidence=(line,), action=known.action)
 
 
 def _end_of_run(run: Run, log: LogFacts | None, lines: list[str]) -> _End | None:
@@ -158,12 +168,13 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
     if log is not None and (report := reported(log))[0]:
         own = own_error(log)
         lines = _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
-        known = program_messages.meaning(line_of(own)) if own is not None else None
+        known = program_messages.meaning(line_of(own) if own is not None else report[1])
+        lines = lines if own is not None or known is None else _once(lines, log.lines_of(*_ALSO_SAID))
         known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
         return _ended(known, lines) if known is not None else _End(*in_a_process(log), lines)
     if known := _known(lines):
         where = raised_at(log, log.errors[-1]) if log is not None and log.errors else ()
-        return _ended(known, _once(lines[:1], where, lines[1:], log.lines_of(_COMPILER_SAYS) if log else ()))
+        return _ended(known, _once(lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID) if log else ()))
     if (
         log is not None
         and log.errors
@@ -172,9 +183,14 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
     ):
         return _ended(known, _once(lines[:1], raised_at(log, error), lines[1:]))
     if lines == [_CUT] and log is not None:
+        title = (
+            f"The log ends within the traceback of {name}, before its message"
+            if (name := log.open_traceback_of)
+            else _CUT
+        )
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
         shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
-        return _End(_CUT, "Look at the whole log: the last line of a traceback names the error.", [shown_until])
+        return _End(title, "Look at the whole log: the last line of a traceback names the error.", [shown_until])
     return None
 
 
@@ -221,7 +237,7 @@ def _how_it_ended(run: Run | None, log: LogFacts | None) -> str:
         return "The last error is"
     if not log.last_error_has_traceback and log.last_error_line is not None and log.last_error_line < log.lines:
         return "The last error is"
-    if SERVER_STOPPED in log.telling_last_line:
+    if SERVER_STOPPED in log.telling_last_line or (log.last_line_tells and log.last_lines_tell == WORKED):
         return "The last error is"
     return "It ended in"
 

@@ -227,9 +227,11 @@ def no_gpu_left(evidence: Evidence) -> Iterator[Finding]:
             "visibility.hidden",
             "error",
             "likely",
-            title="The driver answers but shows no GPU: CUDA_VISIBLE_DEVICES hides them, or the container has none",
+            title="The driver's library shows no GPU: CUDA_VISIBLE_DEVICES hides them, or there is none here",
             evidence=lines,
-            action="Unset CUDA_VISIBLE_DEVICES (it may be empty or -1); in a container, start it with --gpus all.",
+            action="See whether nvidia-smi lists a GPU there. If so, unset CUDA_VISIBLE_DEVICES (it may be empty or"
+            " -1). If not: in a container, start it with --gpus all; elsewhere the kernel module is not loaded, or"
+            " there is no NVIDIA GPU (lspci | grep -i nvidia).",
         )
 
 
