@@ -362,6 +362,7 @@ def test_a_traceback_of_a_notebook_that_is_cut_off_names_its_error() -> None:
     )
 
 
+_TRACE = "Traceback (most recent call last):"
 _UP = ["[10:11] To see the GUI go to: http://127.0.0.1:8188", "[10:12] got prompt of a node"]
 
 
@@ -375,13 +376,12 @@ def test_a_server_that_says_more_after_an_error_works() -> None:
 
 def test_requests_that_a_server_refused_are_told_beside_its_work() -> None:
     works = "srv  log_server_r: request: POST /v1/chat/completions 127.0.0.1 400"
-    for line in (
-        "srv send_error: task id = 7, error: request (9000 tokens) exceeds the available context size (4096 tokens)",
-        "ERROR 05-04 10:11:12 [serving.py:7] This model's maximum context length is 4096 tokens. However, you requested 9000 tokens in the messages",
-    ):
-        found = explain([line, works])
-        assert found.primary == "healthy"
-        assert "A request is longer than the context" in found.findings[1].title
+    long = "srv send_error: task id = 7, error: request (9000 tokens) exceeds the available context size (4096 tokens)"
+    found = explain([long, works])
+    assert found.primary == "healthy"
+    assert "A request is longer than the context" in found.findings[1].title
+    raised = explain([_TRACE, "ValueError: This model's maximum context length is 96 tokens, but you requested 97"])
+    assert ["A request is longer" in one.title for one in raised.findings] == [True]
 
 
 def test_warnings_of_a_framework_show_what_the_log_is_of() -> None:

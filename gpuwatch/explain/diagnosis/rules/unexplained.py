@@ -95,7 +95,8 @@ def refused_requests(evidence: Evidence) -> Iterator[Finding]:
     """Requests that a server which works on could not fulfil."""
     log = evidence.log if evidence.run is None else None
     for line in log.lines_of("server.refused") if log is not None and log.last_lines_tell == WORKED else ():
-        if (known := program_messages.meaning(line)) is not None:
+        told = any(error.message and error.message in line for error in log.errors) if log is not None else False
+        if not told and (known := program_messages.meaning(line)) is not None:
             yield finding("unknown", "info", "fact", title=known.title, evidence=(line,), action=known.action)
 
 
