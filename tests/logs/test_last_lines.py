@@ -372,6 +372,9 @@ def test_a_server_that_says_more_after_an_error_works() -> None:
     assert explain([*_UP, failed]).primary == "unknown"
     assert explain([failed, more]).primary == "unknown"
     assert explain([*_UP, "[10:13] ERROR: giving up", more]).primary == "unknown"
+    board = ["TensorBoard 2.17.0 at http://localhost:6006/ (Press CTRL+C to quit)"]
+    bad = "E0720 15:17:10.579709 139921503282944 _internal.py:225] 127.0.0.1 - - code 400, message Bad request syntax"
+    assert explain([*board, bad, "TensorBoard caught SIGTERM; exiting..."]).primary == "healthy"
 
 
 def test_requests_that_a_server_refused_are_told_beside_its_work() -> None:
@@ -386,8 +389,8 @@ def test_requests_that_a_server_refused_are_told_beside_its_work() -> None:
 
 def test_warnings_of_a_framework_show_what_the_log_is_of() -> None:
     warning = "/opt/lib/python3.12/site-packages/{}/a.py:7: FutureWarning: use b"
-    assert explain([warning.format("torch/x"), "  return b()"]).primary == "healthy"
-    assert explain([warning.format("requests"), "  return b()"]).primary == "unknown"
+    for package in ("torch/x", "requests"):
+        assert "its last lines are warnings" in explain([warning.format(package), "  return b()"]).findings[0].title
     imported = [*_NOISE, "Some weights of RobertaModel were not initialized from the checkpoint"]
     assert "TensorFlow may have" not in explain(imported).findings[0].title
     assert "TensorFlow may have" in explain([*_NOISE, imported[-1].replace("Rob", "TFRob")]).findings[0].title
@@ -429,3 +432,37 @@ def test_a_server_that_was_sent_sigterm_did_not_fail_by_itself() -> None:
         ]
     )
     assert "ended by SIGTERM" in told.findings[0].title
+
+
+_CUDART = "W tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load dynamic library"
+_CUDART += " 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    "used", ["", "I tensorflow/core/platform/cpu_feature_guard.cc:151] This TensorFlow binary is optimized"]
+)
+def test_a_library_that_an_unused_tensorflow_missed(used: str) -> None:
+    """Weights & Biases and transformers import it."""
+    end = "wandb: Synced 6 W&B file(s), 0 media file(s)"
+    assert explain([_CUDART, used, end]).primary == ("cuda.libraries-missing" if used else "healthy")
+    assert explain([_CUDART, used]).primary == "cuda.libraries-missing"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fitloss: 5.68 | rankloss: 0.44",
+        "2600/3000 prompts  (0.04 prompts/s)",
+        "Requirement already satisfied: six>=1.5 in /opt/lib/python3.9/site-packages (from x)",
+        "Submitted batch job 23765086",
+    ],
+)
+def test_other_forms_of_work(line: str) -> None:
+    assert _tells("begin", line) == last_lines.WORKED
+
+
+def test_an_error_in_a_request_that_a_server_answered_did_not_end_it() -> None:
+    raised = [_TRACE, '  File "/a/app.py", line 28, in hook', "    text = data['text']", "KeyError: 'text'"]
+    answer = '10.0.0.1 - - [23/Jan/2024 02:32:37] "\x1b[35m\x1b[1mPOST /hook HTTP/1.1\x1b[0m" 500 -'
+    assert explain([*raised, answer]).findings[0].title.startswith("A request to the server ended in KeyError")
+    assert explain(raised).findings[0].title.startswith("It ended in KeyError")

@@ -15,6 +15,7 @@ from gpuwatch.explain.logs.facts import LogFacts
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
 NOTHING_KNOWN = "Nothing recognised: is this the log of a TensorFlow or PyTorch program?"
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
+_ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE = "The last lines report a failure that gpuwatch does not know"
 _READ_BEFORE = (
     "Read the lines before it, in the log of the process that printed it: the first error tells more than the last."
@@ -57,6 +58,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if names_a_gpu:
         return finding("healthy", "info", "likely")
     if not on_cpu:
+        if log.last_warning:
+            return finding("healthy", "info", "likely", title=_ONLY_WARNED, evidence=(log.last_warning,))
         if not log.frameworks and not log.errors and not any(others):
             return finding("unknown", "info", "likely", title=NOTHING_KNOWN)
         return finding("healthy", "info", "likely", title=_DEVICE_UNKNOWN)

@@ -145,6 +145,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Whether what worked after that exception was another program: its steps have another form."""
     last_error_went_on: bool = False
     """Whether the program's logger shows that it worked on after the last exception."""
+    answered_after_error: bool = False
+    """Whether a server answered after it, if only that it had an error."""
     printed_after_error: int = 0
     """Lines of steps after the last exception, printed or logged, that were surely not made before it."""
     oom_survived: bool = False
@@ -191,6 +193,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Count by topic of :mod:`gpuwatch.explain.logs.topics`."""
     evidence: dict[str, list[str]] = {}
     """First lines by topic, without prefixes."""
+    last_warning: str = ""
+    """The last warning of Python's module in its last lines."""
     told_interrupt: str = ""
     """The line near its end in which the program itself tells that it was interrupted."""
     asked_to_end: bool = False

@@ -53,7 +53,7 @@ _ENDED_WELL = (
     r"(?:finished|completed?d?|done|successful)\b"
     r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
     r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
-    r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|shutting down gracefully|received SIGTERM"
+    r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|caught SIGTERM|shutting down gracefully|received SIGTERM"
     r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
     rf"|\ball tests (?:completed|passed)\b|^Prompt executed in \d|^{SERVER_STOPPED}$"
     r"|\b(?:conclu[i\u00ed]d[oa]|finalizad[oa]|completad[oa]|terminad[oa])s? (?:com sucesso|con \u00e9xito)\b"
@@ -85,10 +85,11 @@ _WORKS = re.compile(
     r" ?-? ?(?:ETA: |\d{1,9}(?:s|us|ms|:\d\d)\b))"
     rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}|\b{_RATE}/s(?:ec)?: \d"
     rf"|[\d.] {{0,2}}{_RATE}(?:/| per )(?:s|sec|second|step|it|iter|batch|epoch)\b"
-    r"|\d {0,2}ns(?:/| per )day\b"
+    r"|\d {0,2}ns(?:/| per )day\b|\(\d[\d.,]{0,12} ?\w{2,15}/s(?:ec)?\)"
     rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d"
     r"|(?<!\.py:\d{3}\] )(?<!\.py:\d{4}\] )\[ *\d{1,9}/\d{1,9}\]"  # torch.compile counts its frames so
-    r"|\b(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?\b['\"]?[ \t]?[:=]"
+    r"|\b(?:\w{1,20}loss|(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?)\b"
+    r"['\"]?[ \t]?[:=]"
     r" ?-?\d"
     r"|(?<!:)\b(?:success rate|precision|recall|f1|auc|ndcg|mrr|bleu|rouge|iou|psnr|ssim|rmse|mae|reciprocal rank|ttft"
     r"|tpot|throughput)\b(?: ?[@(][\w/ ]{1,10}\)?)?(?: ?[:=] ?| {2,})\d"
@@ -107,7 +108,8 @@ _ENDS = re.compile(
     r"(?:^|[\s:\]-])(?:all )?(?:done|finished|completed|success)[.! ]*$|^(?:real|user|sys)\s+\d{1,6}m[\d.]{1,9}s$"
     r"|\b(?:elapsed|total|training|wall|inference|running) ?(?:wall )?time\b.{0,20}[:=] ?\d"
     r"|^(?:cost|took|takes)\b.{0,20}\d ?(?:ms|s|sec(?:ond)?s?)$"
-    r"|^End of (?:program|job|script)|\bJupyter Server \S{1,20} is running|\bjob done\b|^wandb: Synced \d",
+    r"|^End of (?:program|job|script)|\bJupyter Server \S{1,20} is running|\bjob done\b|^wandb: Synced \d"
+    r"|^Submitted batch job \d|^wandb: \W{0,6}View run |^Requirement already satisfied: ",
     re.IGNORECASE,
 )
 """What a script says at its end, however its program ended: work if nothing else is told."""
@@ -187,7 +189,9 @@ _WARNING = re.compile(
     r"(?:^|[\s:])\w{0,40}Warning: |\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\(|^W\d{4} |: W [\w/]+\.cc:"
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
-_ASKED_TO_END = re.compile(r"(?:signal=|[Rr]eceived (?:signal )?)SIGTERM\b|\bSIGTERM received|Handling signal: term")
+_ASKED_TO_END = re.compile(
+    r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b|\bSIGTERM received|Handling signal: term"
+)
 _TOLD_OF_INTERRUPT = re.compile(
     r"\bdetected keyboardinterrupt\b|\bkeyboard ?interrupt(?:ion)? (?:was )?(?:received|detected|caught)"
     r"|\b(?:received|caught|got|due to|by) (?:an? )?(?:keyboard ?interrupt|SIGINT|ctrl[+-]c)\b"

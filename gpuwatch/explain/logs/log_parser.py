@@ -34,6 +34,8 @@ from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
 
 _MAX_LINE = 20_000
 _MAX_KEPT = 2000
+_OF_A_WARNING = 3
+"""Lines of a warning of Python's module: itself, its source line, another one printed with it."""
 _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
@@ -88,6 +90,7 @@ class LogParser:
         self._facts.last_error_went_on = self._work.went_on
         self._facts.printed_after_error = self._work.printed
         self._facts.another_worked = self._work.another
+        self._facts.answered_after_error = self._work.answered
         self._facts.oom_survived = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
         self._facts.requested_at = self._frames.requested_at
         self._facts.reported_end = self._ends.topic
@@ -247,8 +250,10 @@ class LogParser:
         """Ends the log, and all units of several lines."""
         self._units.end()
         for raw in self._last:
-            if "Warning: " in raw or "Some weights of" in raw:
+            if "Some weights of" in raw or "Warning: " in raw:
                 self._frames.named(raw)
+        warned = (raw for raw in list(self._last)[-_OF_A_WARNING:] if "Warning: " in raw)
+        self._facts.last_warning = in_words(undecorated(next(warned, "")[:400]))
         last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
         self._ends.close(unwrapped(undecorated(last[:_MAX_LINE])), self._facts.lines)
         told, line = last_lines.what_they_tell(self._last, serves="server.started" in self._facts.topics)
@@ -257,6 +262,9 @@ class LogParser:
             if retried:
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
             self._forget_warnings(line)
+            if told == last_lines.WORKED and self._only_imported():
+                self._facts.missing_libraries.clear()
+                self._facts.forget("cuda.missing-library")
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
         self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
@@ -264,6 +272,14 @@ class LogParser:
         if told == last_lines.FAILED:
             near = itertools.islice(reversed(self._last), last_lines.NEAR)
             self._facts.last_lines = tuple(in_words(unwrapped(undecorated(one))[:400]) for one in near)
+
+    def _only_imported(self) -> bool:
+        """Whether TensorFlow missed libcudart at its import, and nothing shows that the program then used it."""
+        facts = self._facts
+        used = facts.libraries_skipped or facts.cuinit_error or facts.device_map or facts.found_device_lines
+        used = used or "tensorflow.started" in facts.topics
+        cudart = "cuda.missing-library" in facts.topics and all("cudart" in one for one in facts.missing_libraries)
+        return cudart and not used and not facts.errors and not self._placements.result()
 
     def _forget_warnings(self, told_by: str) -> None:
         """Drops the topics of which only warnings told, to no consequence."""

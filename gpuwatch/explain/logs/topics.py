@@ -128,6 +128,7 @@ def hinted(line: bytes) -> bool:
         or "homebrew" in text
         or "startup comp" in text
         or "gui go to" in text
+        or "to quit" in text
         or "remapp" in text
         or "page blacklist" in text
         or "xla" in text

@@ -292,6 +292,7 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("error loading model", "unknown model architecture"), "server.refused"),
     ("running on http", "server.started"),
     ("to see the gui go to: http", "server.started"),
+    (("tensorboard", " at http", "to quit"), "server.started"),
     ("running on local url", "server.started"),
     ("unable to initialize backend", "framework.started"),
     ("available platform names are: cuda", "device.used"),

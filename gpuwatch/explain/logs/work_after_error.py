@@ -57,6 +57,9 @@ _ASKED, _ANSWERED = "got prompt", re.compile(r"Prompt executed in (?!0\.0)\d")
 _SERVER_STARTED = re.compile(r"Application startup complete|To see the GUI go to: ")
 _FINISHED = re.compile(r"\b(?:training|evaluation|run|job) (?:is |has )?(?:finished|completed?|done)\b", re.IGNORECASE)
 _SERVES = re.compile(SERVES)
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_BROKEN = re.compile(r"HTTP/\d(?:\.\d)?\" 5\d\d\b")
+"""The answer to a request in which the server itself had an error: it lives."""
 _REJECTED = re.compile(r"HTTP/\d(?:\.\d)?\" 4\d\d\b")
 """The answer to a request that the server could not fulfil: the error was the request's."""
 _AT_AN_END = re.compile(
@@ -90,6 +93,8 @@ class WorkAfterError:
         """Whether the program has ended, so that lines count only after one of these forms: another start of it."""
         self.another = False
         """Whether steps of another form came instead."""
+        self.answered = False
+        """Whether a server answered after the error, if only that it had one."""
         self._head = _HEAD
         self._left = 0
         self._rank = ""
@@ -120,12 +125,13 @@ class WorkAfterError:
         self.steps, self.printed, self._latest, self._finished = 0, 0, -1, False
         self._late = self._asked = False
         self._bar, self._advances = -1, 0
+        self.answered = False
 
     def take(self, line: str) -> None:
         """Takes a line after the error."""
         self._left -= 1
         self.open = self._left > 0 and self.steps < MANY_STEPS
-        line = line[:_CHARS]
+        line = line[:_CHARS] if "\x1b" not in line else _ANSI.sub("", line[:_CHARS])
         lower = line.lower()
         if not any(word in lower for word in _HINTS):
             return
@@ -150,6 +156,7 @@ class WorkAfterError:
             self._late = True
         if not self._late and _PRINTED.search(line) and not _SUMMARY.search(line):
             self.printed += 1
+        self.answered |= _BROKEN.search(line) is not None
         if _SERVES.search(line) is not None:
             self.steps += 1 + (_REJECTED.search(line) is not None)
             return

@@ -234,6 +234,8 @@ def _how_it_ended(run: Run | None, log: LogFacts | None) -> str:
         return "It ended in"
     if log.last_error_in:
         return f"A {log.last_error_in} of the program ended in"
+    if log.answered_after_error:
+        return "A request to the server ended in"
     if log.last_error_line is not None and not ends_log(log):
         return "The last error is"
     if not log.last_error_has_traceback and log.last_error_line is not None and log.last_error_line < log.lines:
