@@ -34,8 +34,12 @@ _OURS = ("gpuwatch", "tests")
 
 
 def fast_ones(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Those of the collected tests that start neither a process nor a dashboard."""
-    starts = {item: list(_roots(item)) for item in items if isinstance(item, pytest.Function)}
+    """Those of the collected tests that start neither a process nor a dashboard, and are not thorough."""
+    starts = {
+        item: list(_roots(item))
+        for item in items
+        if isinstance(item, pytest.Function) and not item.get_closest_marker("thorough")
+    }
     seen: set[int] = set()
     callers: dict[int, list[int]] = {}
     waiting = [root for roots in starts.values() for root in roots]

@@ -95,6 +95,7 @@ def large_snapshot() -> Snapshot:
     return machines.snapshot(devices, rows)
 
 
+@pytest.mark.thorough
 def test_large_documents_are_shortened_and_stay_valid() -> None:
     document = plain(large_snapshot(), redact=False)
     found = bounded(document, ["asked: all"])
@@ -159,6 +160,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(max_size=20), json_values, max_size=20))
 def test_no_answer_is_larger_than_the_limit(document: dict[str, Any]) -> None:

@@ -87,6 +87,7 @@ def quantized(source: random.Random) -> float:
 NOISES = [normal, student, disturbed, quantized]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("nodes", [4, 7, 16, 64])
 @pytest.mark.parametrize("configs", [1, 3])
@@ -101,6 +102,7 @@ def test_noise_accuses_nobody(noise: Noise, nodes: int, configs: int) -> None:
         assert named(judge(runs)) == {}, seed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", NOISES)
 def test_three_planted_nodes_of_64_are_named_and_no_other(noise: Noise) -> None:
     for seed in range(100):

@@ -71,6 +71,7 @@ def test_noise_never_flaps(noise: list[bool], appears: float, leaves: float) -> 
     assert all(later - earlier >= appears + leaves for earlier, later in pairwise(onsets))
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), share=st.sampled_from([0.1, 0.5, 0.9]))
 def test_a_noisy_machine_does_not_flap(seed: int, share: float) -> None:

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ def check_events(watch: Conditions) -> None:
     assert all(one in held.values() for one in shown), "each finding has an onset"
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_no_rule_fails_and_every_finding_is_whole(seed: int) -> None:

@@ -9,6 +9,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.share.exports import csv_table, json_lines, openmetrics_text, perfetto_trace, table_rows
@@ -43,6 +45,7 @@ def damage(path: Path, rng: random.Random) -> None:
             db.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (bytes(new), old))
 
 
+@pytest.mark.thorough
 def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
     whole, path, rng = tmp_path / "whole", tmp_path / "x", random.Random(5)
     record(whole, 130)

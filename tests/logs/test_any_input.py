@@ -46,6 +46,7 @@ SCRAPS = st.sampled_from(
 LINES = st.lists(st.one_of(st.text(max_size=60), SCRAPS), max_size=6).map("".join)
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(st.lists(LINES, max_size=25))
 @example(["(", "\ud800", "\x00", ".cc:", ".cc:1]", "] .cc:"])
@@ -126,6 +127,7 @@ DECORATIONS: dict[str, Callable[[int, str], str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_decoration_changes_nothing(name: str) -> None:
     lines = text(name).splitlines()
@@ -144,6 +146,7 @@ def test_the_same_log_again_adds_no_device_and_no_failure(name: str) -> None:
         assert getattr(twice, field) == getattr(once, field), field
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(NAMES), st.integers(0, 200), st.integers(0, 400))
 @example("lab_tf215_bfc_fragmentation_cpu", 84, 205)
@@ -155,6 +158,7 @@ def test_a_log_cut_anywhere_is_still_read(name: str, line: int, column: int) -> 
     assert len(found.ooms) <= len(whole(name).ooms)
 
 
+@pytest.mark.thorough
 def test_memory_stays_bounded_in_a_flood_of_different_lines() -> None:
     parser = LogParser()
     for i in range(3000):

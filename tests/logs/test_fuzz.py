@@ -12,6 +12,7 @@ from tests.logs.fuzz import check, made, run
 SEEDS, COUNT = 2, 500
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_damaged_log_breaks_anything(seed: int) -> None:
     assert run(seed, COUNT) == []
@@ -48,6 +49,7 @@ UNITS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_time_for_a_line_grows_with_its_length_and_no_faster(unit: str) -> None:
     """Ten times the length may take ten times the time, with room for noise; a hundred times would be quadratic."""
@@ -97,6 +99,7 @@ def test_a_free_chunk_of_more_digits_than_memory_has_is_none() -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", HUGE, ids=lambda text: text[:30])
 def test_a_line_of_digits_takes_no_longer_than_another(text: str) -> None:
     """Patterns that begin with a number could start at each of its digits."""

@@ -312,6 +312,7 @@ def test_every_text_of_the_table_is_found_in_native_lines_and_in_exceptions(line
     assert [(needle, topic) for needle, topic in TOPICS if topic not in parse(line.format(needle)).topics] == []
 
 
+@pytest.mark.thorough
 def test_a_failure_that_is_cut_off_anywhere_is_still_one_failure() -> None:
     lines = text("lab_tf215_bfc_fragmentation_cpu").splitlines()
     at = next(i for i, line in enumerate(lines) if "OOM when allocating" in line)
@@ -342,6 +343,7 @@ class Forgetful(LogParser):
         super().feed(line)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_parser_remembers_changes_nothing_that_it_finds(name: str) -> None:
     """Every log twice, the second time with other numbers: a shape without a meaning must not hide one with."""

@@ -44,6 +44,7 @@ def whole(name: str) -> Explanation:
     return explain(text(name).splitlines())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("width", "quote"), [(80, ""), (100, "> "), (120, "    "), (132, "")])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_terminals_folds_change_nothing(name: str, width: int, quote: str) -> None:

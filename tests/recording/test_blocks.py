@@ -50,6 +50,7 @@ def same(got: Snapshot, shot: Snapshot) -> None:
         assert list(one.readings) == list(other.readings)
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(steps)
 def test_any_life_of_a_machine_comes_back(changes: list[tuple[str, int, Any]]) -> None:

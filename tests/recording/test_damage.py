@@ -139,6 +139,7 @@ def test_fifty_damages_of_each_kind(whole: Path, tmp_path: Path, kind: Damage) -
     print(f"{kind.__name__}: samples left {sorted(left)}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_what_is_left_is_read(whole: Path, tmp_path: Path, kind: Damage) -> None:
     """A page holds at most a few blocks, and a block ten samples; before a cut, everything."""
@@ -160,6 +161,7 @@ def test_what_is_left_is_read(whole: Path, tmp_path: Path, kind: Damage) -> None
         assert noticed or found == SAMPLES, (seed, found)
 
 
+@pytest.mark.thorough
 def test_a_lost_page_of_any_place_is_noticed(whole: Path, tmp_path: Path) -> None:
     data = whole.read_bytes()
     path = tmp_path / "damaged.gpuwatch"

@@ -28,6 +28,7 @@ def test_nothing_is_there_yet(tmp_path: Path) -> None:
     following.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_each_sample_comes_once_however_often_one_looks(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

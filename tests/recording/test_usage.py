@@ -49,6 +49,7 @@ def group(document: Usage, **facts: object) -> UsageGroup:
     return found
 
 
+@pytest.mark.thorough
 def test_the_week_is_what_it_is_by_hand(file: Path) -> None:
     document = of(file)
     assert (document.hours, document.hours_recorded) == (pytest.approx(167), pytest.approx(168 - 5 - JUMP))

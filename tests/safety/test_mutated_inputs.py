@@ -13,6 +13,7 @@ CODE = ("allocator snapshot", "TensorFlow profile")
 """Readers of formats that could carry code; others compile the types of our own documents at their first use."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_refuses_in_one_line_what_it_cannot_read_and_runs_nothing(name: str) -> None:
     assert [fault(name, start) for start in READERS[name].starts()] == ["" for _ in READERS[name].starts()]

@@ -114,6 +114,7 @@ def shortest(work: Callable[[str], object], text: str) -> float:
     return min(taken)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("work", [mask_text, redact])
 @pytest.mark.parametrize("unit", UNITS)
 def test_sixteen_times_the_length_takes_at_most_forty_times_as_long(work: Callable[[str], object], unit: str) -> None:
@@ -122,6 +123,7 @@ def test_sixteen_times_the_length_takes_at_most_forty_times_as_long(work: Callab
     assert shortest(work, long) < 40 * max(shortest(work, short), 0.002)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "unit", ["a", "aB3/", "I0000 token=abc1234567 /home/u/x.py:12 epoch 3 loss=0.4\n", "--api-key aB3xK9 "]
 )

@@ -105,6 +105,7 @@ def test_no_other_choice_has_a_faster_slowest_connection(count: int, data: st.Da
     assert slowest(taken) == max(slowest(one) for one in combinations(range(count), wanted))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wanted", [2, 8, 32, 63])
 def test_many_gpus_take_no_time(wanted: int) -> None:
     dice = random.Random(1)

@@ -192,6 +192,7 @@ def test_the_recording_of_a_recorder_that_runs_is_found(tmp_path: Path, monkeypa
     assert open_past(None) is None
 
 
+@pytest.mark.thorough
 def test_a_jump_into_a_long_recording_is_quick(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "a.gpuwatch")
     recorded.add(list(day(2, 10, 3600)))

@@ -102,6 +102,7 @@ def test_a_field_is_as_wide_with_the_largest_value_as_with_the_smallest(field: A
     assert sum(len(part) for part, _ in in_card(field, unread)) == field.cells
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", range(60, 251))
 def test_no_label_is_cut_and_no_value_leaves_its_place(width: int) -> None:
     chosen = GpuChoice(fields=tuple(FIELDS))

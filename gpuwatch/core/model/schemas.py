@@ -11,6 +11,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -240,6 +241,7 @@ def _structs(kind: Any, seen: dict[type[msgspec.Struct], None]) -> list[type[msg
     return list(seen)
 
 
+@cache
 def _docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
     """The docstrings below the fields of a class and of those that it extends."""
     found: dict[str, str] = {}

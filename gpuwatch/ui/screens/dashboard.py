@@ -68,9 +68,6 @@ class Dashboard(Protocol):
     def look_at(self, move: Callable[[Playhead], None]) -> None:
         """Moves to another moment; pauses first if needed."""
 
-    def tell_skipped(self) -> None:
-        """Says in the footer which gaps of a recording were passed over."""
-
     def change_interval(self, steps: int) -> None:
         """Samples more often (negative) or less often."""
 
