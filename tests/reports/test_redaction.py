@@ -257,6 +257,27 @@ def test_the_keys_of_mappings_are_redacted_like_the_values() -> None:
 
 
 SAID = {
+    "horovodrun -np 8 -H granite17:4,basalt2:4 python t.py": ("granite17", "basalt2"),
+    "ssh: connect to host granite-9 port 22: Connection refused": ("granite",),
+    "granite: Permission denied (publickey).": ("granite",),
+    "mount.nfs: access denied by server while mounting granite:/vol1": ("granite",),
+    "docker run --name thesis-train --hostname granite a": ("thesis", "granite"),
+    "DISPLAY=granite:10.0": ("granite",),
+    "Failed to lookup granite3: Temporary failure in name resolution": ("granite",),
+    "nodeName: granite": ("granite",),
+    "0/9 nodes are available; node/granite cordoned": ("granite",),
+    "hostname=granite rank=3": ("granite",),
+    "CN=granite-04, OU=x: certificate verify failed": ("granite",),
+    "SUDO_USER=zelda": ("zelda",),
+    "runuser -u zelda -- python t.py": ("zelda",),
+    "squeue -h -u zelda": ("zelda",),
+    "qsub -P thesis job.sh": ("thesis",),
+    "401 Client Error: https://huggingface.co/api/models/zelda/net, of zelda": ("zelda",),
+    "bind failed: uid=zelda,ou=People,dc=lab": ("zelda",),
+    "zelda:x:1004:1004:Lab:/w:/bin/bash": ("zelda",),
+    'FATAL:  role "zelda" does not exist': ("zelda",),
+    "Access denied for user 'zelda'@'localhost'": ("zelda",),
+    "10.1.2.3 granite-04 # lab": ("granite",),
     "ssh: Could not resolve hostname granite-store: Name or service not known": ("granite-store",),
     "E0302 09:11:01 worker granite07 lost heartbeat after 30 s": ("granite07",),
     "wandb: Run data: host=granite.local os=Linux": ("granite",),
@@ -393,6 +414,11 @@ SAID = {
 }
 """Texts, and what in them names somebody or something."""
 PLAIN = (
+    "cannot reach the server of the model; ping ok; looking up 12 keys",
+    "sent to port 8080 by role of user",
+    "CN=64; nodes/s 12",
+    "see https://huggingface.co/docs/transformers/main and https://huggingface.co/google/flan-t5-base",
+    "ps -u; sort -u a.txt; python -u train.py",
     "[[node conv2d_1/Conv2D]]",
     "{{node sequential_1/dense-2}}",
     "node: conv2d_1",

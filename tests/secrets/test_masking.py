@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.formatting.redaction import Redactor
-from gpuwatch.core.formatting.secrets import mask_lines, mask_text, mask_value
+from gpuwatch.core.formatting.secrets import mask_command, mask_lines, mask_text, mask_value
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.forked import run_gpuwatch
@@ -74,6 +74,11 @@ def test_secrets_of_the_corpus_are_masked(mask: Callable[[Secret], str]) -> None
 def test_innocents_of_the_corpus_stay(mask: Callable[[Innocent], str]) -> None:
     changed = [entry.id for entry in INNOCENTS if mask(entry) != entry.line]
     assert len(changed) < 0.02 * len(INNOCENTS), changed
+
+
+def test_what_tells_by_its_place_is_masked_in_arguments_too() -> None:
+    told = mask_command(["rabbitmqctl", "add_user", "mia", "granite", "--note", "a b", ""])
+    assert told == "rabbitmqctl add_user mia ••• --note 'a b' ''"
 
 
 def test_arguments_in_a_list_are_masked_together() -> None:
@@ -253,6 +258,21 @@ def test_passwords_in_other_languages_and_sentences(text: str) -> None:
         ("kubectl create secret generic a --from-literal=robot=gr4nite", "gr4nite"),
         ("Recovery codes: ab12c-defgh ij34k-lmnop", "lmnop"),
         ("https://conda.example.org/t/ab-0123-4567-89/acme/linux-64", "ab-0123-4567-89"),
+        ("nmcli dev wifi connect Lab password lantern4288", "lantern4288"),
+        ("machine hub login mia password lantern42", "lantern42"),
+        ("rabbitmqctl change_password mia gr4nite", "gr4nite"),
+        ("expect -c 'expect assword; send \"gr4nite\\r\"'", "gr4nite"),
+        (f"state of {'a1' * 7}.atlasv1.{'b2' * 34}", "b2" * 30),
+        ("rocommunity granite 10.0.0.0/8", "granite "),
+        ("define('DB_PASSWORD', 'granitelake');", "granitelake"),
+        ("230 ok\nPASS lantern42", "lantern42"),
+        ("a1 LOGIN mia granite", "granite"),
+        ('1699.1 [0 hub] "AUTH" "granite"', "granite"),
+        ("CREATE USER 'mia'@'%' IDENTIFIED BY 'granite'", "granite"),
+        ("mnemonic: " + "able brick cargo dune " * 3 + "ember", "brick"),
+        ("wallet private key 0x" + "a1" * 32, "a1" * 32),
+        ("recovery key: " + "-".join(["016750"] * 8), "016750"),
+        ("license key AB1CD-EF2GH-IJ3KL-MN4OP expired", "EF2GH"),
         ("smtp_password\n  String is too long [type=long, input_value='Granite42', input_type=str]", "Granite42"),
     ],
 )
@@ -265,6 +285,11 @@ def test_secrets_by_their_place(line: str, secret: str) -> None:
     "line",
     [
         "password authentication for this host is SHA256",
+        "export DB_PASSWORD=${DB_PASSWORD:?not set}",
+        "usage: train.py [--api-key KEY] [--token TOKEN] [--password PASSWORD] [--secret VALUE]",
+        "the argument --password requires a value, and --token is not read",
+        "rows with secret=False: 12",
+        "PASS tests/hub_2.test.js\n--- PASS: TestHub2",
         "recovery code executed successfully in step 12000000",
         "python train.py -w 8 --epochs 3",
         "lr is 0.001, the passed argument is ResNet50V2",

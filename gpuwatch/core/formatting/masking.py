@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpuwatch.core.formatting.secrets import MASK, mask_lines, mask_text, mask_value, secret_name
+from gpuwatch.core.formatting.secrets import MASK, mask_lines, mask_text, mask_value
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 
@@ -48,7 +48,7 @@ def _entry(key: Any, item: Any) -> Any:
         return _walk(item)
     if isinstance(item, str):
         return MASK if mask_value(key, item) == MASK else mask_text(item)
-    if isinstance(item, dict) and "asked" in item and secret_name(key):  # a setting
-        hidden = {part: MASK for part in ("asked", "effective") if item.get(part) is not None}
-        return {**item, **hidden}
+    if isinstance(item, dict) and "asked" in item:  # a setting
+        shown = _walk(item)
+        return shown | {part: _hidden(key, item[part], shown[part]) for part in ("asked", "effective") if part in item}
     return _walk(item)

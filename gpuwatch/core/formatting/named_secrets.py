@@ -103,13 +103,23 @@ _BARE = lazy(
 )
 _ARGUMENT = lazy(rf"(?:{_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
 _LITERAL = lazy(r"[rRbBfFuU]{0,2}(\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
-_WORDS_FOLLOW = lazy(r"[a-z]{2,20} [a-z]{2,20}\b")
-"""``pass: forward and backward``."""
+_NO_VALUE = lazy(r"[a-z]{2,20} [a-z]{2,20}\b|[Tt]ests?(?=[A-Z_/.\d])")
+"""``pass: forward and backward``, ``PASS: TestAllReduce``."""
 _CALL = lazy(r"[\w.]{0,80}[(\[{]")
 _CHAIN = lazy(
     r"(?:self|cls|args|cfg|config|opts|options|params|settings|request|ctx|os|hparams|flags|FLAGS)\.[\w.]{1,80}"
 )
 _SCHEME = lazy(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.IGNORECASE)
+_SAID_BARE = frozenset({"password", "passwd", "passphrase"})
+"""What .netrc and many programs have before a password, without a sign."""
+_CHOSEN = lazy(r"[A-Za-z]{5,24}\d{2,5}")
+"""What people choose: a word and a number."""
+_VERB = lazy(
+    r"(?:requires?|is|are|was|must|needs?|expects?|takes|cannot|can|and|or|has|option|argument|flag)(?=[\s,.;]|$)"
+)
+"""What follows the name of an option in a sentence about it."""
+_METAVARS = frozenset({"VALUE", "STRING", "STR", "TEXT", "PASS", "SECRET"})
+"""Stands for a value in a program's usage, beside parts of the option's own name."""
 _LINE = lazy(r"[^\r\n\"'\\]*+")
 _MORE_WORDS = lazy(r"(?:[ ]{1,4}(?![-\"'])[^\s=\"']++(?![=\"']))*+")
 _AGAIN = lazy(r"([\w-]{1,60}+)\s?[:=]\s")
@@ -205,7 +215,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
             return [], match.end()
         if is_header:
             return _one(text, match.end(), name, sure)
-        if name.lower() == "pass" and match[1] and _WORDS_FOLLOW.match(text, match.end()):
+        if name.lower() == "pass" and match[1] and _NO_VALUE.match(text, match.end()):
             return [], match.end()
         if not quoted and sure < Strength.STRONG:
             sure = Strength.WEAK
@@ -221,7 +231,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
                 return _field(text, name, sure, after)
             return spans, stop
     if is_option and (match := _BLANK.match(text, end)):
-        if _OPTION.match(text, match.end()):
+        if _OPTION.match(text, match.end()) or _VERB.match(text, match.end()):
             return [], match.end()
         return _argument(text, match.end(), name, sure)
     if is_option and (match := _NEXT_ARGUMENT.match(text, end)):
@@ -247,7 +257,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
             if literal is not None and _like_password(literal[0].replace(" ", "")):
                 return [literal.span()], literal.end()
         word = _BARE.match(text, match.end())
-        if word is not None and _like_password(word[0]):
+        if word is not None and (_like_password(word[0]) or (name in _SAID_BARE and _CHOSEN.fullmatch(word[0]))):
             return [word.span()], word.end()
     return _field(text, name, sure, after)
 
@@ -325,6 +335,10 @@ def _one(
     if member and value.endswith("."):
         value, stop = value[:-1], stop - 1
     bare = value.strip("\"'")
+    if bare[0:1] in ("$", "{") and is_void(bare):  # ${DB_PASSWORD:?not set}: the name in it has no value
+        return [], stop
+    if is_void(bare.rstrip(":")):
+        return [], begin
     if not is_secret(sure, name, bare) or (not option and strength(bare) and re.fullmatch(r"[a-z_.]+", bare)):
         return [], begin
     return [(begin, stop)], stop
@@ -348,7 +362,9 @@ def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, in
     if found is None:
         return [], at
     stop = found.end()
-    if not is_secret(sure, name, found[0]):
+    value = found[0].rstrip("]})|,")
+    metavar = value.isupper() and (value in _METAVARS or value.lower() in name.lower())
+    if metavar or not is_secret(sure, name, found[0]):
         return [], at
     if "passw" in name.lower() or "passphrase" in name.lower():
         more = _MORE_WORDS.match(text, stop)

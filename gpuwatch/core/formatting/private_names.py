@@ -22,6 +22,12 @@ USER_IN_TEXT = lazy(
 )
 """How ``diagnosis.memory.memory_holders`` names the owner of a process, which may have exited since."""
 _NAME = r"[A-Za-z_][\w.-]{0,63}"
+_KNOWN_OWNERS = (
+    "docs|blog|models|datasets|spaces|papers|api|join|settings|huggingface|meta-llama|facebook|google|openai|openai-community"
+    "|microsoft|nvidia|mistralai|Qwen|deepseek-ai|stabilityai|EleutherAI|bigscience|tiiuae|google-bert|sentence-transformers"
+    "|HuggingFaceH4|HuggingFaceTB|allenai|black-forest-labs|runwayml|TheBloke|unsloth|timm|laion"
+)
+"""Of models that everybody uses, and pages of the site itself."""
 _VALUE = r"['\"]?([\w][\w.:/@+-]{0,254}?)(?=['\",;)\]]|:?\s|:?$)"
 SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("user", "--", lazy(rf"--(?:user|username|owner|login|uid|as-user|account)[= ]+{_VALUE}")),
@@ -30,28 +36,44 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         ":|=",
         lazy(rf"\b(?:user ?name|user|owner|login|account|logged in as)['\"]?\s?[:=]\s*{_VALUE}", re.IGNORECASE),
     ),
-    ("user", "=", lazy(r"\b(?:SLURM_JOB_)?(?:USER|USERNAME|LOGNAME|SLURM_JOB_ACCOUNT)=([\w.-]+)")),
+    ("user", "=", lazy(r"\b(?:[A-Z]+_){0,4}(?:USER|USERNAME|LOGNAME|SLURM_JOB_ACCOUNT)=([\w.-]+)")),
     (
         "job",
         "--",
         lazy(
-            r"--(?:job[-_]?name|run[-_]?name|exp(?:eriment)?(?:[-_]name)?|project|rdzv[-_]id|comment|wandb[-_]\w+)"
+            r"--(?:(?:job[-_]?|container[-_]?)?name|run[-_]?name|exp(?:eriment)?(?:[-_]name)?|project|rdzv[-_]id|comment|wandb[-_]\w+)"
             rf"[= ]+{_VALUE}"
         ),
     ),
     ("job", "=", lazy(rf"\b(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)[A-Z_]+=(?!\d+\b){_VALUE}")),
     ("job", ":|=", lazy(rf"\b(?:job ?name|pod|namespace|experiment|run name)['\"]?\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
-    ("host", "=", lazy(r"\b(?:MASTER_ADDR|HOSTNAME|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
+    ("host", "=", lazy(r"\b(?:MASTER_ADDR|HOSTNAME|hostname|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
+    ("host", "DISPLAY=", lazy(r"\bDISPLAY=([A-Za-z][\w.-]*):\d")),
+    ("host", "nodeName", lazy(r"\bnodeName['\"]?: *['\"]?([\w.-]+)")),
     (
         "host",
         "-|_|tcp",
         lazy(
-            r"(?i:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host)['\"]?[:= ]+['\"]?(?:tcp://)?([\w.-]+(?:\[[\d,-]+\])?)"
+            r"(?i:rdzv[-_]endpoint|master[-_]addr|nodelist|--node|--host(?:name)?)['\"]?[:= ]+['\"]?(?:tcp://)?([\w.-]+(?:\[[\d,-]+\])?)"
         ),
     ),
     ("host", "host ", lazy(r"^\s*host\s{2,}: ([\w.-]+)$", re.MULTILINE)),
     ("job", "sbatch|srun|salloc", lazy(r"\b(?:sbatch|srun|salloc) (?:[^\n]{0,200}? )?-J ?([\w.-]+)")),
     ("job", "kubectl|helm", lazy(r"\b(?:kubectl|helm) (?:[^\n]{0,200}? )?(?:-n|--namespace)[ =]([\w.-]+)")),
+    # Of users, accounts and projects that schedulers and tools are asked about.
+    (
+        "user",
+        " -u ",
+        lazy(
+            rf"\b(?:runuser|squeue|sacct|scancel|sshare|qstat|qdel|bjobs|bkill|crontab|pgrep|pkill|ps|loginctl)"
+            rf" (?:[^\n|;&]{{0,80}}? )?-u ?({_NAME})"
+        ),
+    ),
+    (
+        "job",
+        "qsub|bsub|sbatch|srun|salloc|qlogin",
+        lazy(r"\b(?:qsub|bsub|sbatch|srun|salloc|qlogin) (?:[^\n]{0,200}? )?-[APG] ?([A-Za-z][\w.-]*)"),
+    ),
     ("user", " -l ", lazy(rf"\b(?:ssh|sftp|rlogin) (?:[^\n]{{0,100}}? )?-l ({_NAME})")),
     ("host", "on node ", lazy(r"\bon node ([\w.-]+) exited")),
     ("host", "pdsh ", lazy(r"\bpdsh [^\n]{0,80}?-w ([\w.,\[\]-]+)")),
@@ -91,10 +113,21 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("user", "~", lazy(r"(?<![\w/~.-])~([a-z_][\w-]{1,31})(?=/)")),
     ("user", "/", lazy(r"\barn:aws[\w:-]{0,80}:(?:user|role)/([\w.-]+)")),
     ("host", "] NCCL", lazy(r"(?<![\w.:/-])([A-Za-z][\w.-]*):\d+:\d+ \[\d+\] NCCL ")),
-    ("host", "mount", lazy(r"\bmount(?:\.nfs4?)?: ([A-Za-z][\w.-]{1,62}):/")),
+    ("host", "mount", lazy(r"\b(?:mount(?:\.nfs4?)?:|mounting|umount) ([A-Za-z][\w.-]{1,62}):/")),
     ("host", "Last login", lazy(r"\bLast login: .{0,60} from ([\w.-]+)")),
     ("host", "Permanently added", lazy(r"\bPermanently added '\[?([\w.-]+)")),
-    ("host", "mpi", lazy(r"\bmpi(?:run|exec) .{0,200}?-(?:H|hosts?) ([A-Za-z][\w.-]*)")),
+    ("host", "run |mpiexec", lazy(r"\b(?:mpirun|mpiexec|horovodrun|prun) .{0,200}?-(?:H|hosts?) ([A-Za-z][\w.:,-]*)")),
+    ("host", " port ", lazy(r"\b(?:to|host|from) ([A-Za-z](?=[\w.-]*[\d-])[\w.-]*) (?:on )?port \d")),
+    ("host", "publickey", lazy(r"(?<![\w@.-])([A-Za-z][\w.-]*): Permission denied \(publickey")),
+    (
+        "host",
+        "ooku|esolv|each|ontact|ping ",
+        lazy(
+            r"\b(?:look(?:ing)? ?up|resolv(?:e|ing)|reach|contact(?:ing)?|ping) (?:host(?:name)? )?['\"]?"
+            r"(?=[\w.-]*[\d-])([A-Za-z][\w.-]*\w)"
+        ),
+    ),
+    ("host", "node/|nodes/", lazy(r"(?<![\w/.-])nodes?/([A-Za-z][\w.-]*\w)")),
     ("host", " to [", lazy(r"\bconnect(?:ed)? to \[([A-Za-z][\w-]*(?:\.[\w-]+)*)\]:\d")),
     ("host", "Node: ", lazy(r"\bNode: +([\w.-]+)/(?:ip-\d|\d{1,3}\.\d)")),
     (
@@ -161,7 +194,14 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ),
     ("host", "COMPUTERNAME=|USERD", lazy(r"\b(?:COMPUTERNAME|USERDOMAIN|USERDNSDOMAIN)=([\w.-]+)")),
     ("host", "search ", lazy(r"^search ([a-z][\w-]*(?:\.[\w-]+)+(?: [a-z][\w-]*(?:\.[\w-]+)+)*)$", re.MULTILINE)),
-    ("host", "CN=", lazy(r"\bCN=([A-Za-z*][\w*-]*(?:\.[\w-]+)+)")),
+    ("host", "CN=", lazy(r"\bCN=(?=[\w*-]*[.\d-])([A-Za-z*][\w*-]*(?:\.[\w-]+)*\w)(?=[,/'\"\s]|$)")),
+    ("user", "=", lazy(rf"\b(?:uid|cn)=({_NAME}),\s?(?i:ou|dc|cn|o)=", re.IGNORECASE)),
+    ("user", "role |user |account |ogin ", lazy(r"\b(?:role|user|account|login) (?:['\"]|\u2018)([\w.-]+)['\"\u2019]")),
+    (
+        "user",
+        "huggingface.co/",
+        lazy(rf"\bhuggingface\.co/(?:api/)?(?:models/|datasets/|spaces/)?(?!(?:{_KNOWN_OWNERS})/)([\w.-]+)/[\w.-]+"),
+    ),
     ("organization", "O=", lazy(r"(?<=[ =,/]O=)([^,/=\n]{2,60})(?=[,/])")),
     ("user", "sudo:", lazy(rf"\bsudo: +({_NAME}) : ")),
     ("user", "nvalid user: ", lazy(r"\binvalid user: ?[\u2018'\"]([\w.:-]+)")),
@@ -219,6 +259,8 @@ LINES = tuple(
         rf" *\d{{1,8}} (?P<user>{_NAME})\+? +(?:\d{{1,3}}|rt) +-?\d{{1,2}} +[\d.]+[kmgt]? ",  # top
         rf"(?P<user>{_NAME})\+ +\d{{1,8}} +\d",  # ps of any columns, the name cut
         r"(?P<host>[A-Za-z][\w.-]*) +slots=\d",  # a hostfile of MPI
+        r"(?:\d{1,3}\.){3}\d{1,3}[ \t]+(?=[\w.-]*[\d-])(?P<host>[A-Za-z][\w.-]*)(?:\s|$)",  # /etc/hosts
+        rf"(?P<user>{_NAME}):[x*!]?:\d+:\d+:",  # /etc/passwd
         rf"(?P<user>{_NAME}) +(?:pts/|tty|seat)\d",  # who
         rf" *[\d_]{{1,14}} +\S+ +(?P<job>{_NAME}) +(?P<user>{_NAME}) +[A-Z]{{1,2}} +[\d-]*:?\d+:\d\d +\d+"
         r"(?: +(?P<host>[A-Za-z][\w.,[\]-]+)$)?",  # squeue

@@ -88,6 +88,9 @@ PROGRAMS: Final = (
     Program("ssh-keygen", rf"{_BEFORE}-[NP]{_S}{_VALUE}"),
     Program("oathtool", rf"{_S}([A-Z2-7]{{16,}}+={{0,6}})"),
     Program("rclone", rf"\bobscure{_S}{_VALUE}"),
+    Program("rabbitmqctl", rf"\b(?:add_user|change_password|authenticate_user)\s{{1,3}}{_WORD}{_VALUE}"),
+    Program("mysqladmin", rf"\bpassword{_S}{_VALUE}"),
+    Program("samba-tool", rf"\buser\s{{1,3}}(?:create|add)\s{{1,3}}{_WORD}{_VALUE}"),
 )
 
 _BY_NAME: Final[dict[str, tuple[re.Pattern[str], ...]]] = {

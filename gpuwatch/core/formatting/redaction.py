@@ -16,8 +16,31 @@ import msgspec
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.formatting.private_names import AT, HOST_IN_TEXT, LINES, PROMPT, SAID, USER_IN_TEXT
+from gpuwatch.core.formatting.public_names import (
+    COMMON,
+    DEVICES,
+    HOSTS,
+    ID_VARIABLES,
+    LIKE_COMMON,
+    LONG_NUMBER,
+    NOBODY,
+    PACKAGES,
+    PLAIN,
+    PUBLIC,
+    PUBLIC_ADDRESSES,
+    PUBLIC_HOSTS,
+    PUBLIC_IMAGES,
+    PUBLIC_REPOSITORIES,
+    ROUTE,
+    SCRIPT,
+    SOURCES,
+    SYSTEM,
+    TEMPORARY,
+    UNITS,
+    USERS,
+    WORDS,
+)
 from gpuwatch.core.formatting.secrets import COLOUR
-from gpuwatch.core.formatting.text import word_set
 from gpuwatch.core.model.codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
@@ -68,102 +91,6 @@ _CHECKSUM_BEFORE = lazy(
 )
 """What stands before the fingerprint of a file, which names nobody."""
 
-_PUBLIC = (
-    "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
-    "google.com", "kubernetes.io", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org", "huggingface.co",
-    "githubusercontent.com", "ray.io", "vllm.ai", "pypa.io", "amd.com",
-)  # fmt: skip
-"""Sites that logs and advice link to."""
-_PUBLIC_HOSTS = (
-    *_PUBLIC,
-    "github.com",
-    "gitlab.com",
-    "bitbucket.org",
-    "docker.io",
-    "nvcr.io",
-    "ghcr.io",
-    "quay.io",
-    "gcr.io",
-    "anaconda.org",
-    "conda.io",
-    "wandb.ai",
-    "kaggle.com",
-    "pythonhosted.org",
-)
-"""Hosts that name nobody; what stands behind them may."""
-_PUBLIC_ADDRESSES = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9"})
-"""Resolvers of domain names."""
-_PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
-_PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
-_SYSTEM = tuple(_PLACES.split())
-"""Folders that are the same everywhere: paths in them stay."""
-_TEMPORARY = lazy(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
-"""Shared folders: users choose the names in them, even plain ones such as ``venv``."""
-_DEVICES = frozenset({"job", "replica", "task", "device", "gpu", "cpu", "physical_device", "xla_cpu", "xla_gpu"})
-"""``/job:localhost`` and ``/GPU:0`` are TensorFlow devices, not paths."""
-_PACKAGES = (
-    "nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy", "xla", "tf_keras", "gpuwatch", "transformers",
-    "accelerate", "diffusers", "datasets", "peft", "trl", "deepspeed", "vllm", "sglang", "ray", "lightning",
-    "pytorch_lightning", "ultralytics", "sklearn", "scipy", "pandas", "PIL", "cv2", "flax", "optax", "timm",
-    "huggingface_hub", "tokenizers", "safetensors", "bitsandbytes", "xformers", "flash_attn", "einops", "h5py", "wandb",
-    "matplotlib", "tqdm", "absl", "requests", "urllib3", "pydantic", "fastapi", "uvicorn", "starlette", "gradio",
-    "click", "mlflow", "hydra", "omegaconf", "psutil", "pynvml", "cupy", "numba", "apex", "IPython", "mxnet",
-)  # fmt: skip
-_COMMON = word_set(
-    """
-usr lib lib64 lib32 bin sbin local opt home Users users root tmp var proc sys dev etc mnt media srv data run boot
-site-packages dist-packages envs env venv .venv virtualenvs .local .cache .config .conda .pyenv versions share include
-src stubs compat targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu sbsa-linux extras CUPTI nvvm wsl kernel
-libdevice nvidia cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl nvjitlink nvtx tensorflow
-torch keras cuda conda miniconda3 anaconda3 miniforge3 appdata programdata program files path to kaggle input
-working content mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3 sh bash zsh jupyter-lab
-jupyter-notebook ipython torchrun accelerate . .. ~
-""".lower()
-)
-_ROUTE = lazy(
-    r"/(?:v\d(?:/[a-z_]+){0,3}|metrics|health[a-z_]*|generate[a-z_]*|docs(?:/oauth2-redirect)?|redoc|openapi\.json|ping"
-    r"|version|(?:de)?tokenize|invocations|score|rerank|pooling|classify|api/(?:generate|chat|tags|show|version|ps|pull))"
-)
-"""What model servers answer to."""
-_SOURCES = lazy(
-    r"(?:tensorflow|tensorflow_core|xla|tsl|torch|keras)/(?:core|python|compiler|stream_executor|framework|csrc|cuda|nn"
-    r"|src|engine|backend|_inductor|_dynamo)/"
-    r"|(?:c10|caffe2)/\w+/|aten/src/|csrc/(?=\w)|sglang/srt/|vllm/(?:v1|engine|worker|entrypoints|model_executor)/"
-)
-"""Where a framework's sources begin in a path of its build machine."""
-_LIKE_COMMON = lazy(
-    r"lib[\w+-]+(?:\.so|\.a)[\d.]*|python\d*(?:\.\d+)*|cuda-?[\d.]*|v?\d+(?:\.\d+)*|[\w-]+\.dist-info|nvidia[\w.-]*"
-)
-_SUFFIXES = "py|sh|ipynb|ya?ml|json|toml|cfg|ini|h5|keras|pt|pth|ckpt|npz|npy|csv|parquet|tfrecord"
-_SCRIPT = lazy(rf"[\w.-]+\.(?:{_SUFFIXES})")
-_USERS = word_set("user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER JUPYTERHUB_USER")
-"""Fields and variables that name a user."""
-_NOBODY = word_set("""
-root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats messagebus syslog sshd
-systemd-network systemd-resolve systemd-timesync dbus polkitd chrony nvidia-persistenced nvidia-fabricmanager gdm xrdp
-postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu debian centos fedora ec2-user
-azureuser opc vagrant runner sudo adm wheel video render staff users tty disk cdrom plugdev kvm docker root input lxd
-""")
-"""Accounts of systems and images, not of persons."""
-_UNITS = ("systemd-", "modprobe", "getty", "serial-getty", "user")
-"""Templates of systemd's units, whose instances stand after an @, too."""
-_HOSTS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
-_ID_VARIABLES = lazy(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
-_WORDS = word_set("""
-root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default
-data model run node server host machine driver device process memory growth
-""")
-"""Names that are also words: replaced only in their own fields and in paths."""
-_PLAIN = word_set(
-    "get post put none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self not"
-    " it the a an is was has no in on of for at and or to with this that code file files exit number id name"
-)
-"""What stands where a name could, and is none."""
-_PUBLIC_IMAGES = word_set(
-    "docker.io nvcr.io quay.io ghcr.io gcr.io registry.k8s.io nvidia tensorflow pytorch library rapidsai"
-)
-_LONG_NUMBER = 8
-"""Digits from which a number is no pid, port or count."""
 _BEGINS = lazy(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
 """The start of a word, by which it is looked up."""
 _NAMES_PATHS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
@@ -217,15 +144,15 @@ class Redactor:
     def _learn(self, key: str, text: str) -> None:
         if "\x1b[" in text:
             text = COLOUR.sub("", text)
-        if key in _USERS:
+        if key in USERS:
             self._word("user", text)
-        elif key in _HOSTS:
+        elif key in HOSTS:
             self._host(text)
         elif key == "container":
             self._word("id", text.rpartition(" ")[2])
         elif key == "identity.serial":
             self._word("serial", text)
-        elif _ID_VARIABLES.fullmatch(key) and not text.isdigit():
+        elif ID_VARIABLES.fullmatch(key) and not text.isdigit():
             self._word("id", text)
         for match in HOST_IN_TEXT.finditer(text):
             self._host(match[1] or match[2] or match[3])
@@ -240,7 +167,7 @@ class Redactor:
                     self._said(kind, next(filter(None, match.groups())))
         if "@" in text:
             for match in AT.finditer(text):
-                if not match[1].startswith(_UNITS):
+                if not match[1].startswith(UNITS):
                     self._word("user", match[1])
                     self._host(match[2])
         for match in USER_IN_TEXT.finditer(text):
@@ -255,16 +182,16 @@ class Redactor:
             self._command(text)
 
     def _said(self, kind: str, text: str) -> None:
-        if text.lower() in _WORDS or text.lower() in _PLAIN or (text.isdigit() and len(text) < _LONG_NUMBER):
+        if text.lower() in WORDS or text.lower() in PLAIN or (text.isdigit() and len(text) < LONG_NUMBER):
             return
         if kind == "host":
             for host in text.split(",") if "[" not in text else (text,):
-                self._host(host)
+                self._host(host.partition(":")[0])
         elif kind == "serial" and ":" in text:
             return  # the kernel calls PCI addresses so
         elif kind == "image":
             self._image(text)
-        elif "/" not in text or (kind == "repository" and not f"/{text.lower()}".startswith(_PUBLIC_REPOSITORIES)):
+        elif "/" not in text or (kind == "repository" and not f"/{text.lower()}".startswith(PUBLIC_REPOSITORIES)):
             self._word(kind, text)
 
     def _image(self, text: str) -> None:
@@ -272,13 +199,13 @@ class Redactor:
         *folders, _ = text.split("/")
         for place, folder in enumerate(folders):
             name = folder.partition(":")[0]
-            if name not in _PUBLIC_IMAGES and not name.endswith(_PUBLIC):
+            if name not in PUBLIC_IMAGES and not name.endswith(PUBLIC):
                 self._host(name) if not place and "." in name else self._word("dir", name)
 
     def _host(self, text: str) -> None:
         if _is_public(text):
             return
-        if text in ("localhost", "127.0.0.1", "0.0.0.0") or _SCRIPT.fullmatch(text):  # noqa: S104  # compared with
+        if text in ("localhost", "127.0.0.1", "0.0.0.0") or SCRIPT.fullmatch(text):  # noqa: S104  # compared with
             return
         name = self._word("host", text)
         short = text.partition(".")[0]
@@ -292,14 +219,14 @@ class Redactor:
         return name
 
     def _remember(self, text: str, name: str) -> None:
-        number = text.isdigit() and len(text) < _LONG_NUMBER
-        if len(text) > 1 and text.lower() not in _WORDS and not number and text != name:
+        number = text.isdigit() and len(text) < LONG_NUMBER
+        if len(text) > 1 and text.lower() not in WORDS and not number and text != name:
             self._of_word.setdefault(text, name)
 
     def name(self, kind: str, text: str) -> str:
         """The replacement for ``text``; the same at every call."""
         known = self._names.setdefault(kind, {})
-        if kind in ("user", "group") and text in _NOBODY:
+        if kind in ("user", "group") and text in NOBODY:
             return text
         if text not in known:
             self._taken[kind] = self._taken.get(kind, 0) + 1
@@ -327,9 +254,9 @@ class Redactor:
             return text
         if not text or text in closed_values().get(key, ()):
             return text
-        if key in _USERS:
+        if key in USERS:
             return self.name("user", text)
-        if key in _HOSTS and text != "localhost":
+        if key in HOSTS and text != "localhost":
             return self.name("host", text)
         if key == "identity.serial":
             return self.name("serial", text)
@@ -411,9 +338,9 @@ class Redactor:
             return f"{scheme}{site}{self._path(rest)}"
         credentials, at, address = site.rpartition("@")
         host, colon, port = address.partition(":")
-        if any(host == public or host.endswith(f".{public}") for public in _PUBLIC):
+        if any(host == public or host.endswith(f".{public}") for public in PUBLIC):
             return match[0]
-        if host in ("github.com", "www.github.com") and rest.lower().startswith(_PUBLIC_REPOSITORIES):
+        if host in ("github.com", "www.github.com") and rest.lower().startswith(PUBLIC_REPOSITORIES):
             return match[0]
         if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):  # noqa: S104  # compared with
             host = host if _is_public(host) else self.name("host", host)
@@ -427,7 +354,7 @@ class Redactor:
         address = match[0]
         if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(_before(match)):
             return address
-        if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *_PUBLIC_ADDRESSES):  # noqa: S104  # compared with
+        if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *PUBLIC_ADDRESSES):  # noqa: S104  # compared with
             return address
         return self.name("ip", address)
 
@@ -444,20 +371,20 @@ class Redactor:
         return match[0] if address.is_loopback or address.is_unspecified else self.name("ip", match[0].lower())
 
     def _path(self, path: str, *, home: bool = False) -> str:
-        if _ROUTE.fullmatch(path):
+        if ROUTE.fullmatch(path):
             return path
-        temporary = _TEMPORARY.match(path)
-        if temporary is None and (path.startswith(tuple(f"{place}/" for place in _SYSTEM)) or path in _SYSTEM):
+        temporary = TEMPORARY.match(path)
+        if temporary is None and (path.startswith(tuple(f"{place}/" for place in SYSTEM)) or path in SYSTEM):
             return path
         chosen = temporary.group().count("/") if temporary is not None else None
-        sources = _SOURCES.search(path)
+        sources = SOURCES.search(path)
         if sources is not None:
             return self._path(path[: sources.start()].rstrip("/")) + path[max(sources.start() - 1, 0) :]
         parts = path.split("/")
         shown: list[str] = []
         for at, part in enumerate(parts):
             before = parts[at - 1] if at else ""
-            if before in ("site-packages", "dist-packages") and part.startswith(_PACKAGES):
+            if before in ("site-packages", "dist-packages") and part.startswith(PACKAGES):
                 return "/".join([*shown, *parts[at:]])
             if before.lower() in ("home", "users") and not home and part:
                 shown.append(self._word("user", part))
@@ -470,7 +397,7 @@ class Redactor:
         return "/".join(shown)
 
     def _component(self, part: str, *, last: bool) -> str:
-        if not part or part.lower().rstrip(".") in _COMMON or _LIKE_COMMON.fullmatch(part):
+        if not part or part.lower().rstrip(".") in COMMON or LIKE_COMMON.fullmatch(part):
             return part
         if part in self._names.get("user", {}):
             return self._names["user"][part]
@@ -492,7 +419,7 @@ class Redactor:
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         if not value or value.startswith(("/", "~/", "-")) or "://" in value:
             return word
-        if "/" in value or _SCRIPT.fullmatch(value):
+        if "/" in value or SCRIPT.fullmatch(value):
             value = self._path(value)
         return f"{option}{equals}{value}"
 
@@ -502,7 +429,7 @@ def _before(match: re.Match[str]) -> str:
 
 
 def _is_public(host: str) -> bool:
-    return f".{host.lower()}".endswith(tuple(f".{public}" for public in _PUBLIC_HOSTS))
+    return f".{host.lower()}".endswith(tuple(f".{public}" for public in PUBLIC_HOSTS))
 
 
 def _is_word(character: str) -> bool:
@@ -510,7 +437,7 @@ def _is_word(character: str) -> bool:
 
 
 def _is_device(match: re.Match[str]) -> bool:
-    return match[3] == ":" and match[2].lstrip("/").lower() in _DEVICES
+    return match[3] == ":" and match[2].lstrip("/").lower() in DEVICES
 
 
 def _key(entry: dict[str, Any], name: str) -> str:

@@ -25,13 +25,8 @@ from gpuwatch.core.formatting.secret_columns import mask_columns
 from gpuwatch.core.formatting.secret_names import is_secret_value, looks_secret, public_key
 from gpuwatch.core.formatting.token_shapes import without_tokens
 
-__all__ = ["COLOUR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
+__all__ = ["COLOUR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value"]
 
-_SECRET_NAME = lazy(
-    r"TOKEN(?!IZ)|KEY(?!BOARD)|SECRET|PASSW|PASSPHRASE|(?<![A-Z])PASS(?![A-Z])|CREDENTIAL|COOKIE|PRIVATE|SIGNATURE"
-    r"|(?<![A-Z])AUTH(?!OR(?!IZ))|(?<=[A-Z0-9_])PWD|(?<![A-Z])DSN|CONNECTION_?STRING|WEBHOOK",
-    re.IGNORECASE,
-)
 _PLAIN_MASK = "_gpuwatch_mask_"
 """Stands for :data:`MASK` where a shell needs no quotes."""
 _NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
@@ -56,7 +51,8 @@ _KUBERNETES = lazy(r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,
 """The values of a Secret, which are base64 or plain text."""
 _MEMBER = lazy(r"(:[ \t]{0,8})[^\s][^\n]*")
 _HEX_KEY = lazy(
-    r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4})([0-9a-f]{64})(?![0-9a-f])", re.IGNORECASE
+    r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4}(?:0x)?)([0-9a-f]{64})(?![0-9a-f])",
+    re.IGNORECASE,
 )
 _PRIVATE = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _KEY_BEGINS = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
@@ -90,8 +86,9 @@ _QUOTED_KEY = lazy(
 )
 """``Invalid API key 'x'``, ``401 for token x``."""
 _PHRASE = lazy(
-    r"(\b(?:[Ss]eed|[Rr]ecovery) (?:phrase|words|codes?)\s?[:=]\s)"
-    r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8}|(?:(?=[\w-]{0,23}\d)[\w-]{8,24}[ ,]{0,2}){1,16})"
+    r"(\b(?:(?:[Ss]eed|[Rr]ecovery) (?:phrase|words|codes?|key|password)|[Mm]nemonic)\s?[:=]\s)"
+    r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8}|(?:[A-Z0-9]{4,6}-){3,8}[A-Z0-9]{4,6}"
+    r"|(?:(?=[\w-]{0,23}\d)[\w-]{8,24}[ ,]{0,2}){1,16})"
 )
 COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
 """What sets a terminal's colour."""
@@ -118,11 +115,6 @@ _PUBLIC = lazy(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
 _PUBLIC_BLOCK = lazy(r"(-----BEGIN (?![A-Z ]{0,40}PRIVATE)[A-Z0-9 ]{1,40}-----[^-]*+-----END [A-Z0-9 ]{1,40}-----)")
 
 
-def secret_name(name: str) -> bool:
-    """Whether values of this name are masked."""
-    return name not in _NO_SECRET and _SECRET_NAME.search(name) is not None
-
-
 def mask_value(name: str, value: str) -> str:
     """The value of a variable, masked whole if its name is that of a secret and it is not empty, a count or a path."""
     if name in _NO_SECRET:
@@ -142,6 +134,11 @@ def mask_lines(lines: Sequence[str]) -> list[str]:
 def mask_command(arguments: Sequence[str]) -> str:
     """A command line with its secrets masked. Each argument is masked before quotes are put around and into it."""
     shown = mask_lines([mask_text(argument) for argument in arguments])
+    # As one line, too: programs whose arguments tell by their place. Those with blanks stand for themselves.
+    words = [f"({at})" if not word or re.search(r"\s", word) else word for at, word in enumerate(shown)]
+    line = mask_text(" ".join(words)).split(" ")
+    if len(line) == len(words):
+        shown = [new if MASK in new else old for new, old in zip(line, shown, strict=True)]
     for at, (name, value) in enumerate(pairwise(shown), start=1):
         if name.startswith("-") and not value.startswith("-") and is_secret_value(name, value):
             shown[at] = MASK  # quotes in it end nothing
@@ -246,7 +243,12 @@ _EXPRESSIONS: Final = (
     ),
     ("SecureString", lazy(r"(\bConvertTo-SecureString(?: -String)? [\"'])[^\"'\n$]+"), rf"\1{MASK}"),
     ("/user:", lazy(r"(\bnet use .{0,200}?/user:\S{1,64} )(?!/)\S+"), rf"\1{MASK}"),
-    ("net use", lazy(r"(\bnet use \S{1,4} \\\\\S{3,120} )(?![/*-])\S+(?= /user:)"), rf"\1{MASK}"),
+    ("net use", lazy(r"(\bnet use \S{1,4} \S{3,120} )(?![/*-])\S+(?= /user:)"), rf"\1{MASK}"),
+    (
+        "send ",  # expect(1)
+        lazy(r"(assword[^\n]{0,80}?\bsend (?:-- )?\\{0,4}[\"'{])[^\"'\\}\n]{3,200}"),
+        rf"\1{MASK}",
+    ),
     ("<<<", lazy(r"(\bsudo\b[^\n<]{0,40}\s-\w{0,4}S\b[^\n<]{0,200}<<<\s?[\"']?)(?!\$)[^\s\"']{3,}"), rf"\1{MASK}"),
     ("/rp ", lazy(r"(\bschtasks\b[^\n]{0,300}? /rp )\S+"), rf"\1{MASK}"),
     ("net user ", lazy(r"(\bnet user \S{1,64} )(?![/*])\S+(?= /(?:add|active|domain))"), rf"\1{MASK}"),
@@ -287,7 +289,29 @@ _EXPRESSIONS: Final = (
     ("passphrase for", _PASSPHRASE, rf"\1{MASK}"),
     ("(", _CLIENT, _client),
     ("phrase", _PHRASE, rf"\1{MASK}"),
-    ("ecovery code", _PHRASE, rf"\1{MASK}"),
+    ("ecovery ", _PHRASE, rf"\1{MASK}"),
+    ("nemonic", _PHRASE, rf"\1{MASK}"),
+    (
+        "ey",
+        lazy(
+            r"(\b(?i:licen[sc]e|product|serial|activation)[ _-][Kk]ey[\"']?\s?[:=]?\s?[\"']?)"
+            r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){3,7}(?![\w-])"
+        ),
+        rf"\1{MASK}",
+    ),
+    ("community", lazy(r"^([ \t]{0,8}r[ow]community6?[ \t]{1,8})\S{3,64}", re.MULTILINE), rf"\1{MASK}"),
+    (
+        "define(",
+        lazy(
+            r"(\bdefine\(\s?[\"'](?=\w{0,60}(?i:pass|pwd|secret|token|key|salt))\w{1,60}[\"'],\s{0,3}[\"'])[^\"'\n]{4,400}"
+        ),
+        rf"\1{MASK}",
+    ),
+    ("IDENTIFIED", lazy(r"(\bIDENTIFIED (?:WITH \S{1,40} )?(?:BY|AS) (?:PASSWORD )?')[^'\n]{1,200}"), rf"\1{MASK}"),
+    # What clients of FTP, POP3, IMAP and Redis send.
+    ("PASS ", lazy(r"^((?:[<>C:\- ]{0,8})PASS )(?=\S{0,60}\d)[^\s_./:]{4,64}$", re.MULTILINE), rf"\1{MASK}"),
+    ("LOGIN ", lazy(r"^((?:[<>C: ]{0,6})\w{1,12} LOGIN \S{1,64} )\S{4,64}$", re.MULTILINE), rf"\1{MASK}"),
+    ('"AUTH"', lazy(r"(\"AUTH\"(?: \"[^\"\n]{1,64}\")? \")[^\"\n]{1,200}(?=\"(?:\s|$))"), rf"\1{MASK}"),
     ("/t/", lazy(r"(\bconda\.[\w.-]{2,60}/t/)[^/\s]{8,}"), rf"\1{MASK}"),
     (
         "input_value=",

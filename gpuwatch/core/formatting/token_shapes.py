@@ -123,6 +123,8 @@ _RESTS: Final = (
 )
 _DISCORD = re.compile(r"[MNO](?<![\w-].)[\w-]{22,27}\.[\w-]{5,7}\.[\w-]{27,45}")
 """The id of the bot, the time and a signature, each in base64url (discord.com/developers: authentication)."""
+_TERRAFORM = re.compile(r"(?<![\w.-])[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}+")
+"""developer.hashicorp.com/terraform/cloud-docs: API tokens."""
 _TELEGRAM = re.compile(r"(?<!\d)\d{8,10}:AA[\w-]{32,34}(?![\w-])")
 """The id of the bot and 35 characters (core.telegram.org/bots/api)."""
 
@@ -140,6 +142,8 @@ def without_tokens(text: str, mask: str) -> str:
             at = text.find(prefix, end)
     if text.count(".") > 1:
         spans += (match.span() for match in _DISCORD.finditer(text))
+    if ".atlasv1." in text:
+        spans += (match.span() for match in _TERRAFORM.finditer(text))
     if ":AA" in text:
         spans += (match.span() for match in _TELEGRAM.finditer(text))
     if not spans:

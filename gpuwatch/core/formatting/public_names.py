@@ -1,0 +1,103 @@
+"""What redaction leaves as it is: sites, folders, packages and accounts that are the same everywhere."""
+
+from __future__ import annotations
+
+from gpuwatch.core.formatting.lazy_pattern import lazy
+from gpuwatch.core.formatting.text import word_set
+
+PUBLIC = (
+    "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
+    "google.com", "kubernetes.io", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org", "huggingface.co",
+    "githubusercontent.com", "ray.io", "vllm.ai", "pypa.io", "amd.com",
+)  # fmt: skip
+"""Sites that logs and advice link to."""
+PUBLIC_HOSTS = (
+    *PUBLIC,
+    "github.com",
+    "gitlab.com",
+    "bitbucket.org",
+    "docker.io",
+    "nvcr.io",
+    "ghcr.io",
+    "quay.io",
+    "gcr.io",
+    "anaconda.org",
+    "conda.io",
+    "wandb.ai",
+    "kaggle.com",
+    "pythonhosted.org",
+)
+"""Hosts that name nobody; what stands behind them may."""
+PUBLIC_ADDRESSES = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9"})
+"""Resolvers of domain names."""
+PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
+PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
+SYSTEM = tuple(PLACES.split())
+"""Folders that are the same everywhere: paths in them stay."""
+TEMPORARY = lazy(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
+"""Shared folders: users choose the names in them, even plain ones such as ``venv``."""
+DEVICES = frozenset({"job", "replica", "task", "device", "gpu", "cpu", "physical_device", "xla_cpu", "xla_gpu"})
+"""``/job:localhost`` and ``/GPU:0`` are TensorFlow devices, not paths."""
+PACKAGES = (
+    "nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy", "xla", "tf_keras", "gpuwatch", "transformers",
+    "accelerate", "diffusers", "datasets", "peft", "trl", "deepspeed", "vllm", "sglang", "ray", "lightning",
+    "pytorch_lightning", "ultralytics", "sklearn", "scipy", "pandas", "PIL", "cv2", "flax", "optax", "timm",
+    "huggingface_hub", "tokenizers", "safetensors", "bitsandbytes", "xformers", "flash_attn", "einops", "h5py", "wandb",
+    "matplotlib", "tqdm", "absl", "requests", "urllib3", "pydantic", "fastapi", "uvicorn", "starlette", "gradio",
+    "click", "mlflow", "hydra", "omegaconf", "psutil", "pynvml", "cupy", "numba", "apex", "IPython", "mxnet",
+)  # fmt: skip
+COMMON = word_set(
+    """
+usr lib lib64 lib32 bin sbin local opt home Users users root tmp var proc sys dev etc mnt media srv data run boot
+site-packages dist-packages envs env venv .venv virtualenvs .local .cache .config .conda .pyenv versions share include
+src stubs compat targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu sbsa-linux extras CUPTI nvvm wsl kernel
+libdevice nvidia cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl nvjitlink nvtx tensorflow
+torch keras cuda conda miniconda3 anaconda3 miniforge3 appdata programdata program files path to kaggle input
+working content mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3 sh bash zsh jupyter-lab
+jupyter-notebook ipython torchrun accelerate . .. ~
+""".lower()
+)
+ROUTE = lazy(
+    r"/(?:v\d(?:/[a-z_]+){0,3}|metrics|health[a-z_]*|generate[a-z_]*|docs(?:/oauth2-redirect)?|redoc|openapi\.json|ping"
+    r"|version|(?:de)?tokenize|invocations|score|rerank|pooling|classify|api/(?:generate|chat|tags|show|version|ps|pull))"
+)
+"""What model servers answer to."""
+SOURCES = lazy(
+    r"(?:tensorflow|tensorflow_core|xla|tsl|torch|keras)/(?:core|python|compiler|stream_executor|framework|csrc|cuda|nn"
+    r"|src|engine|backend|_inductor|_dynamo)/"
+    r"|(?:c10|caffe2)/\w+/|aten/src/|csrc/(?=\w)|sglang/srt/|vllm/(?:v1|engine|worker|entrypoints|model_executor)/"
+)
+"""Where a framework's sources begin in a path of its build machine."""
+LIKE_COMMON = lazy(
+    r"lib[\w+-]+(?:\.so|\.a)[\d.]*|python\d*(?:\.\d+)*|cuda-?[\d.]*|v?\d+(?:\.\d+)*|[\w-]+\.dist-info|nvidia[\w.-]*"
+)
+SUFFIXES = "py|sh|ipynb|ya?ml|json|toml|cfg|ini|h5|keras|pt|pth|ckpt|npz|npy|csv|parquet|tfrecord"
+SCRIPT = lazy(rf"[\w.-]+\.(?:{SUFFIXES})")
+USERS = word_set("user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER JUPYTERHUB_USER")
+"""Fields and variables that name a user."""
+NOBODY = word_set("""
+root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats messagebus syslog sshd
+systemd-network systemd-resolve systemd-timesync dbus polkitd chrony nvidia-persistenced nvidia-fabricmanager gdm xrdp
+postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu debian centos fedora ec2-user
+azureuser opc vagrant runner sudo adm wheel video render staff users tty disk cdrom plugdev kvm docker root input lxd
+""")
+"""Accounts of systems and images, not of persons."""
+UNITS = ("systemd-", "modprobe", "getty", "serial-getty", "user")
+"""Templates of systemd's units, whose instances stand after an @, too."""
+HOSTS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
+ID_VARIABLES = lazy(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
+WORDS = word_set("""
+root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default
+data model run node server host machine driver device process memory growth
+""")
+"""Names that are also words: replaced only in their own fields and in paths."""
+PLAIN = word_set(
+    "get post put none null true false unknown auto default yes no on off n/a - all gpu0 error warning info self not"
+    " it the a an is was has no in on of for at and or to with this that code file files exit number id name"
+)
+"""What stands where a name could, and is none."""
+PUBLIC_IMAGES = word_set(
+    "docker.io nvcr.io quay.io ghcr.io gcr.io registry.k8s.io nvidia tensorflow pytorch library rapidsai"
+)
+LONG_NUMBER = 8
+"""Digits from which a number is no pid, port or count."""
