@@ -194,6 +194,16 @@ class Scopes:
             return None, not name.endswith(_WITH_THEIR_RESOURCE)
         return "%s:%d" % (os.path.basename(name), line), False
 
+    def caller(self, frame):
+        """The innermost line that is not TensorFlow's or ours; empty if there is none."""
+        while frame is not None:
+            name, line = frame.f_code.co_filename, frame.f_lineno
+            own = os.path.basename(name).startswith("_gpuwatch_")
+            if not own and name not in self.through and not name.startswith(self.folders):
+                return "%s:%d" % (os.path.basename(name), line)
+            frame = frame.f_back
+        return ""
+
     def _loaded(self, frame):
         """The program's line that loads a graph whose nodes name devices; COPY for TensorFlow's own copy of a graph."""
         while frame is not None:

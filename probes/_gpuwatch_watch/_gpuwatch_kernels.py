@@ -12,7 +12,7 @@ class Registry:
         self.cuda_build = None
 
     def of(self, op, types):
-        """Whether an op has a GPU kernel here, whether it has a CUDA kernel, and the type that rules it out.
+        """Whether an op has a GPU kernel here, a CUDA kernel, one for some type; and the type that rules it out.
 
         None if unknown; the type also where none does, or more than one.
 
@@ -23,14 +23,14 @@ class Registry:
         if found is None:
             found = self.known[op] = self._ask(op)
         if found is False:
-            return None, None, None
+            return None, None, None, None
         gpu = _fit(found, types, ("GPU", "DEFAULT"))
         if "GPUWATCH_SIM_STATE" not in os.environ or "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" not in os.environ:
-            return gpu, gpu, _blamed(found, types, ("GPU", "DEFAULT"))
+            return gpu, gpu, _fit(found, {}, ("GPU", "DEFAULT")), _blamed(found, types, ("GPU", "DEFAULT"))
         if not self.cuda_build:
-            return gpu, None, None
+            return gpu, None, None, None
         cuda = ("GPU_CUDA", "DEFAULT")
-        return gpu, _fit(found, types, cuda), _blamed(found, types, cuda)
+        return gpu, _fit(found, types, cuda), _fit(found, {}, cuda), _blamed(found, types, cuda)
 
     def in_host_memory(self, op, argument, types):
         """Whether the GPU kernel wants this input in host memory; True where there is no kernel to ask."""

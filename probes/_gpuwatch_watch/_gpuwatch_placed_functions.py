@@ -51,6 +51,8 @@ _CALLS = {
 """Ops that call functions, with the attributes that name them; Case has a list."""
 _LOWERED = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
 """What TensorFlow puts before the nodes of a lowered loop or branch."""
+_OF_INPUTS = frozenset(["Shape", "ShapeN", "Size", "Rank"])
+"""Ops that TensorFlow places where their input is, unless the node itself names a device (placer.cc, IsMetadata)."""
 _INLINED = ("PartitionedCall", "StatefulPartitionedCall")
 _COMPILED = "_XlaMustCompile"
 _DEEPEST = 12
@@ -93,7 +95,8 @@ class Collected:
 
     def is_eager_op(self):
         """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""
-        return len(self.identity) <= 1 and all(name == op for name, op, _, _ in self.identity)
+        nodes = [node for node in self.nodes.values() if node.op not in _FEED]
+        return len(nodes) <= 1 and all(node.name == node.op for node in nodes)
 
     def requested(self):
         """How many nodes name a GPU."""
@@ -306,6 +309,8 @@ class PlacedFunctions:
             if found is None or found == self.unknown:
                 self.unclear += 1
                 continue
+            if node.op in _OF_INPUTS and not self.scopes.same(found, node.device):
+                found = self.nothing
             self.count(node.op, node.attr, found, node.device, "resource" if uses_resource(node, nodes) else "")
 
     def _request(self, path, op, nodes, requests, library, inherited, depth):
@@ -385,7 +390,7 @@ class PlacedFunctions:
         attributes = op.node_def.attr
         if wanted != self.unknown and device:
             self.count(op.type, attributes, wanted, device, "compiled")
-        elif wanted != self.unknown and self.has_kernel(op.type, attributes) is False:
+        elif wanted != self.unknown and op.type not in _OF_INPUTS and self.has_kernel(op.type, attributes) is False:
             self.count(op.type, attributes, wanted, "/device:CPU:0", "")
         else:
             self.unclear += 1
@@ -428,11 +433,14 @@ def uses_resource(node, nodes):
 
 
 def _identity(nodes):
-    """What tells a function's graph from another one's: names, ops, requested devices and called functions."""
+    """What tells a function's graph from another one's: names, ops, requested devices and called functions.
+
+    Without constants that name no device: TensorFlow prunes those that no op uses.
+    """
     return frozenset(
         (node.name, node.op, node.device, tuple(_called(node)) if node.op in _CALLS else ())
         for node in nodes
-        if node.op not in _FEED
+        if node.op not in _FEED and (node.op != "Const" or node.device)
     )
 
 

@@ -7,9 +7,11 @@ library only, Python 3.7 or newer.
 """
 
 import collections
+import sys
 
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
+_VARIABLE = "VarHandleOp"
 _PLUMBING = (
     *("Anonymous", "DeleteIterator", "DestroyResource", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional"),
     "RemoteCall",
@@ -24,6 +26,8 @@ class Ops:
         self.text = None
         self.counts = {}
         self.kernels = {}
+        self.lines = {}
+        """Of eager ops that did not run on the requested GPU, the program's line of the first one."""
         self.sent = {}
         self.unread = collections.Counter()
         self.beyond = 0
@@ -76,20 +80,24 @@ class Ops:
             if _plumbing(name):
                 return
             key = self._key(name, inputs, attrs, outputs)
-            self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ())))
+            if self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ()))) and key in self.kernels:
+                self.lines[key] = self.scopes.caller(sys._getframe(1))
             if ":GPU:" in key[4]:
                 self._copied(name, inputs, attrs or (), key[4])
         except Exception:  # no output, or not a tensor: reported at the end
             self.unread[name] += 1
 
     def _add(self, key, attributes):
+        """Counts an op; whether it is the first of its kind."""
         if key in self.counts:
             self.counts[key] += 1
         elif len(self.counts) < _MOST_OPS:
             self.counts[key] = 1
             self._first(key, attributes)
+            return True
         else:
             self.beyond += 1
+        return False
 
     def _dataset(self, attrs):
         for value in attrs or ():
@@ -130,16 +138,19 @@ class Ops:
     def _first(self, key, attributes):
         """For the first op of each kind that did not run on a GPU: its kernels."""
         op, _, asked, _, actual, why = key
-        if why == "resource" or (":GPU:" in actual and (not asked or asked.rpartition("/")[2] in actual)):
+        if ":GPU:" in actual and (not asked or asked.rpartition("/")[2] in actual):
             return
         self.kernels[key] = self._kernels(op, attributes)
+        held = self.kernels_of.types_of(attributes()).get("dtype") if why == "resource" and "Variable" in op else None
+        if held is not None and self.registry.of(_VARIABLE, {"dtype": held})[1] is False:
+            self.kernels[key] = self.registry.of(_VARIABLE, {"dtype": held})  # what works on it has no choice
 
     def _kernels(self, op, attributes):
         """``attributes``: gives an op's attributes when it is called."""
         try:
             return self.registry.of(op, self.kernels_of.types_of(attributes()))
         except Exception:  # another version of TensorFlow
-            return None, None, None
+            return None, None, None, None
 
     # Nodes of graphs
 
@@ -195,7 +206,7 @@ class Ops:
             if more:
                 self.sent[key] = count
                 op, dtype, asked, line, actual, why = key
-                gpu, cuda, blamed = self.kernels.get(key, (None, None, None))
+                gpu, cuda, some, blamed = self.kernels.get(key, (None, None, None, None))
                 emit(
                     "placement",
                     op=op,
@@ -207,6 +218,8 @@ class Ops:
                     count=more,
                     gpu_kernel=gpu,
                     cuda_kernel=cuda,
+                    some_type=some,
+                    line=self.lines.get(key, ""),
                 )
 
         for key, count in list(self.copies.items()):

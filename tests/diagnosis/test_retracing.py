@@ -34,6 +34,12 @@ def told(*functions: Retraced) -> list[Finding]:
         (retraced(40, 40, changed("object", 39)), "x is a Python object", "the same object again"),
         (retraced(40, 40, changed("Python str", 39)), "x is text", "Pass a tensor"),
         (retraced(40, 40, changed("length", 39)), "the structure of its argument x", "one structure"),
+        # Each of the two would have it traced again: reduce_retracing alone does not help.
+        (
+            retraced(40, 40, changed("shape", 39), changed("Python float", 39, "factor")),
+            "its argument x differs; its argument factor is a Python number",
+            "tf.constant(factor)",
+        ),
         (retraced(40, 40, made=40, caller="train.py:9"), "40 tf.functions were made of it", "once"),
         (retraced(40, 40), "in 40 of 40 calls", "what differs"),
         # Most traces have another reason than the one argument that is known to differ.

@@ -208,11 +208,37 @@ def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
     assert found.action.startswith("Run gpuwatch doctor")
 
 
-@pytest.mark.parametrize(("dtype", "helps"), [("string", False), ("int32", True)])
-def test_another_type_is_advised_only_where_it_helps(dtype: str, helps: bool) -> None:
-    run = program(devices=GPU_0, placements=(placed("Reshape", dtype, gpu=False, cuda=False),))
+@pytest.mark.parametrize(
+    ("dtype", "some", "helps"), [("string", True, False), ("int32", True, True), ("float32", False, False)]
+)
+def test_another_type_is_advised_only_where_it_helps(dtype: str, some: bool, helps: bool) -> None:
+    lacking = replace(placed("Reshape", dtype, gpu=False, cuda=False), some_type=some)
+    run = program(devices=GPU_0, placements=(lacking,))
     (found,) = [one for one in run.findings if one.id == "placement.no-kernel"]
     assert ("float32 instead of" in found.action) == helps
+    assert ("of any type" in found.title) == (not some)
+
+
+def test_what_uses_a_variable_has_the_cause_of_that_one_and_not_of_another() -> None:
+    """Two variables of one scope, neither with a GPU kernel; a count is kept in another scope, and its line is told."""
+    scope = {"scope": "train.py:4"}
+    lacking = placed("VarHandleOp", "int32", gpu=False, cuda=False)
+    makers = [replace(lacking, dtype=dtype, **scope) for dtype in ("int32", "string")]
+    assigned = [
+        replace(one, op="AssignVariableOp", gpu_kernel=True, cuda_kernel=True, why="resource") for one in makers
+    ]
+    counted = replace(lacking, op="AssignAddVariableOp", why="resource", scope="train.py:9", line="train.py:11")
+    run = program(devices=GPU_0, placements=(*makers, *assigned, counted))
+    found = {(one.op, one.dtype): (one.reason, one.detail.rpartition(" for ")[2]) for one in run.fallbacks}
+    assert found == {
+        ("VarHandleOp", "int32"): ("placement.no-kernel", "VarHandleOp int32"),
+        ("VarHandleOp", "string"): ("placement.no-kernel", "VarHandleOp string"),
+        ("AssignVariableOp", "int32"): ("placement.no-kernel", "VarHandleOp int32"),
+        ("AssignVariableOp", "string"): ("placement.no-kernel", "VarHandleOp string"),
+        ("AssignAddVariableOp", "int32"): ("placement.no-kernel", "its VarHandleOp int32"),
+    }
+    (told,) = [one for one in run.findings if one.id == "placement.no-kernel"]
+    assert any("AssignAddVariableOp int32 (train.py:11)" in line for line in told.evidence)
 
 
 @pytest.mark.parametrize(("why", "advice"), [("framework", "Leave it out of"), ("resource", "Put tf.device around")])

@@ -905,6 +905,24 @@ def keras_fit_under_gpu():
 
 
 @program
+def keras_text_under_gpu():
+    """Constants of its layers are pruned, and a string's shape is told on the CPU, where the string is: no fallback."""
+    import keras
+
+    texts = tf.constant(["good", "bad good", "good good bad", "bad"])
+    vectorize = keras.layers.TextVectorization(vocabulary=["good", "bad"], output_sequence_length=4)
+    given = keras.Input(shape=(), dtype="string")
+    inner = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(8, 4)(vectorize(given)))
+    model = keras.Model(given, keras.layers.Dense(1)(inner))
+    model.compile("sgd", "mse", jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices((texts, tf.ones([4, 1]))).batch(2)
+    with tf.device("/GPU:0"):
+        model.fit(data, verbose=0)
+    want("RaggedTensorToTensor", "GPU:0")
+    allow("GPU:0", "FloorMod", "DynamicStitch", "Prod", "ReadVariableOp", "VarHandleOp", "AssignVariableOp")
+
+
+@program
 def keras_functional():
     import keras
 

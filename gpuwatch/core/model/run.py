@@ -97,6 +97,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the process's kernel registry has a GPU kernel for this op and type; None: not asked."""
     cuda_kernel: bool | None = None
     """Whether TensorFlow has a CUDA kernel; differs from ``gpu_kernel`` on GPUs simulated as a plugin."""
+    some_type: bool | None = None
+    """Whether TensorFlow has a CUDA kernel of this op for some type; None: not asked."""
+    line: str | None = None
+    """``train.py:14``: the program's line of the first one, of eager ops that did not run where requested."""
 
 
 class PlacementCoverage(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +135,10 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """A cause id."""
     detail: str = ""
+    some_type: bool | None = None
+    """Whether TensorFlow has a GPU kernel of this op for some type; None: not known."""
+    line: str | None = None
+    """``train.py:14``: the program's line of the first one, if known."""
     count: int = 1
 
     @property

@@ -37,6 +37,7 @@ class PlacedOps:
                 "op": op_name(str(data["op"])),
                 "requested": short(data["requested"]),
                 "scope": data.get("scope") or None,
+                "line": data.get("line") or None,
                 "actual": short(data["actual"]),
                 "count": 1,
             },

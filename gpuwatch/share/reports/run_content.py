@@ -293,7 +293,7 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
 
     Of the ops of a device those that fell back come first.
     """
-    moved = {(" ".join(clean(part) for part in (one.op, one.dtype) if part), one.actual) for one in run.fallbacks}
+    moved = {(clean(one.op), one.actual) for one in run.fallbacks}
     devices: dict[tuple[bool, str], Counter[str]] = {}
     for one in run.placements:
         kind = " ".join(clean(part) for part in (one.op, one.dtype) if part)
@@ -301,7 +301,8 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
         devices.setdefault(where, Counter())[kind] += one.count
     in_order = sorted(devices.items(), key=lambda entry: (entry[0][0], -entry[1].total()))
     for (free, device), ops in in_order[:_DEVICES]:
-        first = sorted(ops.items(), key=lambda entry: ((entry[0], device) not in moved, -entry[1]))[:_OPS]
+        told = {kind for kind in ops if (kind.partition(" ")[0], device) in moved}
+        first = sorted(ops.items(), key=lambda entry: (entry[0] not in told, -entry[1]))[:_OPS]
         shown = ", ".join(f"{kind} ×{count}" for kind, count in first)
         more = f" and {len(ops) - _OPS} more" if len(ops) > _OPS else ""
         yield f"{shown}{more} on {device}{'' if free else ' as requested'}"

@@ -26,8 +26,9 @@ _LIMIT_ACTION = (
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
 )
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
-_TEXT_ACTION = "Leave this op to the CPU: it works on strings, for which no other type is of use."
-
+_NO_TYPE_ACTION = (
+    "Leave it to the CPU: no other type helps. Where it runs in every step, do it before, in the dataset's map."
+)
 
 _TOGETHER_ACTION = "Put tf.device around the line that makes the variable or table; around its use it has no effect."
 
@@ -81,8 +82,8 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         yield finding(cause, severity, "fact", title=title, evidence=lines, action=_KERNEL_ACTION)
     else:
         fell = [one for one in evidence.run.fallbacks if one.reason == cause] if evidence.run is not None else []
-        texts = bool(fell) and all(one.dtype == "string" for one in fell)
-        yield from _fell_back(evidence, cause, _TEXT_ACTION if texts else _KERNEL_ACTION)
+        other = any(one.dtype != "string" and one.some_type is not False for one in fell)
+        yield from _fell_back(evidence, cause, _KERNEL_ACTION if other or not fell else _NO_TYPE_ACTION)
 
 
 @rule("placement.together")
@@ -251,11 +252,15 @@ def _by_scope(entries: list[Fallback]) -> Iterator[str]:
         alone = None if entry.scope else f"{entry.op} {entry.dtype}"
         groups.setdefault((entry.scope, entry.requested, entry.actual, alone), []).append(entry)
     for (scope, requested, actual, _), group in groups.items():
-        ops = list(dict.fromkeys(one.kind for one in group))
+        ops = list(dict.fromkeys(_called(one) for one in group))
         names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")
         details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
         why = f": {details[0]}" + (f" (and {len(details) - 1} more)" if len(details) > 1 else "") if details else ""
         yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")
+
+
+def _called(one: Fallback) -> str:
+    return f"{one.kind} ({one.line})" if one.line and one.line != one.scope else one.kind
 
 
 _REPLICAS = "Pass the strategy only devices of tf.config.list_logical_devices('GPU')."

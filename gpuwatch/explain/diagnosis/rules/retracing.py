@@ -49,24 +49,33 @@ def _why(one: Retraced) -> tuple[str, str]:
         )
     if not one.changes or 2 * one.changes[0].times < one.traces - one.made:
         return "", "See what differs between its calls: arguments, or Python objects that it uses."
-    first = one.changes[0]
-    name = printable(first.argument)
-    if first.kind in _NUMBERS:
+    least = (one.traces - one.made) / 2
+    reasons = [_of_argument(change) for change in one.changes if change.times >= least]
+    if len(reasons) == 1:
+        return f": {reasons[0][0]}", reasons[0][1]
+    # Each of them alone would have it traced again.
+    return f": {'; '.join(why for why, _ in reasons)}", " ".join(action for _, action in reasons)
+
+
+def _of_argument(change: TraceChange) -> tuple[str, str]:
+    """What differs in one argument, and what to do."""
+    name = printable(change.argument)
+    if change.kind in _NUMBERS:
         return (
-            f": its argument {name} is a Python number, another one each time",
+            f"its argument {name} is a Python number, another one each time",
             f"Pass it as a tensor: tf.constant({name}), or keep it in a tf.Variable.",
         )
-    if first.kind == "shape":
+    if change.kind == "shape":
         return (
-            f": the shape or dtype of its argument {name} differs",
+            f"the shape or dtype of its argument {name} differs",
             "@tf.function(reduce_retracing=True), or an input_signature with None where the size differs; or pad the"
             " batches, batch(n, drop_remainder=True).",
         )
-    if first.kind in ("length", "structure", "type"):
-        return f": the structure of its argument {name} differs", "Pass tensors of one structure: stack or pad them."
-    text = "text" if first.kind in ("Python str", "Python bytes") else "a Python object"
+    if change.kind in ("length", "structure", "type"):
+        return f"the structure of its argument {name} differs", "Pass tensors of one structure: stack or pad them."
+    text = "text" if change.kind in ("Python str", "Python bytes") else "a Python object"
     return (
-        f": its argument {name} is {text}, another one each time",
+        f"its argument {name} is {text}, another one each time",
         f"Pass a tensor, or the same object again; what the graph does not need of {name} stays outside of the"
         " function.",
     )

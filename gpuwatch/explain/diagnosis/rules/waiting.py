@@ -14,6 +14,8 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 
 _LEAST_SECONDS = 5.0
 _LEAST_STEPS = 20
+_FEW_SECONDS, _FEW_STEPS, _NEARLY_ALL = 3.0, 8, 0.9
+"""What a short run needs: fewer seconds and steps, if nearly all of the time goes there."""
 _WAITS = 0.5
 """Share of the time between its first and last step in which the program waits for the next batch."""
 _BETWEEN = "Move that code out of the loop, or do it every n steps; what makes the batch belongs into the dataset."
@@ -35,22 +37,23 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
         return
     looked, by = run.waiting.looked_seconds, "up to the last step, by looks at its threads"
     seen, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
-    if seen.looked_seconds < _LEAST_SECONDS or steps < _LEAST_STEPS:
+    if seen.looked_seconds < _FEW_SECONDS or steps < _FEW_STEPS:
         return
+    short = seen.looked_seconds < _LEAST_SECONDS or steps < _LEAST_STEPS
     busy = busy_while_stepping(run)
     if busy is not None and busy > STARVED:
         return
     waited, fed, between = (
         part / seen.looked_seconds for part in (seen.input_seconds, seen.feeding_seconds, seen.between_seconds)
     )
-    if waited >= _WAITS:
+    if waited >= (_NEARLY_ALL if short else _WAITS):
         share, places, how = waited, seen.places, "is starved for input: the program waits for its next batch"
     elif fed >= _FEEDS and busy is not None:
         share, places, how = fed, seen.feeds, "is starved for input: the dataset runs Python code for the next batch"
-    elif waited + between >= _WAITS and busy is not None and _before_each(run):
+    elif not short and waited + between >= _WAITS and busy is not None and _before_each(run):
         share, places = waited + between, (*seen.places, *seen.between)[:3]
         how = "waits between steps: the program runs Python code of its own"
-    elif _dataset_share(run) >= _FEEDS and run.pipeline is not None and busy is not None:
+    elif not short and _dataset_share(run) >= _FEEDS and run.pipeline is not None and busy is not None:
         share, places = _dataset_share(run), ()
         how = f"is starved for input: the dataset's stage {printable(run.pipeline.stage)} works"
         looked, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"

@@ -29,6 +29,7 @@ _WITH = {
     "framework": MADE_THERE,
     "compiled": "XLA compiles its function (jit_compile=True) for one device: tf.device inside has no effect",
 }
+_OF_THEIRS = "TensorFlow has no GPU kernel for its {}"
 _NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
 _FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
 # Ops that nobody wants on the CPU of a machine with a GPU.
@@ -64,15 +65,16 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
 
 def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
     """What uses a variable or table has the cause of that, if the same scope asked for both."""
-    makers: dict[tuple[str | None, str, str], Fallback]
-    makers = {
-        (one.scope, one.requested, one.actual): one for one in entries if one.scope and MAKES_RESOURCE.search(one.op)
-    }
+    makers = [one for one in entries if one.scope and one.reason != TOGETHER and MAKES_RESOURCE.search(one.op)]
     found = []
     for entry in entries:
-        maker = makers.get((entry.scope, entry.requested, entry.actual))
-        if maker is not None and entry.reason == TOGETHER and maker.reason != TOGETHER:
-            entry = msgspec.structs.replace(entry, reason=maker.reason, detail=maker.detail)
+        place = (entry.scope, entry.requested, entry.actual)
+        alike = [one for one in makers if (one.scope, one.requested, one.actual) == place]
+        alike = [one for one in alike if one.dtype in (None, entry.dtype)]
+        if entry.reason == TOGETHER and alike:
+            first = alike[0]
+            detail = first.detail if len(alike) == 1 else _OF_THEIRS.format(" or ".join(one.op for one in alike))
+            entry = msgspec.structs.replace(entry, reason=first.reason, detail=detail, some_type=first.some_type)
         found.append(entry)
     return found
 
@@ -131,6 +133,11 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
         if placement.why and usable:
             if placement.op == "ReadVariableOp":
                 return None  # every use of a variable of another device: its value is copied to where it is used
+            if placement.why == "resource" and placement.cuda_kernel is False and is_watched(run):
+                found = _without_kernel(placement, asked, actual, run, evidence)
+                variable = "Variable" in placement.op and placement.dtype is not None
+                detail = _OF_THEIRS.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
+                return msgspec.structs.replace(found, detail=detail)
             return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
         reason, detail = _reason(asked, usable, run, findings)
         if reason != "placement.no-kernel" or not is_watched(run):
@@ -176,7 +183,10 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
     """The fallback of an op despite a GPU, explained by this process's kernel registry."""
     kind = f"{placement.op} {placement.dtype}" if placement.dtype else placement.op
     reason = "placement.no-kernel"
-    if placement.cuda_kernel is False:
+    if placement.cuda_kernel is False and placement.some_type is False:
+        placement = msgspec.structs.replace(placement, dtype=None)
+        detail = f"TensorFlow has no GPU kernel for {placement.op}, of any type"
+    elif placement.cuda_kernel is False:
         detail = f"TensorFlow has no GPU kernel for {kind}"
     elif placement.gpu_kernel and _moved_with_group(placement, evidence):
         detail = "an op of its colocation group has no GPU kernel"
@@ -212,5 +222,7 @@ def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: s
         actual=actual,
         reason=reason,
         detail=detail,
+        some_type=placement.some_type if reason == "placement.no-kernel" else None,
+        line=placement.line,
         count=placement.count,
     )
