@@ -39,9 +39,11 @@ _COPY_GRAPHS = ("control_flow_util_v2.py", "atomic_function.py")
 class Scopes:
     """The device scopes of each thread, and of graphs."""
 
-    def __init__(self, entered):
-        """``entered``: called in each thread when it opens its first scope."""
+    def __init__(self, entered, failed):
+        """``entered``: called in each thread when it opens its first scope; ``failed``: with an exception that ends a
+        scope, and its request."""
         self.entered = entered
+        self.failed = failed
         self.local = threading.local()
         self.parsed = {}
         self.folders = ()
@@ -78,6 +80,9 @@ class Scopes:
                 if frame.f_code is enter:
                     self._begin(frame.f_locals["self"]._device_name, frame.f_back)
                 elif frame.f_code is leave:
+                    error = frame.f_locals["ex_info"][1]
+                    if error is not None:
+                        self.failed(error, self.now()[0])
                     self._end()
             except Exception:  # our errors must not disturb the program
                 self.local.scopes = []

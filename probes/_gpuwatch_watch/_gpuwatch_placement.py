@@ -7,10 +7,12 @@ library only, Python 3.7 or newer.
 """
 
 import collections
+import re
 import sys
 
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
+_REFUSED = re.compile(r"Supported device types \[([^\]]*)\].*\[Op:(\w+)\]", re.DOTALL)
 _VARIABLE = "VarHandleOp"
 _PLUMBING = (
     *("Anonymous", "DeleteIterator", "DestroyResource", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional"),
@@ -34,7 +36,8 @@ class Ops:
         self.registry = self.kernels_of.Registry()
         scopes = load("_gpuwatch_device_scopes")
         self.nothing, self.text = scopes.NOTHING, scopes.text
-        self.scopes = scopes.Scopes(self.listen)
+        self.scopes = scopes.Scopes(self.listen, self.refused)
+        self.last_error = None
         self.copies = {}
         placed = load("_gpuwatch_placed_functions")
         self.functions = placed.PlacedFunctions(self.scopes, self, scopes, load("_gpuwatch_attributes").Attribute)
@@ -98,6 +101,18 @@ class Ops:
         else:
             self.beyond += 1
         return False
+
+    def refused(self, error, request):
+        """An error that ends a device scope: without soft placement, an op that has no kernel for the device."""
+        known = _REFUSED.search(str(error)) if type(error).__name__ == "InvalidArgumentError" else None
+        if known is None or id(error) == self.last_error or request.type in known.group(1).split(", "):
+            return
+        self.last_error, last = id(error), error.__traceback__
+        while last.tb_next is not None:
+            last = last.tb_next
+        key = (known.group(2), None, self.text(request), request.line or "", "", "refused")
+        if key[2] and self._add(key, dict):
+            self.lines[key] = self.scopes.caller(last.tb_frame)
 
     def _dataset(self, attrs):
         for value in attrs or ():

@@ -219,6 +219,21 @@ def test_another_type_is_advised_only_where_it_helps(dtype: str, some: bool, hel
     assert ("of any type" in found.title) == (not some)
 
 
+@pytest.mark.parametrize(
+    ("simulation", "some", "told"), [("driver", True, 1), ("plugin", False, 1), ("plugin", True, 0)]
+)
+def test_ops_that_were_refused_and_caught_are_a_note(simulation: str, some: bool, told: int) -> None:
+    """Without soft placement; of a GPU that is simulated as a plug-in only what has no kernel of any type."""
+    refused = Placement(
+        op="Upper", requested="GPU:0", actual="", why="refused", cuda_kernel=some, some_type=some, line="a.py:3"
+    )
+    run = program(devices=GPU_0, placements=(refused,), simulation=simulation, verdict="ok")
+    found = [one for one in run.findings if one.id == "placement.no-kernel"]
+    assert [one.severity for one in found] == ["info"] * told
+    assert (run.verdict, run.fallbacks) == ("ok", ())
+    assert not found or "a.py:3: Upper requested GPU:0" in found[0].evidence[0]
+
+
 def test_what_uses_a_variable_has_the_cause_of_that_one_and_not_of_another() -> None:
     """Two variables of one scope, neither with a GPU kernel; a count is kept in another scope, and its line is told."""
     scope = {"scope": "train.py:4"}

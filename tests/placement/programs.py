@@ -851,6 +851,15 @@ def loop_in_a_map_of_a_dataset():
     want("StringJoin", "GPU:1")
 
 
+@program
+def refused_and_caught():
+    tf.config.set_soft_device_placement(False)
+    for work in (lambda: tf.strings.upper(["a"]), lambda: tf.matmul(ones(), ones())):
+        with contextlib.suppress(tf.errors.InvalidArgumentError), tf.device("/GPU:0"), tf.device("/GPU:1"):
+            work()
+    wanted.add(("StringUpper", "GPU:1", "refused"))
+
+
 # Strategies and Keras
 
 

@@ -42,7 +42,7 @@ def told(ops, name, error, wanted, allowed):
     seen = []
     nodes, unclear = ops.functions.coverage()
     for op, _, asked, at, actual, _ in ops.counts:
-        requested, place = asked.replace("/device:", ""), programs.short(actual)
+        requested, place = asked.replace("/device:", ""), programs.short(actual) if actual else "refused"
         if requested and requested not in (place, f"{place[:3]}:*"):
             seen.append((op, requested, place, at))
     return {

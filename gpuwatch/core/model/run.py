@@ -90,8 +90,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     scope: str | None = None
     """``train.py:12``: the program's ``with tf.device`` that requested it, if known."""
     why: str = ""
-    """``resource``: it runs where its variable or table is; ``framework``: TensorFlow itself chose this device."""
+    """``resource``: it runs where its variable or table is; ``framework``: TensorFlow itself chose this device;
+    ``refused``: it did not run, as it has no kernel there and soft placement is off."""
     actual: str
+    """Empty if it did not run."""
     count: int = 1
     gpu_kernel: bool | None = None
     """Whether the process's kernel registry has a GPU kernel for this op and type; None: not asked."""

@@ -38,7 +38,7 @@ class PlacedOps:
                 "requested": short(data["requested"]),
                 "scope": data.get("scope") or None,
                 "line": data.get("line") or None,
-                "actual": short(data["actual"]),
+                "actual": short(data["actual"]) or "",
                 "count": 1,
             },
             Placement,

@@ -145,7 +145,7 @@ def granted(run: Run) -> str:
 
 def on_gpu(run: Run) -> float | None:
     """Share of the placed ops that ran on a GPU, in percent; None if no placement is known."""
-    total = sum(placement.count for placement in run.placements)
+    total = sum(placement.count for placement in run.placements if placement.actual)
     if not total:
         return None
     return 100 * sum(placement.count for placement in run.placements if is_gpu(placement.actual)) / total
@@ -295,7 +295,7 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
     """
     moved = {(clean(one.op), one.actual) for one in run.fallbacks}
     devices: dict[tuple[bool, str], Counter[str]] = {}
-    for one in run.placements:
+    for one in filter(lambda one: one.actual, run.placements):
         kind = " ".join(clean(part) for part in (one.op, one.dtype) if part)
         where = (not _kept_off_the_gpu(run, one), short_device(one.actual))
         devices.setdefault(where, Counter())[kind] += one.count

@@ -19,6 +19,8 @@ from gpuwatch.explain.logs.topics import topics_of
 
 LIMIT = "simulation.limit"
 """A reason that says nothing about real GPUs and does not affect the verdict."""
+REFUSED = "refused"
+"""Why an op did not run: the watcher's word (_gpuwatch_placement.py)."""
 MADE_THERE = "TensorFlow makes it there, whatever is requested"
 _DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
 _LIMIT_ACTION = (
@@ -84,6 +86,31 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         fell = [one for one in evidence.run.fallbacks if one.reason == cause] if evidence.run is not None else []
         other = any(one.dtype != "string" and one.some_type is not False for one in fell)
         yield from _fell_back(evidence, cause, _KERNEL_ACTION if other or not fell else _NO_TYPE_ACTION)
+
+
+@rule("placement.no-kernel")
+def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
+    """Without soft placement, ops that a GPU has no kernel for, in a program that caught the errors."""
+    run = evidence.run
+    if run is None or run.verdict == "error":
+        return
+    # A GPU that is simulated as a plug-in lacks kernels that real ones have.
+    known = [one for one in run.placements if one.why == REFUSED]
+    known = [one for one in known if run.simulation != "plugin" or one.some_type is False]
+    if known:
+        more = f" and {len(known) - 1} more" if len(known) > 1 else ""
+        yield finding(
+            "placement.no-kernel",
+            "info",
+            "fact",
+            title=f"{known[0].op}{more} requested {known[0].requested} and did not run: no GPU kernel, and soft"
+            " placement is off",
+            evidence=[
+                printable(f"{one.line or one.scope}: {one.op} requested {one.requested}, refused ×{one.count}")
+                for one in known
+            ],
+            action="Leave these ops to the CPU, or allow it: tf.config.set_soft_device_placement(True).",
+        )
 
 
 @rule("placement.together")
