@@ -2,7 +2,7 @@
 
 The parent learns how a child ended when it waits for it; subprocess and multiprocessing then set ``returncode``, which
 is observed. Nothing is told of signals that are requests (SIGTERM, SIGINT), nor of what the parent ended by ``kill()``.
-A child that lived long enough to load a framework is named, since it need not have a watcher of its own.
+A child that lived long enough to load a framework is named with its exit code: it need not have a watcher of its own.
 Standard library only, Python 3.7 or newer.
 """
 
@@ -29,7 +29,7 @@ def watch(module, address, started):
         began = popen.__dict__.get("_gpuwatch_began")
         if began is not None and time.monotonic() - began >= _LOADS_IN and len(lived) < _MOST:
             lived.append(popen.pid)
-            _send(address, "child", pid=popen.pid)
+            _send(address, "child", pid=popen.pid, code=code)
         known = popen.__dict__.get("_gpuwatch_killed")
         if -code in _TOLD and not known and len(told) < _MOST:
             told.append(popen.pid)

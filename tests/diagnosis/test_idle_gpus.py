@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Run
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Run, Setting
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -56,6 +56,13 @@ def test_a_gpu_that_was_never_seen_at_work_is_told() -> None:
     assert "GPU:1 (GPU 1): utilization at most 0 % in 6 samples, by NVML the process held 22.0 GiB" in found.evidence
     assert "GPU:0 (GPU 0): utilization at most 80 % in 6 samples" in found.evidence
     assert found.action == "Hide unused GPUs (CUDA_VISIBLE_DEVICES=0)."
+
+
+def test_nobody_who_asked_for_certain_gpus_is_told_which() -> None:
+    """It asked too late for GPU 1, and so uses GPU 0."""
+    late = {"CUDA_VISIBLE_DEVICES": Setting(asked="1", note="too late: the devices were there already, with all GPUs")}
+    (found,) = told(session(80.0, 0.0, settings=late))
+    assert found.action == "Hide unused GPUs."
 
 
 def test_more_gpus_are_advised_to_what_runs_long() -> None:

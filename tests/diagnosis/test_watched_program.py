@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.run import (
     INHERITED,
+    DeviceMapping,
     Devices,
     Framework,
     HostMemory,
@@ -25,6 +26,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.share.reports.run_content import run_content
 from tests.diagnosis.cases import ON_CPU, draft, machine
 from tests.logs.wordings import ALL, HEALTHY, Wording
 
@@ -630,3 +632,25 @@ def test_memory_of_several_processes_is_not_compared_with_the_peak_of_one() -> N
     for processes, found in (((one,), True), ((one, RunProcess(pid=2)), False)):
         run = program(devices=GPU_0, memory=memory, processes=processes)
         assert ("idle.memory-held" in [entry.id for entry in run.findings]) == found
+
+
+@pytest.mark.parametrize(("codes", "told"), [((0, 2), 1), ((0, 0), 0), ((None, None), 0), ((-15, None), 0)])
+def test_a_child_that_failed_is_told_though_its_parent_went_on(codes: tuple[int | None, ...], told: int) -> None:
+    processes = tuple(RunProcess(pid=pid, exit_code=code) for pid, code in enumerate(codes, 7))
+    run = program(devices=GPU_0, processes=processes, outcome=Outcome(exit_code=0, ended=True))
+    found = [one for one in run.findings if "its process 8 ended with exit code 2" in one.title]
+    assert [one.severity for one in found] == ["info"] * told
+    assert (run.verdict, "its process 8" in run.verdict_reason) == ("ok", bool(told))
+
+
+def test_of_processes_with_other_gpus_the_header_says_whose_they_are() -> None:
+    maps = [
+        (DeviceMapping(framework_device="/device:GPU:0", uuid=f"GPU-{at}", physical_index=at, cuda_ordinal=0),)
+        for at in range(2)
+    ]
+    processes = tuple(RunProcess(pid=pid, device_map=mapped) for pid, mapped in enumerate(maps, 7))
+    apart = program(processes=processes, device_map=maps[1])
+    facts = dict(run_content(apart).facts)
+    assert facts["granted"].endswith(" (process 8; others below)")
+    alike = dict(run_content(program(processes=processes[:1] * 2, device_map=maps[0])).facts)
+    assert "process" not in alike["granted"]

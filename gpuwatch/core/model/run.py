@@ -410,6 +410,8 @@ class RunProcess(msgspec.Struct, frozen=True, kw_only=True):
     """How often it ran out of device memory."""
     throughput: Throughput | None = None
     errors: tuple[RunError, ...] = ()
+    exit_code: int | None = None
+    """As its parent was told, which started it from Python; negative: a signal. None: not known."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.run/1"):

@@ -118,7 +118,7 @@ class EventState:
         self.exhausted: int | None = None
         self.failures: int | None = None
         """Failed requests for memory and other failed ops, as counted inside until the end; None if not counted."""
-        self.children: set[int] = set()
+        self.children: dict[int, int | None] = {}
         """Children that may have loaded a framework; -1 for forks of unknown pids."""
 
     def line(self, raw: bytes) -> Event | None:
@@ -208,12 +208,12 @@ class EventState:
                 self.ended = True
                 self.exhausted, self.failures = data.get("exhausted"), data.get("failures")
                 if data.get("forks"):
-                    self.children.add(-1)
+                    self.children[-1] = None
             case "quiet":
                 self.quiet = True
             case "child":
                 if len(self.children) < _MOST:
-                    self.children.add(int(data["pid"]))
+                    self.children[int(data["pid"])] = int(data["code"])
             case "memory_begin" | "memory_file" | "memory_note" | "memory_names" | "memory_end":
                 self.memory_records.take(event.kind, data)
             case _:

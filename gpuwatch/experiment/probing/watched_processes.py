@@ -258,12 +258,13 @@ class WatchedProcesses:
         pids = [pid for pid, member in self._members.items() if member.worth_telling or pid in held]
         pids = pids or [pid for pid, member in self._members.items() if member.framework is not None]
         pids += [pid for pid in held if pid not in self._members]
-        return tuple(self._described(pid, held.get(pid, {})) for pid in pids[:_MOST])
+        codes = {pid: code for member in self._members.values() for pid, code in member.state.children.items()}
+        return tuple(self._described(pid, held.get(pid, {}), codes.get(pid)) for pid in pids[:_MOST])
 
-    def _described(self, pid: int, held: dict[str, int]) -> RunProcess:
+    def _described(self, pid: int, held: dict[str, int], code: int | None = None) -> RunProcess:
         member = self._members.get(pid)
         if member is None:
-            return RunProcess(pid=pid, held_bytes=held)
+            return RunProcess(pid=pid, held_bytes=held, exit_code=code)
         state = member.state
         names = {mapping.framework_device for mapping in member.map}
         return RunProcess(
@@ -281,6 +282,7 @@ class WatchedProcesses:
             ooms=max(member.ooms, state.ooms, sum(map(_exhausted, state.errors))),
             throughput=state.throughput,
             errors=tuple(state.errors),
+            exit_code=code,
         )
 
     def _member(self, pid: int) -> _Member | None:

@@ -213,10 +213,10 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     if wanted == UNKNOWN and rounds:
         wanted = f"one after another: {', '.join(rounds)}"
     if run.settings or run.group != "run":
-        yield "asked", wanted  # the user's own program asks in its code
+        yield "asked", wanted + (_of_which(run) if wanted != UNKNOWN else "")  # the user's own program asks in its code
     mapped = [f"{mapping_text(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
     # An empty map means "no GPU" only if the framework listed its devices.
-    yield "granted", ", ".join(mapped) or ("no GPU" if run.devices.logical else UNKNOWN)
+    yield "granted", ", ".join(mapped) + _of_which(run) if mapped else "no GPU" if run.devices.logical else UNKNOWN
     yield "seen by NVML", _seen(run)
     yield from held_most_fact(run.memory_profiles)
     yield "happened", "; ".join(_happened(run)) or UNKNOWN
@@ -229,6 +229,13 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
     scattered = f" ({SCATTER})" if wide(t) else ""
     yield "speed", f"{speed(t)} steps/s{more}, median step {step_time(t.median_step_seconds)}{scattered}"
+
+
+def _of_which(run: Run) -> str:
+    """The process that has this device map, if another one has another."""
+    maps = {one.pid: one.device_map for one in run.processes if one.device_map}
+    own = next((pid for pid, known in maps.items() if known == run.device_map), None)
+    return f" (process {own}; others below)" if own is not None and len({*maps.values()}) > 1 else ""
 
 
 def _seen(run: Run) -> str:

@@ -40,5 +40,9 @@ def _row(process: RunProcess, run: Run) -> tuple[str, ...]:
         held or UNKNOWN,
         str(process.ooms),
         speed(process.throughput) if process.throughput is not None else UNKNOWN,
-        ", ".join(clean(error.type) for error in process.errors) or UNKNOWN,
+        ", ".join(clean(error.type) for error in process.errors) or _code(process),
     )
+
+
+def _code(process: RunProcess) -> str:
+    return UNKNOWN if process.exit_code is None else f"exit code {process.exit_code}"

@@ -24,6 +24,8 @@ _SAMPLES = 5
 """Samples of a GPU from which on its utilization tells that nothing ran there."""
 _HELD_SECONDS = 20.0
 """For less nobody waits for the GPU."""
+_CHOICES = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
+"""Settings by which a program chooses its GPUs."""
 _HELD_LONG = 120.0
 """Seconds from which on a program may gain by more GPUs."""
 
@@ -118,7 +120,10 @@ def _unused(
     """``worth``: whether the program ran long enough to gain by more GPUs."""
     names = ", ".join(_device(one) for one, _ in idle)
     only = ",".join(str(entry.cuda_ordinal) for entry in used)
-    hide = f" (CUDA_VISIBLE_DEVICES={only})" if evidence.visible_devices is None and "None" not in only else ""
+    # Whoever asked for certain GPUs without effect is told that: these may not be the ones in use.
+    asked = any(name in evidence.run.settings for name in _CHOICES) if evidence.run is not None else False
+    known = evidence.visible_devices is None and not asked and "None" not in only
+    hide = f" (CUDA_VISIBLE_DEVICES={only})" if known else ""
     strategy = (
         ", or let it use all of them: a distribution strategy (tf.distribute.MirroredStrategy; in PyTorch"
         " DistributedDataParallel)"

@@ -1,4 +1,4 @@
-"""Processes of a program that a crash or SIGKILL ended, while the program itself may exit with 0."""
+"""Processes of a program that failed, or that a crash or SIGKILL ended, while the program itself may exit with 0."""
 
 from __future__ import annotations
 
@@ -44,3 +44,27 @@ def child_killed(evidence: Evidence) -> Iterator[Finding]:
         action=f"{of_signal(run, number)[1]} {_CHECK if succeeded else ''}".rstrip(),
         pid=first.pid,
     )
+
+
+@rule("unknown")
+def child_failed(evidence: Evidence) -> Iterator[Finding]:
+    """By its exit code, which the parent was told and may have meant."""
+    run = evidence.run
+    if run is None or run.outcome.exit_code != 0:
+        return
+    failed = [one for one in run.processes if one.exit_code is not None and one.exit_code > 0]
+    if failed:
+        many = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        yield finding(
+            "unknown",
+            "info",
+            "fact",
+            title=f"{DESPITE_ERROR} its process {failed[0].pid}{many} ended with exit code {failed[0].exit_code}",
+            evidence=[
+                f"process {one.pid}: exit code {one.exit_code}"
+                + (f", {shorten(printable(one.command), 80)}" if one.command else "")
+                for one in failed[:_MOST]
+            ],
+            action=f"Nothing to do if the program expects it. Else: {_CHECK[:1].lower()}{_CHECK[1:]}",
+            pid=failed[0].pid,
+        )
