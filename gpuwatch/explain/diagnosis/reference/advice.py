@@ -37,9 +37,12 @@ _NEUTRAL = (
     " LD_LIBRARY_PATH (PATH on Windows)."
 )
 _ENVIRONMENT = "environment."
-_CELLS = tuple(
-    (cell, compiled(cell.says) if cell.says else None, compiled(cell.done) if cell.done else None) for cell in TABLE
-)
+_CELLS = {
+    cause: [
+        (cell, compiled(cell.says) if cell.says else None, compiled(cell.done) if cell.done else None) for cell in row
+    ]
+    for cause, row in TABLE.items()
+}
 
 
 def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
@@ -68,8 +71,8 @@ def advice(
     said = list(lines)
     shown = "\n".join(line for kept in (log.evidence.values() if log is not None else ()) for line in kept)
     for name in (framework, TORCH) if framework in _ON_TORCH else (framework,):
-        for cell, says, done in _CELLS:
-            if cell.cause != cause or cell.framework not in ("", name):
+        for cell, says, done in _CELLS.get(cause, ()):
+            if cell.framework not in ("", name):
                 continue
             if cell.environment and cell.environment not in environments:
                 continue

@@ -23,7 +23,12 @@ from gpuwatch.explain.logs.topics import outright
 
 STATED: tuple[tuple[str, Certainty, str], ...] = (
     ("driver.bad-state", "likely", "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm), or reboot."),
-    ("container.lost-devices", "likely", "Recreate the container; a daemon-reload on the host took its GPUs away."),
+    (
+        "container.lost-devices",
+        "likely",
+        "Recreate the container: most often a systemctl daemon-reload on the host took its GPUs away. With CDI (docker"
+        " run --device nvidia.com/gpu=all) or Docker's cgroup driver cgroupfs that cannot happen again.",
+    ),
     ("cuda.version-mismatch", "fact", "Install the version of the library that the framework was compiled with."),
     (
         "mig.misuse",
