@@ -22,37 +22,17 @@ WORKING_MACHINE = (partition, snapshot_rule, compute_mode)
 
 # The order of primary causes. What ended the work:
 ENDED_WORK = (
-    "memory.context-failed",
-    "memory.fragmented",
-    "memory.other-process",
-    "memory.limit-too-small",
-    "memory.request-too-large",
-    "memory.model-too-large",
-    "memory.masked",
-    "placement.no-kernel",
-    "placement.device-missing",
-    "config.too-late",
-    "config.inconsistent",
-    "distribution.devices-missing",
-    "api.removed",
-    "hardware.fault",
-)
+    "memory.context-failed", "memory.fragmented", "memory.other-process", "memory.limit-too-small",
+    "memory.request-too-large", "memory.model-too-large", "memory.masked", "placement.no-kernel",
+    "placement.device-missing", "config.too-late", "config.inconsistent", "distribution.devices-missing",
+    "api.removed", "hardware.fault",
+)  # fmt: skip
 # Otherwise, why no GPU was usable:
 NO_GPU = (
-    "visibility.hidden",
-    "visibility.bad-ordinal",
-    "driver.missing",
-    "driver.mismatch",
-    "driver.too-old",
-    "driver.bad-state",
-    "container.lost-devices",
-    "cuda.libraries-missing",
-    "cuda.version-mismatch",
-    "build.cpu-only",
-    "build.gpu-unsupported",
-    "mode.exclusive",
-    "mig.misuse",
-)
+    "visibility.hidden", "visibility.bad-ordinal", "driver.missing", "driver.mismatch", "driver.too-old",
+    "driver.bad-state", "container.lost-devices", "cuda.libraries-missing", "cuda.version-mismatch", "build.cpu-only",
+    "build.gpu-unsupported", "mode.exclusive", "mig.misuse",
+)  # fmt: skip
 _HIDES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
 _TELLING = 12

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 FRAMEWORK_WORDS = (
-    (":tensorflow:", "tensorflow"),
-    ("torch", "pytorch"),
-    ("runtimeerror: cudnn error: ", "pytorch"),
-    ("cuda error: cublas_", "pytorch"),
-    ("cuda error: cusolver", "pytorch"),
-    ("cuda error: cusparse", "pytorch"),
-    ("jax", "jax"),
-    ("external/xla/xla/", "jax"),
-    ("onnxruntime", "onnxruntime"),
-    ("cupy", "cupy"),
-    ("numba", "numba"),
-    ("bitsandbytes", "bitsandbytes"),
-    ("cuda_setup", "bitsandbytes"),
-    ("cuda setup", "bitsandbytes"),
-    ("vllm", "vllm"),
-    ("ggml", "llama.cpp"),
-    *((word, "llama.cpp") for word in ("llama.cpp", "llama_model_load", "llama_kv", "llama_context", "llama-server")),
-    *((word, "llama.cpp") for word in ("llama_new_context", "llama_init", "llama-cpp", "llama_cpp", "llama runner")),
-    ("comfyui", "comfyui"),
-    ("sglang", "sglang"),
-    ("ctranslate2", "ctranslate2"),
-    ("paddle", "paddlepaddle"),
-    ("mxnet", "mxnet"),
-    ("caffe", "caffe"),
-    ("darknet", "darknet"),
-)
-"""Words of a relevant line, in lower case, to the name that findings use."""
+    ("bitsandbytes", "bitsandbytes"), ("cuda_setup", "bitsandbytes"), ("cuda setup", "bitsandbytes"),
+    ("csrc/ops.cu", "bitsandbytes"), ("csrc\\ops.cu", "bitsandbytes"),
+    ("onnxruntime", "onnxruntime"), ("cupy", "cupy"), ("numba", "numba"), ("sglang", "sglang"), ("vllm", "vllm"),
+    ("ctranslate2", "ctranslate2"), ("ggml", "llama.cpp"), ("llama.cpp", "llama.cpp"),
+    ("llama_model_load", "llama.cpp"), ("llama_kv", "llama.cpp"), ("llama_context", "llama.cpp"), ("llama-server", "llama.cpp"),
+    ("llama_new_context", "llama.cpp"), ("llama_init", "llama.cpp"), ("llama-cpp", "llama.cpp"),
+    ("llama_cpp", "llama.cpp"), ("llama runner", "llama.cpp"), ("comfyui", "comfyui"), ("paddle", "paddlepaddle"),
+    ("mxnet", "mxnet"), ("jax", "jax"), ("external/xla/xla/", "jax"),
+    ("torch", "pytorch"), ("runtimeerror: cudnn error: ", "pytorch"), ("cuda error: cublas_", "pytorch"),
+    ("cuda error: cusolver", "pytorch"), ("cuda error: cusparse", "pytorch"), (":tensorflow:", "tensorflow"),
+    ("caffe", "caffe"), ("darknet", "darknet"),
+)  # fmt: skip
+"""Words of a relevant line, in lower case, to the name that findings use. Of several in one line the first tells which
+program failed: others use PyTorch, XLA's lines look like TensorFlow's."""

@@ -99,63 +99,40 @@ _CANCELLED = re.compile(
     r".{1,200}CANCELLED\b"
     r"(?P<why>.{0,120})"
 )
-_TEXTS: tuple[tuple[str, str], ...] = (
-    ("TERM_MEMLIMIT", HOST_MEMORY),
-    ("This job has exceeded its memory quota", HOST_MEMORY),
-    ("TERM_RUNLIMIT", TIME_LIMIT),
-    ("PBS: job killed: walltime", TIME_LIMIT),
-    ("PBS: job killed: mem", HOST_MEMORY),
-    ("PBS: job killed: vmem", HOST_MEMORY),
-    ("Task was killed due to the node running low on memory", HOST_MEMORY),
-    ("killed due to memory pressure (OOM)", HOST_MEMORY),
-    ("which exceeds the memory usage threshold of", HOST_MEMORY),
-    ("Primary job  terminated normally, but", FAILED),
-    ("one or more processes exited with non-zero status", FAILED),
-    ("appears to have died. It will restart automatically", KERNEL_DIED),
-    ("DeadKernelError: Kernel died", KERNEL_DIED),
-    ("The Kernel crashed while executing code", KERNEL_DIED),
-    ("Your session crashed after using all available RAM", HOST_MEMORY),
-    ("has been killed by the OOM killer", HOST_MEMORY),
-    ("was sent SIGKILL! Perhaps out of memory?", KILLED),
-    ("timeout: sending signal TERM to command", TERMINATED),
-    ("timeout: sending signal KILL to command", KILLED),
-)
+_TEXTS: dict[str, tuple[str, ...]] = {
+    HOST_MEMORY: (
+        "TERM_MEMLIMIT", "This job has exceeded its memory quota", "PBS: job killed: mem", "PBS: job killed: vmem",
+        "Task was killed due to the node running low on memory", "killed due to memory pressure (OOM)",
+        "which exceeds the memory usage threshold of", "Your session crashed after using all available RAM",
+        "has been killed by the OOM killer",
+    ),
+    TIME_LIMIT: ("TERM_RUNLIMIT", "PBS: job killed: walltime"),
+    FAILED: (
+        "Primary job  terminated normally, but", "one or more processes exited with non-zero status",
+    ),
+    KERNEL_DIED: (
+        "appears to have died. It will restart automatically", "DeadKernelError: Kernel died",
+        "The Kernel crashed while executing code",
+    ),
+    KILLED: ("was sent SIGKILL! Perhaps out of memory?", "timeout: sending signal KILL to command"),
+    TERMINATED: ("timeout: sending signal TERM to command",),
+}  # fmt: skip
 _OF_A_POD = re.compile(r"\bReason: +OOMKilled\b")
 _RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
-_OF_SIGNAL = {
-    signal.SIGKILL: KILLED,
-    signal.SIGTERM: TERMINATED,
-    signal.SIGINT: CANCELLED,
-    signal.SIGSEGV: CRASH,
-    signal.SIGABRT: CRASH,
-    signal.SIGBUS: CRASH,
-    signal.SIGILL: CRASH,
-    signal.SIGFPE: CRASH,
-}
-_FOREIGN = dict.fromkeys(
-    (
-        "get\u00f6tet",
-        "tu\u00e9",
-        "processus arr\u00eat\u00e9",
-        "ucciso",
-        "matado",
-        "\u5df2\u6740\u6b7b",
-        "\u5f37\u5236\u7d42\u4e86",
-        "\u0443\u0431\u0438\u0442\u043e",
+_OF_SIGNAL = {signal.SIGKILL: KILLED, signal.SIGTERM: TERMINATED, signal.SIGINT: CANCELLED} | dict.fromkeys(
+    (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE), CRASH
+)
+_FOREIGN = {
+    KILLED: (
+        "get\u00f6tet", "tu\u00e9", "processus arr\u00eat\u00e9", "ucciso", "matado", "\u5df2\u6740\u6b7b",
+        "\u5f37\u5236\u7d42\u4e86", "\u0443\u0431\u0438\u0442\u043e",
     ),
-    KILLED,
-) | dict.fromkeys(
-    (
-        "speicherzugriffsfehler",
-        "erreur de segmentation",
-        "violaci\u00f3n de segmento",
-        "falha de segmenta\u00e7\u00e3o",
-        "errore di segmentazione",
-        "\u6bb5\u9519\u8bef",
+    CRASH: (
+        "speicherzugriffsfehler", "erreur de segmentation", "violaci\u00f3n de segmento",
+        "falha de segmenta\u00e7\u00e3o", "errore di segmentazione", "\u6bb5\u9519\u8bef",
         "\u0441\u0435\u0433\u043c\u0435\u043d\u0442\u0430\u0446\u0438\u0438",
     ),
-    CRASH,
-)
+}  # fmt: skip
 """How shells name SIGKILL and SIGSEGV in other languages: said only by the last line of a log."""
 _OF_WORD = {"killed": KILLED, "terminated": TERMINATED}
 _CHILD = re.compile(
@@ -163,24 +140,10 @@ _CHILD = re.compile(
     r"|died with <Signals\.\w{2,10}: (?P<signal>\d{1,2})>"
 )
 _CHILD_TYPES = frozenset(
-    {
-        "CalledProcessError",
-        "ChildFailedError",
-        "ProcessExitedException",
-        "ProcessRaisedException",
-        "EngineDeadError",
-        "ActorDiedError",
-        "RayActorError",
-        "ActorUnavailableError",
-        "WorkerCrashedError",
-        "NodeDiedError",
-        "LocalRayletDiedError",
-        "BrokenProcessPool",
-        "TuneError",
-        "PapermillExecutionError",
-        "CellExecutionError",
-    }
-)
+    {"CalledProcessError", "ChildFailedError", "ProcessExitedException", "ProcessRaisedException", "EngineDeadError",
+     "ActorDiedError", "RayActorError", "ActorUnavailableError", "WorkerCrashedError", "NodeDiedError",
+     "LocalRayletDiedError", "BrokenProcessPool", "TuneError", "PapermillExecutionError", "CellExecutionError"}
+)  # fmt: skip
 """Exceptions about a process that the program started: torchrun's, vLLM's, Ray's, ``concurrent.futures``'."""
 _CHILD_TEXTS = (
     "Engine core initialization failed",
@@ -215,7 +178,7 @@ def reported_end(line: str) -> str | None:
     if (found := _NOT_STARTED.search(line)) is not None:
         kinds = {"argument": ARGUMENT, "continued": CONTINUED, "command": COMMAND}
         return kinds.get(str(found.lastgroup), NOT_STARTED)
-    return next((topic for text, topic in _TEXTS if text in line), None)
+    return next((topic for topic, texts in _TEXTS.items() if any(text in line for text in texts)), None)
 
 
 def _of_build(found: re.Match[str]) -> str | None:
@@ -233,7 +196,7 @@ def last_line_end(line: str) -> str | None:
     """The topic of a log's last line without prefixes, as a shell in any language reports a signal; None for others."""
     job = _JOB.search(line)
     word = job["word"] if job is not None else line.partition(" (")[0]
-    topic = _FOREIGN.get(word.strip().lower())
+    topic = next((topic for topic, words in _FOREIGN.items() if word.strip().lower() in words), None)
     return topic or (FAILED if job is not None else None)
 
 

@@ -31,21 +31,9 @@ _PRINTED = re.compile(
     r"\b(?:epoch|step|iter(?:ation)?|batch|loss|acc(?:uracy)?)\b.*\d|(?<![/\d])\d+/\d+(?![/\d])|\dit/s", re.IGNORECASE
 )
 _HINTS = (
-    "step",
-    "trial",
-    "epoch",
-    "iter",
-    "batch",
-    "loss",
-    "acc",
-    "/",
-    "finish",
-    "done",
-    "complete",
-    "slot",
-    "prompt",
+    "step", "trial", "epoch", "iter", "batch", "loss", "acc", "/", "finish", "done", "complete", "slot", "prompt",
     "gui",
-)
+)  # fmt: skip
 """One of these is in each line that the patterns find."""
 _SUMMARY = re.compile(r"wandb: |\d%\||^\s*File \"|\bframe #\d")
 """What stands at the end of a program that failed, too: Weights & Biases' summary, a progress bar's last state."""

@@ -12,14 +12,8 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TABLE, TENSORFLOW, TORCH, compiled
+from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
 
-_IN_LINES = (
-    ("bitsandbytes", "bitsandbytes"), ("cuda_setup", "bitsandbytes"), ("cuda setup", "bitsandbytes"),
-    ("csrc/ops.cu", "bitsandbytes"), ("csrc\\ops.cu", "bitsandbytes"),
-    ("onnxruntime", "onnxruntime"), ("cupy", "cupy"), ("numba", "numba"), ("sglang", "sglang"), ("vllm", "vllm"),
-    ("ctranslate2", "ctranslate2"), ("ggml", "llama.cpp"), ("paddle", "paddlepaddle"), ("mxnet", "mxnet"),
-    ("jax", JAX), ("external/xla/xla/", JAX), ("torch", TORCH),
-)  # fmt: skip
 _ORDER = (
     "bitsandbytes", "onnxruntime", "cupy", "numba", "comfyui", "sglang", "vllm", "text-generation-inference",
     "ctranslate2", "llama.cpp", "paddlepaddle", "mxnet", "caffe", "darknet", "DirectML", JAX, TORCH, TENSORFLOW,
@@ -51,7 +45,7 @@ def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
     if run is not None and run.framework is not None:
         return TORCH if run.framework.name == "torch" else run.framework.name
     text = " ".join(lines).lower()
-    for word, name in _IN_LINES:
+    for word, name in FRAMEWORK_WORDS:
         if word in text:
             return name
     known = evidence.log.frameworks if evidence.log is not None else []
