@@ -452,6 +452,9 @@ def test_a_library_that_an_unused_tensorflow_missed(used: str) -> None:
     "line",
     [
         "fitloss: 5.68 | rankloss: 0.44",
+        "INFO:root:Loss 26.2141",
+        'Saved graph data (before projection) to "graphs_2.pkl"',
+        "Done generating graph data",
         "2600/3000 prompts  (0.04 prompts/s)",
         "Requirement already satisfied: six>=1.5 in /opt/lib/python3.9/site-packages (from x)",
         "Submitted batch job 23765086",
