@@ -58,29 +58,10 @@ _DEVICE = re.compile(r"(?:device:)?\b(X?LA_)?(GPU|CPU|TPU|cuda)(?::(\d{1,6}))?",
 _PCI = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-9a-fA-F])")
 
 _DTYPE_BYTES = {
-    "float": 4,
-    "float32": 4,
-    "half": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "double": 8,
-    "float64": 8,
-    "int8": 1,
-    "uint8": 1,
-    "qint8": 1,
-    "quint8": 1,
-    "bool": 1,
-    "int16": 2,
-    "uint16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "complex64": 8,
-    "complex128": 16,
-    "resource": 8,
-    "string": 24,
-}
+    "float": 4, "float32": 4, "half": 2, "float16": 2, "bfloat16": 2, "double": 8, "float64": 8, "int8": 1,
+    "uint8": 1, "qint8": 1, "quint8": 1, "bool": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
+    "uint64": 8, "complex64": 8, "complex128": 16, "resource": 8, "string": 24,
+}  # fmt: skip
 
 
 def undecorated(line: str) -> str:

@@ -77,16 +77,9 @@ _ELSEWHERE = (
 _MAYBE = ("DefaultCPUAllocator", "Unable to allocate", "requested buffer of size", "Cannot allocate")
 """Lines that match :data:`_HOST` or :data:`_OTHERS` contain one of these."""
 _DUMP_STARTS = (
-    "Bin (",
-    "Bin for ",
-    "Next region",
-    "Summary of in-use",
-    "Sum Total of",
-    "Stats",
-    "InUse at",
-    "Chunk at",
+    "Bin (", "Bin for ", "Next region", "Summary of in-use", "Sum Total of", "Stats", "InUse at", "Chunk at",
     "Free  at",
-)
+)  # fmt: skip
 
 
 class Draft(msgspec.Struct, kw_only=True):

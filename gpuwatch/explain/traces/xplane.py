@@ -18,19 +18,10 @@ MOST_EVENTS = 600_000
 """Events read of one file; a million take about 300 MB."""
 _ALLOCATION, _FREE = "MemoryAllocation", "MemoryDeallocation"
 _NAMES = {
-    "allocator_name": 0,
-    "bytes_allocated": 1,
-    "bytes_available": 2,
-    "fragmentation": 3,
-    "peak_bytes_in_use": 4,
-    "requested_bytes": 5,
-    "allocation_bytes": 6,
-    "addr": 7,
-    "tf_op": 8,
-    "region_type": 9,
-    "data_type": 10,
+    "allocator_name": 0, "bytes_allocated": 1, "bytes_available": 2, "fragmentation": 3, "peak_bytes_in_use": 4,
+    "requested_bytes": 5, "allocation_bytes": 6, "addr": 7, "tf_op": 8, "region_type": 9, "data_type": 10,
     "shape": 11,
-}
+}  # fmt: skip
 _TYPES = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 9: "int64",
     10: "bool", 11: "qint8", 12: "quint8", 13: "qint32", 14: "bfloat16", 15: "qint16", 16: "quint16", 17: "uint16",
