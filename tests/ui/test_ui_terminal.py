@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -93,7 +94,7 @@ class Terminal:
         os.close(self.slave)
 
 
-@pytest.mark.parametrize("how", ["q", "ctrl+c", "terminate", "hangup", "crash"])
+@pytest.mark.parametrize("how", ["q", "ctrl+c", "terminate", "hangup", "crash", "kill"])
 def test_the_terminal_is_left_as_it_was(how: str) -> None:
     command = ("-c", CRASH) if how == "crash" else ("-m", "tests.ui.demo", "--machine", "pair")
     terminal = Terminal(*command)
@@ -104,14 +105,20 @@ def test_the_terminal_is_left_as_it_was(how: str) -> None:
                 terminal.process.send_signal(signal.SIGTERM)
             elif how == "hangup":
                 terminal.process.send_signal(signal.SIGHUP)
+            elif how == "kill":
+                terminal.until(b"\x1b[?1000h")
+                terminal.process.kill()
             else:
                 terminal.type(b"q" if how == "q" else b"\x03")
         code = terminal.end()
         if how != "terminate":  # the default action of SIGTERM leaves no time for manners
-            assert code == {"crash": 1, "hangup": 128 + signal.SIGHUP}.get(how, 0)
+            assert code == {"crash": 1, "hangup": 128 + signal.SIGHUP, "kill": -signal.SIGKILL}.get(how, 0)
             for sign in (LEFT_ALTERNATE_SCREEN, CURSOR_SHOWN, MOUSE_OFF):
                 assert sign in terminal.output, sign
-            assert termios.tcgetattr(terminal.slave) == terminal.before
+            on = dict.fromkeys(re.findall(rb"\x1b\[\?(\d+)h", terminal.output.rpartition(LEFT_ALTERNATE_SCREEN)[0]))
+            off = set(re.findall(rb"\x1b\[\?(\d+)l", terminal.output.rpartition(b"NVIDIA H200")[2]))
+            assert set(on) - {b"7", b"25", b"2026"} <= off
+            assert how == "kill" or termios.tcgetattr(terminal.slave) == terminal.before
         if how == "crash":
             assert b"a rule broke" in terminal.output.split(LEFT_ALTERNATE_SCREEN)[-1], "on the normal screen"
     finally:
@@ -165,8 +172,9 @@ def test_ctrl_z_goes_to_the_shell_and_fg_comes_back(sim_machine: Callable[[str],
         shell.keys(f"{sys.executable} -m gpuwatch\n")
         wait(b"quit")
         shell.drain(0.5)
-        members = family(shell.pid)[1:]
+        *members, guard = family(shell.pid)[1:]
         assert len(members) == 2, "the dashboard and its collector"
+        assert Path(f"/proc/{guard}/comm").read_text() == "sh\n"
         shell.keys("\x1a")
         left = wait(b"READY:")
         for sign in (LEFT_ALTERNATE_SCREEN, CURSOR_SHOWN, MOUSE_OFF):

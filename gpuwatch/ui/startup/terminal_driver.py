@@ -9,6 +9,7 @@ import asyncio
 import os
 import select
 import signal
+import sys
 from codecs import getincrementaldecoder
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 
 from gpuwatch.core.formatting.terminal import SYNC_END, SYNC_START
+from gpuwatch.ui.startup.screen_guard import ScreenGuard
 from gpuwatch.ui.widgets.textual_internals import internal
 
 try:
@@ -65,6 +67,7 @@ class TerminalDriver(LinuxDriver):
     """Output held back until :meth:`release`."""
     _wake: tuple[int, int] | None = None
     """A pipe that ends the wait for input."""
+    _guard: ScreenGuard | None = None
 
     def __init__(self, app: Any, **options: Any) -> None:
         """``app``: a :class:`gpuwatch.ui.app.GpuwatchApp`."""
@@ -84,6 +87,8 @@ class TerminalDriver(LinuxDriver):
         if file is not None and not isinstance(file, _File):
             self._file = _File(file)  # type: ignore[assignment]
         TerminalDriver.took_screen = True
+        if sys.__stderr__ is not None:
+            self._guard = ScreenGuard(sys.__stderr__.fileno())  # where Textual draws
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.app.terminal_writes.output = self.write
 
@@ -175,6 +180,9 @@ class TerminalDriver(LinuxDriver):
         self.app.terminal_writes.output = None
         self.release()
         super().stop_application_mode()
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.dismiss()
 
     def disable_input(self) -> None:
         wake, self._wake = self._wake, None
