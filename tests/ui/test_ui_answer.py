@@ -93,7 +93,7 @@ def test_the_idle_holder_is_named_once_and_with_its_time() -> None:
     assert "holds 130.4 GiB and" not in line
     two = replace(machines.HELD, pid=51877, device_uuid=machines.uuid(0))
     assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min (+1)" in said(shot, machines.HELD, two)
-    since = shot.taken_at.timestamp() - 1500
+    since = shot.taken_at.timestamp() - 1559
     rows = tuple(replace(row, readings={**row.readings, "idle_since": since}) for row in shot.processes)
     assert "on 1, 25 min" in said(replace(shot, processes=rows), machines.HELD), "as the column IDLE says"
     over = replace(machines.HELD, until=shot.taken_at)

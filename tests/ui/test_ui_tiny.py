@@ -29,7 +29,7 @@ async def test_gpus_and_the_finding_at_40x12_on_every_tab(stage: Stage) -> None:
                 assert f"{device.number('temperature.gpu_celsius'):.0f}°C" in line
                 assert "/139.8G" in line
                 assert "▕" in line
-            assert " ".join(machines.HELD.title.split()[:3]) in " ".join(text.split())
+            assert "Idle: alice 48121 holds 130.4 GiB on 1" in " ".join(text.split())
             assert "▲ 1 warning" in lines[0]
             assert "needs 60×12" in lines[-1]
             assert "q quit" in lines[-1]

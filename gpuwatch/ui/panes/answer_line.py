@@ -84,7 +84,7 @@ def _of_finding(finding: Finding, snapshot: Snapshot, count: int) -> Wrong:
 
 def write_wrong(pen: Pen, wrong: Wrong, key: tuple[str, str]) -> None:
     """``✖ Wrong: GPU 1 lost  → reboot   1 of 3 [f] why``, up to the end of the line; ``key``: what shows the rest."""
-    glyph, label, ink = _SEVERITIES[wrong.severity]
+    glyph, label, ink = SEVERITIES[wrong.severity]
     more = f" 1 of {wrong.number}  " if wrong.number > 1 else " "
     pen.add(f"{glyph} {label}: ", ink).add(wrong.lead, "strong")
     why = f" {key[1]} " if pen.x + width_of(wrong.text) + len(more + key[0] + key[1]) + 2 <= pen.limit else " "
@@ -97,11 +97,12 @@ def write_wrong(pen: Pen, wrong: Wrong, key: tuple[str, str]) -> None:
     pen.write(room.spans).to(end).add(more, "dim").add(key[0], "key").add(why, "dim")
 
 
-_SEVERITIES = {
+SEVERITIES = {
     "error": ("✖", "Wrong", "error"),
     "warning": ("▲", "Wrong", "warning"),
     "info": ("●", "Note", "text"),
 }
+"""Glyph, word and ink of each."""
 
 
 def answer_line(pen: Pen, view: View, chosen: str = "") -> list[Place]:
@@ -217,7 +218,8 @@ def _idle(view: View, snapshot: Snapshot) -> list[Part]:
     held, row, finding = holders[0]
     who = f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()
     idle = row.idle_seconds(view.moment) or (view.moment - finding.since.timestamp() if finding.since else None)
-    lasts = f", {steady_span(idle)}" if idle is not None else ""
+    # Whole minutes, as in the column IDLE.
+    lasts = f", {steady_span(idle if idle < 100 else idle // 60 * 60)}" if idle is not None else ""
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""
     forms = (
         f"Idle: {who} holds {memory(held)} on {row.device_index}{lasts}{more}",

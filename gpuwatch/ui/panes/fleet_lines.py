@@ -196,7 +196,7 @@ def sign(gpu: GpuUse) -> Span:
     busy = gpu.utilization
     if busy is None:
         return "■", "text"
-    return meter(max(busy / 100, 0.01)), "power"  # green is for what is free
+    return meter(max(busy / 100, 0.01)), "text"  # green is for what is free
 
 
 def _util(pen: Pen, host: HostSummary) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 
-from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
@@ -13,6 +12,7 @@ from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.panes.answer_line import SEVERITIES, parts_of, wrong_now
 from gpuwatch.ui.panes.headline import verdict
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.tables.device_facts import fraction, state_note
@@ -75,17 +75,15 @@ def _gpu(device: Device, width: int, cells: int) -> Line:
 
 
 def _finding(view: View, width: int) -> list[Line]:
-    """The first finding or source problem, and what to do."""
-    spans: Lines = []
-    if view.wrong:
-        one = view.wrong[0]
-        glyph, ink = ("✖", "error") if one.severity == "error" else ("▲", "warning")
-        more = f" (1 of {len(view.wrong)})" if len(view.wrong) > 1 else ""
-        spans.append([(f" {glyph} ", ink), (printable(one.title) + more, "text")])
-        if one.action:
-            spans.append([(" → ", ink), (printable(one.action), "dim")])
-    elif view.snapshot is not None and view.snapshot.problems:
-        spans.append([(" ▲ ", "warning"), (printable(view.snapshot.problems[0].detail), "text")])
+    """What is wrong and what to do, as the Overview answers it; else who holds memory idle."""
+    wrong = wrong_now(view)
+    if wrong is not None:
+        glyph, _, ink = SEVERITIES[wrong.severity]
+        more = f" (1 of {wrong.number})" if wrong.number > 1 else ""
+        spans: Lines = [[(f" {glyph} ", ink), (wrong.lead + wrong.text + more, "text")]]
+        spans += [[(" → ", ink), (wrong.action, "dim")]] if wrong.action else []
+    else:
+        spans = [[(f" {part.forms[0]}", part.ink)] for part in parts_of(view) if part.id == "idle"]
     return [Line(tuple(part)) for line in spans for part in wrapped(line, max(width - 1, 8))]
 
 
