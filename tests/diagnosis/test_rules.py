@@ -525,6 +525,7 @@ SCRAPS = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(st.lists(SCRAPS, max_size=12), st.booleans(), st.booleans())
 def test_no_rule_breaks_on_any_mixture_of_lines(lines: list[str], driver: bool, with_run: bool) -> None:

@@ -51,6 +51,7 @@ def test_a_terminals_folds_change_nothing(name: str, width: int, quote: str) -> 
     assert told(explain(unfolded(folded(name, terminal(width), quote)))) == told(whole(name))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [100, 120])
 def test_a_persons_folds_seldom_change_the_cause(width: int) -> None:
     """A word that did not fit is a guess; a wrong one in one log of ten is what can be had."""

@@ -55,6 +55,7 @@ def test_old_files_open(path: Path) -> None:
     assert not checked(path).damaged
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_a_damaged_file_is_never_an_error_of_gpuwatch(tmp_path: Path, seed: int) -> None:
     """Bytes anywhere in the file are overwritten: it is refused, or what is left is read."""

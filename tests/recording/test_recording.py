@@ -344,6 +344,7 @@ def test_secrets_are_not_written(file: Path) -> None:
     assert "hunter2" not in (read(file)[0].processes[0].command or "")
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(

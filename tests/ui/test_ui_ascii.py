@@ -152,6 +152,7 @@ def test_keys_are_spelled() -> None:
     ]
 
 
+@pytest.mark.thorough
 @given(st.text())
 def test_any_text_becomes_ascii_of_its_width(text: str) -> None:
     plain = to_ascii(text)

@@ -217,6 +217,7 @@ def test_cells_are_exact(text: str, width: int) -> None:
     assert width_of(cut(text, width)) <= width
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.booleans(), min_size=200, max_size=260),
     st.sampled_from([1.0, 0.5, 2.0]),

@@ -477,6 +477,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=20)
 @given(_STEPS)
 def test_a_machine_on_which_nothing_changes_is_judged_seldom_and_no_differently(
