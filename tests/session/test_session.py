@@ -143,7 +143,7 @@ def test_a_silence_is_told_when_the_samples_around_it_are_thinned_out() -> None:
     watched.feed.state = FeedStatus("not-answering", 3.0, 2.0)
     session.look_at_feed()
     watched.feed.state = FeedStatus("ok", 0.0)
-    for tick in (22, *range(25, 1500, 5)):
+    for tick in (22, *range(25, 2500, 5)):
         watched.push(pair(tick))
     session.pause().go(begun + 5)
     assert [one.id for one in session.view().findings] == ["driver.bad-state"]
