@@ -14,7 +14,7 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.period import Change, ChangeKind
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.recording.gpu_time import GAP, USUAL
+from gpuwatch.machine.history.gaps import INTERVALS, unobserved_limit
 from gpuwatch.machine.recording.reader import Recording
 
 LOOK_BACK = 600.0
@@ -69,7 +69,7 @@ def _events(recording: Recording, begin: float, moment: float) -> Iterator[Chang
 def _gaps(recording: Recording, begin: float, moment: float) -> Iterator[Change]:
     first, _ = recording.extent()
     interval = max((run.interval for run in recording.runs), default=1.0)
-    longer = max(GAP, USUAL * interval)
+    longer = unobserved_limit(interval)
     if first - begin > longer:
         unknown = lasted(first - begin)
         yield _change(first, "recording", f"the recording begins: nothing is known of the {unknown} before")
@@ -108,7 +108,7 @@ def _named(name: str) -> str:
 
 def _readings(recording: Recording, begin: float, moment: float, devices: list[Device]) -> Iterator[Change]:
     interval = max((run.interval for run in recording.runs), default=1.0)
-    since = moment - max(_BEFORE, USUAL * interval)
+    since = moment - max(_BEFORE, INTERVALS * interval)
     sums: dict[tuple[str, str], list[float]] = {}
     for times, columns in recording.numbers(begin, moment, frozenset(_READINGS)):
         for key, values in columns.items():

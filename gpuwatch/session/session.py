@@ -14,9 +14,10 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.machine.collector.host_access import HostAccess
 from gpuwatch.machine.history.energy import EnergyMeter
+from gpuwatch.machine.history.gaps import gap_limit
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
-from gpuwatch.machine.history.sample_store import Gap, SampleStore, gap_limit
+from gpuwatch.machine.history.sample_store import Gap, SampleStore
 from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.session.judge import Judge, LiveJudge
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory

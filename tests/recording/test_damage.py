@@ -16,7 +16,8 @@ import pytest
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed
-from gpuwatch.machine.history.sample_store import Gap, gap_limit
+from gpuwatch.machine.history.gaps import gap_limit
+from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.machine.recording.reader import Recording
 from tests.conftest import gpuwatch
 from tests.recording.days import day

@@ -40,6 +40,7 @@ from gpuwatch.explain.diagnosis.engine import broken, diagnose, in_order, rules_
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.machine.history.device_events import DeviceEvents
+from gpuwatch.machine.history.gaps import UNOBSERVED, unobserved_limit
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.process_events import ProcessEvents
 
@@ -59,10 +60,6 @@ TOPICS = (
 
 CAPACITY = 1000
 """Events kept."""
-GAP = 15.0
-"""Seconds between two samples that count as unobserved, if samples are usually more frequent."""
-_USUAL = 2.5
-"""A gap is this many times the usual interval, if samples are less frequent."""
 AGAIN = 5.0
 """Seconds after which findings are reworded, single-sample rules rerun, and an unchanged machine is judged again."""
 PAST = 1800.0
@@ -177,7 +174,7 @@ class Conditions:
         """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
         at = snapshot.taken_at.timestamp()
         if self._came is not None and (at < self._came or (at == self._came and snapshot.unchanged(self._snapshot))):
-            if self._came - at < GAP:
+            if self._came - at < UNOBSERVED:
                 return []
             self._begin()  # the clock was set back: earlier times cannot be compared
             self._memory.restart()
@@ -206,7 +203,7 @@ class Conditions:
         usual = min(self._steps, default=0.0)
         if seconds:
             self._steps.append(seconds)
-        gap = seconds if seconds > max(GAP, _USUAL * usual) else 0.0
+        gap = seconds if seconds > unobserved_limit(usual) else 0.0
         self._came = at
         self.samples += 1
         self.observed += seconds - gap

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
-from gpuwatch.machine.history.sample_store import Gap, Kept, gap_limit
+from gpuwatch.machine.history.gaps import gap_limit
+from gpuwatch.machine.history.sample_store import Gap, Kept
 from gpuwatch.machine.recording.reader import Recording
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

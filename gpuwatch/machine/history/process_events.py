@@ -10,14 +10,11 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import lasted, memory
 from gpuwatch.core.model.accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.gaps import unobserved_limit
 from gpuwatch.machine.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, of_device, of_process
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 _Key = tuple[str | None, int, float | None]
-GAP = 15.0
-"""Seconds between two samples that are counted for no process, if samples are usually more frequent."""
-USUAL = 2.5
-"""A gap is this many times the usual interval, if samples are less frequent."""
 _STEPS = 8
 
 
@@ -133,7 +130,7 @@ class ProcessEvents:
         if self._at is not None and at > self._at:
             self._steps.append(at - self._at)
         self._at = at
-        return max(GAP, USUAL * usual)
+        return unobserved_limit(usual)
 
     def _events(
         self,

@@ -10,6 +10,7 @@ from typing import NamedTuple, overload
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.machine.history.gaps import gap_limit
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_chunks import Kept as Kept
@@ -21,11 +22,6 @@ Key = tuple[str, str]
 """UUID of a device, id of a metric."""
 Placed = tuple[float, Position]
 """Time and position of a sample. Read it before the next one is asked for."""
-
-
-def gap_limit(interval: float) -> float:
-    """Seconds between two samples that are a gap, if one is taken every ``interval`` seconds."""
-    return max(2.5 * interval, interval + 4.0)
 
 
 class Gap(NamedTuple):

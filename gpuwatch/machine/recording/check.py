@@ -25,7 +25,7 @@ def checked(path: Path) -> RecordingCheck:
             damaged=tuple(damaged),
             file_schema=SCHEMA,
             samples=recording.samples,
-            gaps=gaps_of(recording, max(2.5 * max(intervals, default=1.0), 2.0)),
+            gaps=gaps_of(recording, max(intervals, default=1.0)),
         )
 
 

@@ -19,8 +19,7 @@ from gpuwatch.core.model.activity import IDLE
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
 from gpuwatch.machine.history.frames import decoded, inflated
-from gpuwatch.machine.history.process_events import GAP as GAP
-from gpuwatch.machine.history.process_events import USUAL as USUAL
+from gpuwatch.machine.history.gaps import unobserved_limit
 from gpuwatch.machine.history.process_events import lists_processes
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
@@ -191,7 +190,7 @@ class GpuTimeMeter:
 
     def __init__(self, interval: float = 1.0) -> None:
         """``interval``: seconds between samples, as they were asked for."""
-        self.gap = max(GAP, USUAL * interval)
+        self.gap = unobserved_limit(interval)
         self._at: float | None = None
         self._held: dict[str, set[Key]] = {}
         """The processes of each device in the last sample; a device whose list could not be read is missing."""

@@ -9,6 +9,7 @@ from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import lasted, size
 from gpuwatch.core.model.recording import RecordedGpu, RecordedProblem, RecorderRun, RecordingGap, RecordingInfo
+from gpuwatch.machine.history.gaps import gap_limit
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.rows import RecordedFinding, Run
 from gpuwatch.machine.recording.storage import SCHEMA
@@ -16,8 +17,6 @@ from gpuwatch.machine.recording.time_expressions import shown
 
 _LISTED = 5
 """Problems, and gaps, that are listed in text."""
-GAP = 2.5
-"""A gap is longer than so many intervals."""
 
 
 def look_at(recording: Recording) -> RecordingInfo:
@@ -48,7 +47,7 @@ def look_at(recording: Recording) -> RecordingInfo:
         users=len({one.user for one in lives if one.user}),
         events=len(recording.events()),
         problems=tuple(map(_problem, wrong)),
-        gaps=gaps_of(recording, max(GAP * interval, interval + 1.0)),
+        gaps=gaps_of(recording, interval),
         recorders=tuple(map(_run, runs)),
     )
 
@@ -87,11 +86,11 @@ def overview(info: RecordingInfo) -> Iterator[str]:
         yield f"  recorder  {_shown(run.began)} {ended} (gpuwatch {printable(run.gpuwatch_version)})"
 
 
-def gaps_of(recording: Recording, longer: float) -> tuple[RecordingGap, ...]:
-    """The gaps that are longer than so many seconds."""
+def gaps_of(recording: Recording, interval: float) -> tuple[RecordingGap, ...]:
+    """The times without samples, if one was taken every ``interval`` seconds."""
     return tuple(
         RecordingGap(begin=time_of(begin), end=time_of(end), seconds=end - begin)
-        for begin, end in recording.gaps(longer)
+        for begin, end in recording.gaps(gap_limit(interval))
     )
 
 

@@ -11,8 +11,9 @@ from gpuwatch.core.formatting.brief import program_of
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.usage import By, Usage, UsageDevice, UsageGap, UsageGroup
+from gpuwatch.machine.history.gaps import unobserved_limit
 from gpuwatch.machine.recording.gpu_hours import gpu_time
-from gpuwatch.machine.recording.gpu_time import GAP, USUAL, DeviceTime, GpuTime, ProcessTime
+from gpuwatch.machine.recording.gpu_time import DeviceTime, GpuTime, ProcessTime
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.time_expressions import shown
 
@@ -137,7 +138,7 @@ def _device(one: DeviceTime, time: GpuTime) -> UsageDevice:
 def _gaps(recording: Recording, begin: float, end: float) -> Iterator[UsageGap]:
     """The longest gaps from ``begin`` to ``end``, in the order of time."""
     interval = max((run.interval for run in recording.runs), default=1.0)
-    longer = max(GAP, USUAL * interval)
+    longer = unobserved_limit(interval)
     gaps = [gap for gap in recording.gaps_of_blocks(begin, end) if gap[1] - gap[0] > longer]
     longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_GAPS]
     for first, last in sorted(longest):

@@ -21,7 +21,7 @@ from gpuwatch.core.formatting.brief import program_of
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.run import Run
-from gpuwatch.machine.recording.gpu_time import GAP
+from gpuwatch.machine.history.gaps import UNOBSERVED
 from gpuwatch.share.exports.protobuf import double, message, number, text, varint
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch
 
@@ -353,8 +353,8 @@ def _changes(
     for at, head, value in zip(times, heads, values, strict=True):
         if value is None:
             continue
-        if written is None or value != written[1] or (had is not None and at - had > GAP):
-            if written is not None and had is not None and at - had > GAP and had > written[0]:
+        if written is None or value != written[1] or (had is not None and at - had > UNOBSERVED):
+            if written is not None and had is not None and at - had > UNOBSERVED and had > written[0]:
                 yield _value(track, _head(had), written[1])
             written = (at, value)
             yield _value(track, head, value)
