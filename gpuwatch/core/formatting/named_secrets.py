@@ -32,7 +32,6 @@ _HINTS: Final = (
         "secret",
         "passw",
         "phrase",
-        "mnemonic",
         "pass",
         "pwd",
         "credential",
@@ -80,8 +79,11 @@ _BLANK = lazy(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \
 _BLANKS = lazy(r"[ \t]{1,8}(?=\S)")
 _REST = lazy(r"[^\r\n]*+")
 _OPTION = lazy(r"--[\w-]{0,60}(?:[\s=]|$)|-[A-Za-z][A-Za-z-]{0,40}(?:[\s=]|$)")
-_SET_BY_BLANK = lazy(r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|set[ \t]-[a-zA-Z]{1,4})[ \t]{1,4}$")
-"""Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign."""
+_SET_BY_BLANK = lazy(
+    r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|set[ \t]-[a-zA-Z]{1,4})[ \t]{1,4}$"
+    r"|\bconfig(?:ure)?[ \t](?:--)?(?:set|add)[ \t]{1,4}$"
+)
+"""Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign, ``npm config set`` a setting."""
 _BEFORE_SET = 24
 _IS = lazy(r"\s{1,3}(?:is(?: set to)?|ist|lautet|est|es|\u00e8|\u00e9)\s?:?\s{1,3}(?!\s)")
 _OF_WHOM = lazy(r"\s(?:for|of) (?:the )?(?:user )?[\w.@-]{1,60}\s?:[ \t]{0,3}(?=\S)")
@@ -103,16 +105,18 @@ _BARE = lazy(
 )
 _ARGUMENT = lazy(rf"(?:{_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
 _LITERAL = lazy(r"[rRbBfFuU]{0,2}(\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
-_NO_VALUE = lazy(r"[a-z]{2,20} [a-z]{2,20}\b|[Tt]ests?(?=[A-Z_/.\d])")
+_NO_VALUE = lazy(r"[a-z]{2,20} [a-z]{2,20}\b|[Tt]ests?(?=[A-Z_/.\d])|\d{1,9} ")
 """``pass: forward and backward``, ``PASS: TestAllReduce``."""
 _CALL = lazy(r"[\w.]{0,80}[(\[{]")
 _CHAIN = lazy(
     r"(?:self|cls|args|cfg|config|opts|options|params|settings|request|ctx|os|hparams|flags|FLAGS)\.[\w.]{1,80}"
 )
 _SCHEME = lazy(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.IGNORECASE)
+_MAPPING = lazy(r":[ \t]{0,8}\n(?=([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}\S)")
+_MEMBER = lazy(r"([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}[\"']?([^\s\"']++)[^\n]*+(?:\n|$)")
 _SAID_BARE = frozenset({"password", "passwd", "passphrase"})
 """What .netrc and many programs have before a password, without a sign."""
-_CHOSEN = lazy(r"[A-Za-z]{5,24}\d{2,5}")
+WORD_AND_NUMBER = lazy(r"[A-Za-z]{5,24}\d{2,5}")
 """What people choose: a word and a number."""
 _VERB = lazy(
     r"(?:requires?|is|are|was|must|needs?|expects?|takes|cannot|can|and|or|has|option|argument|flag)(?=[\s,.;]|$)"
@@ -210,6 +214,11 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
     is_header = name.lower() in _HEADERS
     if match := (_ASSIGN_HEADER if is_header else _ASSIGN).match(text, after):
         return _one(text, match.end(), name, sure, option=is_option)
+    if quoted and text.startswith(">", after):  # <string name="api_key">x</string>
+        stop = text.find("<", after, after + LONGEST_GROUP)
+        return ([(after + 1, stop)] if stop > 0 and is_secret(sure, name, text[after + 1 : stop]) else []), after
+    if sure is Strength.STRONG and (match := _MAPPING.match(text, after)):
+        return _members(text, match)
     if match := _COLON.match(text, after):
         if match[1] and not quoted and _STATE.match(text, match.end()):
             return [], match.end()
@@ -257,7 +266,9 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
             if literal is not None and _like_password(literal[0].replace(" ", "")):
                 return [literal.span()], literal.end()
         word = _BARE.match(text, match.end())
-        if word is not None and (_like_password(word[0]) or (name in _SAID_BARE and _CHOSEN.fullmatch(word[0]))):
+        if word is not None and (
+            _like_password(word[0]) or (name in _SAID_BARE and WORD_AND_NUMBER.fullmatch(word[0]))
+        ):
             return [word.span()], word.end()
     return _field(text, name, sure, after)
 
@@ -272,6 +283,17 @@ def _set(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_S
     line = _REST.match(text, match.end())
     value = line[0].rstrip() if line else ""
     return ([(match.end(), match.end() + len(value))] if is_secret(sure, name, value) else []), match.end()
+
+
+def _members(text: str, mapping: re.Match[str]) -> tuple[_Spans, int]:
+    """``password:`` and an indented mapping below it, as YAML has it: values that look like secrets."""
+    spans: _Spans = []
+    at = mapping.start(1)
+    while (member := _MEMBER.match(text, at)) and member[1] == mapping[1]:
+        if _like_password(member[2]) or WORD_AND_NUMBER.fullmatch(member[2]):
+            spans.append(member.span(2))
+        at = member.end()
+    return spans, at
 
 
 def _like_password(value: str) -> bool:

@@ -22,6 +22,8 @@ USER_IN_TEXT = lazy(
 )
 """How ``diagnosis.memory.memory_holders`` names the owner of a process, which may have exited since."""
 _NAME = r"[A-Za-z_][\w.-]{0,63}"
+_LIKE_HOST = r"(?=[A-Za-z-]{0,62}\d)[A-Za-z][A-Za-z0-9-]{2,62}(?:\.[A-Za-z][\w-]*){0,8}"
+"""A name with a number in it, in places where other words may stand, too."""
 _KNOWN_OWNERS = (
     "docs|blog|models|datasets|spaces|papers|api|join|settings|huggingface|meta-llama|facebook|google|openai|openai-community"
     "|microsoft|nvidia|mistralai|Qwen|deepseek-ai|stabilityai|EleutherAI|bigscience|tiiuae|google-bert|sentence-transformers"
@@ -47,8 +49,30 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ),
     ("job", "=", lazy(rf"\b(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)[A-Z_]+=(?!\d+\b){_VALUE}")),
     ("job", ":|=", lazy(rf"\b(?:job ?name|pod|namespace|experiment|run name)['\"]?\s?[:=]\s*{_VALUE}", re.IGNORECASE)),
-    ("host", "=", lazy(r"\b(?:MASTER_ADDR|HOSTNAME|hostname|NODE_NAME|SLURMD_NODENAME|HOST)=([\w.-]+)")),
+    (
+        "host",
+        "=",
+        lazy(r"\b(?:MASTER_ADDR|hostname|(?:\w{1,20}_)?(?:HOST|HOSTS|HOSTNAME|NODE_?NAME|NODELIST))=([\w.,-]+)"),
+    ),
+    ("host", "=", lazy(r"\b(?:NodeName|NodeList|BatchHost|NodeAddr|NodeHostName|ReqNodeList|ExcNodeList)=([\w.,-]+)")),
     ("host", "DISPLAY=", lazy(r"\bDISPLAY=([A-Za-z][\w.-]*):\d")),
+    # In commands, only what looks like a host.
+    ("host", "scp |rsync |sftp ", lazy(rf"\b(?:scp|rsync|sftp) [^\n|;&]{{0,200}}?(?<=[ @])({_LIKE_HOST}):")),
+    ("host", "ssh ", lazy(rf"\bssh (?:-\w+ (?:\d+ )?)*(?:{_NAME}@)?({_LIKE_HOST})(?= |$)")),
+    ("user", "ssh ", lazy(rf"\bssh (?:-\w+ (?:\d+ )?)*({_NAME})@{_LIKE_HOST}(?= |$)")),
+    ("host", "--include", lazy(rf"--include[= ]['\"]?({_LIKE_HOST}):\d")),
+    ("host", "host=", lazy(r"\bhost=['\"]([\w.-]+)['\"]")),
+    ("host", " known: ", lazy(r"\bnot known: ['\"]?([\w.-]+)")),
+    ("host", "ank ", lazy(rf"\b[Rr]ank \d+ (?:on|@) ({_LIKE_HOST})(?= |$)")),
+    (
+        "host",
+        "host |ode |orker |erver |ember |eer |achine |odes ",
+        lazy(
+            rf"\b(?:[Hh]ost|[Nn]odes?|[Ww]orker|[Ss]erver|[Mm]ember|[Pp]eer|[Mm]achine) ['\"\u2018]?({_LIKE_HOST})"
+            r"(?=:\d{4,5}\b| \(|['\"\u2019]| (?:not|is|has|did|does|went|was|timed|failed)\b| --)"
+        ),
+    ),
+    ("host", "ame: ", lazy(r"\b(?i:(?:machine|computer|host) ?name): ([\w.-]+)")),
     ("host", "nodeName", lazy(r"\bnodeName['\"]?: *['\"]?([\w.-]+)")),
     (
         "host",
@@ -74,6 +98,29 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         "qsub|bsub|sbatch|srun|salloc|qlogin",
         lazy(r"\b(?:qsub|bsub|sbatch|srun|salloc|qlogin) (?:[^\n]{0,200}? )?-[APG] ?([A-Za-z][\w.-]*)"),
     ),
+    (
+        "user",
+        "user|passwd ",
+        lazy(rf"\b(?:usermod|userdel|useradd|adduser|deluser|gpasswd)(?: -\w+(?: [\w,]+)?)* ({_NAME})(?=[\s;]|$)"),
+    ),
+    ("user", "setfacl", lazy(rf"\bsetfacl [^\n]{{0,80}}?\bu:({_NAME}):")),
+    ("user", "quota", lazy(rf"\bquotas? (?:for user|-u|-v -u) ({_NAME})")),
+    ("user", "_NAME=", lazy(r"\bGIT_(?:AUTHOR|COMMITTER)_NAME=['\"]?([\w.-]+)")),
+    ("user", "user.name", lazy(r"\buser\.name[= ]['\"]?([\w.-]+)")),
+    ("user", "no such user", lazy(r"['\"\u2018]([\w.-]+)['\"\u2019]: no such user")),
+    ("user", "/user/", lazy(r"(?<![\w/.-])/user/([\w.-]+)/")),
+    (
+        "user",
+        " by ",
+        lazy(
+            r"\b(?:[Ss]ubmitted|[Ll]aunched|[Cc]ancelled|[Cc]ommit(?:ted)?|[Oo]wned) by "
+            rf"(?!the\b|an?\b|user\b|signal\b|default\b)({_NAME})"
+        ),
+    ),
+    ("id", "=|:", lazy(r"\b(?:account|subscription)[_ ]?id['\"]?\s?[:=]\s?['\"]?(\d{8,16})\b", re.IGNORECASE)),
+    ("id", "project id", lazy(rf"\bproject id: {_VALUE}")),
+    ("id", "ssid|SSID", lazy(rf"\b(?:ESSID|BSSID|SSID|ssid)['\"]?\s?[:=]\s?{_VALUE}")),
+    ("id", "imei|IMEI", lazy(r"\b(?:imei|IMEI):?\s?(\d{15})\b")),
     ("user", " -l ", lazy(rf"\b(?:ssh|sftp|rlogin) (?:[^\n]{{0,100}}? )?-l ({_NAME})")),
     ("host", "on node ", lazy(r"\bon node ([\w.-]+) exited")),
     ("host", "pdsh ", lazy(r"\bpdsh [^\n]{0,80}?-w ([\w.,\[\]-]+)")),

@@ -64,7 +64,7 @@ _SECRET_KEY = lazy(
 )
 _STRONG_WORD = lazy(
     r"passw|passphrase|secret|credential|apikey|accesskey|privatekey|authtoken|accesstoken|webhook|connectionstring"
-    r"|authorization|clientsecret|seedphrase|recoveryphrase|mnemonic"
+    r"|authorization|clientsecret|seedphrase|recoveryphrase"
 )
 
 

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.named_secrets import MASK, mask_named
+from gpuwatch.core.formatting.named_secrets import MASK, WORD_AND_NUMBER, mask_named
 from gpuwatch.core.formatting.program_passwords import without_program_passwords
 from gpuwatch.core.formatting.secret_columns import mask_columns
 from gpuwatch.core.formatting.secret_names import is_secret_value, looks_secret, public_key
@@ -78,7 +78,7 @@ _ASKED = lazy(
 """What is echoed after a prompt."""
 _PASSPHRASE = lazy(r"(\bpassphrase for (?:key )?['\"]?[^\s'\":]{1,200}['\"]?: {1,3})(?![\w ]{0,40}(?:$|\n))\S{8,200}")
 _CLIENT = lazy(
-    r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init)\(\s?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
+    r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init|AES\.new|hmac\.new|Fernet|AESGCM)\(\s?b?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
 )
 """``cohere.Client('x')``: a key is the first argument."""
 _QUOTED_KEY = lazy(
@@ -86,10 +86,14 @@ _QUOTED_KEY = lazy(
 )
 """``Invalid API key 'x'``, ``401 for token x``."""
 _PHRASE = lazy(
-    r"(\b(?:(?:[Ss]eed|[Rr]ecovery) (?:phrase|words|codes?|key|password)|[Mm]nemonic)\s?[:=]\s)"
+    r"(\b(?:(?:[Ss]eed|[Rr]ecovery) (?:phrase|words|codes?|key|password)|[Mm]nemonic)[\"']?\s?[:=]\s?[\"']?)"
     r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8}|(?:[A-Z0-9]{4,6}-){3,8}[A-Z0-9]{4,6}"
     r"|(?:(?=[\w-]{0,23}\d)[\w-]{8,24}[ ,]{0,2}){1,16})"
 )
+_SHARED = lazy(
+    r"(\b(?:[Cc]redentials|Zugangsdaten|[Cc]redenciales|[Ii]dentifiants):? [\w.@-]{1,60} ?/ ?)(?=\S{0,60}\d)\S{6,64}"
+)
+"""``credentials: mia / x``."""
 COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
 """What sets a terminal's colour."""
 _HOOK = lazy(
@@ -207,7 +211,8 @@ def _credentials(match: re.Match[str]) -> str:
 
 
 def _answer(match: re.Match[str]) -> str:
-    return match[1] + (MASK if looks_secret(match[2]) and ":" not in match[2] else match[2])
+    sure = looks_secret(match[2]) or WORD_AND_NUMBER.fullmatch(match[2])
+    return match[1] + (MASK if sure and ":" not in match[2] else match[2])
 
 
 def _client(match: re.Match[str]) -> str:
@@ -259,7 +264,8 @@ _EXPRESSIONS: Final = (
     ),
     ("accessor", lazy(r"(\baccessor[\"']?\s{0,3}[:=]?\s{1,12}[\"']?)[A-Za-z0-9.]{20,}+"), rf"\1{MASK}"),
     ("_accessor", lazy(r"(\w_accessor[\"']?\s{0,3}[:=]?\s{1,12}[\"']?)[A-Za-z0-9.]{20,}+"), rf"\1{MASK}"),
-    ("edentials", lazy(r"(\b[Cc]redentials:? [\w.@-]{1,60} ?/ ?)(?=\S{0,60}\d)\S{6,64}"), rf"\1{MASK}"),
+    ("edentials", _SHARED, rf"\1{MASK}"),
+    (" / ", _SHARED, rf"\1{MASK}"),
     (
         "</t",
         lazy(
@@ -268,6 +274,15 @@ _EXPRESSIONS: Final = (
         rf"\1{MASK}",
     ),
     ("ass", _ASKED, _answer),
+    ("ass", lazy(r"(\b[Pp]ass(?:word|phrase)\): )(\S{6,64})"), _answer),
+    ("<(", lazy(r"((?i:pass|secret|token|key)[\w-]{0,30}[= ]<\((?:echo|printf)(?: -n)? )[^)\n$]+"), rf"\1{MASK}"),
+    ("<<<", lazy(r"(<<<\s?[\"']?)([^\s\"'$]{8,64})"), _answer),
+    (
+        " code",
+        lazy(r"(\b(?:2FA|MFA|OTP|[Vv]erification|[Oo]ne-time|[Ll]ogin|[Ss]ecurity) code(?: is)?:? )\d{4,8}\b"),
+        rf"\1{MASK}",
+    ),
+    ("SCRAM-", lazy(r"(\bSCRAM-SHA-\d{1,3}\$\d{1,7}:)[\w+/=]{16,}\$[\w+/=]{20,}:[\w+/=]{20,}"), rf"\1{MASK}"),
     ("ey ", _QUOTED_KEY, rf"\1{MASK}"),
     ("oken ", _QUOTED_KEY, rf"\1{MASK}"),
     ("AUTH ", lazy(r"(\bAUTH (?:PLAIN|LOGIN|CRAM-MD5|XOAUTH2) )[A-Za-z0-9+/]{8,}+={0,2}"), rf"\1{MASK}"),
@@ -299,7 +314,7 @@ _EXPRESSIONS: Final = (
         ),
         rf"\1{MASK}",
     ),
-    ("community", lazy(r"^([ \t]{0,8}r[ow]community6?[ \t]{1,8})\S{3,64}", re.MULTILINE), rf"\1{MASK}"),
+    ("community", lazy(r"(\br[ow]community6?[ \t]{1,8})\S{3,64}"), rf"\1{MASK}"),
     (
         "define(",
         lazy(
@@ -310,7 +325,7 @@ _EXPRESSIONS: Final = (
     ("IDENTIFIED", lazy(r"(\bIDENTIFIED (?:WITH \S{1,40} )?(?:BY|AS) (?:PASSWORD )?')[^'\n]{1,200}"), rf"\1{MASK}"),
     # What clients of FTP, POP3, IMAP and Redis send.
     ("PASS ", lazy(r"^((?:[<>C:\- ]{0,8})PASS )(?=\S{0,60}\d)[^\s_./:]{4,64}$", re.MULTILINE), rf"\1{MASK}"),
-    ("LOGIN ", lazy(r"^((?:[<>C: ]{0,6})\w{1,12} LOGIN \S{1,64} )\S{4,64}$", re.MULTILINE), rf"\1{MASK}"),
+    ("LOGIN ", lazy(r"(\b[A-Za-z]{0,4}\d{1,6} LOGIN \S{1,64} )\S{4,64}$", re.MULTILINE), rf"\1{MASK}"),
     ('"AUTH"', lazy(r"(\"AUTH\"(?: \"[^\"\n]{1,64}\")? \")[^\"\n]{1,200}(?=\"(?:\s|$))"), rf"\1{MASK}"),
     ("/t/", lazy(r"(\bconda\.[\w.-]{2,60}/t/)[^/\s]{8,}"), rf"\1{MASK}"),
     (

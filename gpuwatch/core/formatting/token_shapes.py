@@ -101,6 +101,7 @@ SHAPES: Final = (
     Shape(("sbp_",), _HEX, 40, "supabase.com/docs: personal access tokens", True),
     Shape(("ak-", "as-"), _ALNUM, 22, "modal.com/docs: token id and secret", True),
     Shape(("pat",), "A-Za-z0-9.", 79, "airtable.com/developers: personal access tokens", True),
+    Shape(("A3-",), "A-Z0-9-", 29, "support.1password.com: Secret Key"),
     Shape(("tskey-",), _URL, 16, "tailscale.com/kb: keys"),
 )
 
@@ -125,6 +126,8 @@ _DISCORD = re.compile(r"[MNO](?<![\w-].)[\w-]{22,27}\.[\w-]{5,7}\.[\w-]{27,45}")
 """The id of the bot, the time and a signature, each in base64url (discord.com/developers: authentication)."""
 _TERRAFORM = re.compile(r"(?<![\w.-])[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}+")
 """developer.hashicorp.com/terraform/cloud-docs: API tokens."""
+_BOOTSTRAP = re.compile(r"(?<![\w.])(?=[a-z]{0,5}\d)[a-z0-9]{6}\.(?=[a-z]{0,15}\d)[a-z0-9]{16}(?![\w.])")
+"""kubernetes.io/docs: bootstrap tokens."""
 _TELEGRAM = re.compile(r"(?<!\d)\d{8,10}:AA[\w-]{32,34}(?![\w-])")
 """The id of the bot and 35 characters (core.telegram.org/bots/api)."""
 
@@ -142,6 +145,8 @@ def without_tokens(text: str, mask: str) -> str:
             at = text.find(prefix, end)
     if text.count(".") > 1:
         spans += (match.span() for match in _DISCORD.finditer(text))
+    if "token" in text:
+        spans += (match.span() for match in _BOOTSTRAP.finditer(text))
     if ".atlasv1." in text:
         spans += (match.span() for match in _TERRAFORM.finditer(text))
     if ":AA" in text:
