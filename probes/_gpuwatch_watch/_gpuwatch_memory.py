@@ -382,15 +382,20 @@ def _variables(found):
     for optimizer in found["optimizer"]:
         held = getattr(optimizer, "variables", ())
         for variable in held() if callable(held) else held:
-            kinds[id(getattr(variable, "_value", variable))] = ("optimizer", getattr(variable, "path", ""))
+            for value in _parts(getattr(variable, "_value", variable)):
+                kinds[id(value)] = ("optimizer", getattr(variable, "path", ""))
     for variable in found["keras variable"]:
-        value = getattr(variable, "_value", None)
-        if value is not None and id(value) not in kinds:
-            kinds[id(value)] = ("weight" if variable.trainable else "state", variable.path)
+        for value in _parts(getattr(variable, "_value", None)):
+            kinds.setdefault(id(value), ("weight" if variable.trainable else "state", variable.path))
     for variable in sorted(found["variable"], key=_made):
         kind, path = kinds.get(id(variable), ("", ""))
         if variable.shape.is_fully_defined():
             yield [str(path or variable.name)[:200], variable.shape.as_list(), variable.dtype.name, kind]
+
+
+def _parts(value):
+    """The variables of a Keras variable: under a strategy one for each replica."""
+    return getattr(value, "_values", None) or (value,)
 
 
 def _inputs(found):

@@ -5,6 +5,7 @@ only, Python 3.7 or newer.
 """
 
 import sys
+import weakref
 
 
 class Sessions:
@@ -15,6 +16,12 @@ class Sessions:
         self.functions = functions
         self.placed = placed
         self.seen = set()
+        self.unseen = weakref.WeakKeyDictionary()
+        """By graph, its nodes with a requested GPU that no placed graph has: not run, or replaced by a constant."""
+
+    def left(self):
+        """How many nodes that requested a GPU were in no placed graph."""
+        return sum(map(len, list(self.unseen.values())))
 
     def install(self):
         from tensorflow.core.protobuf import config_pb2
@@ -58,10 +65,17 @@ class Sessions:
             metadata.ParseFromString(data)
             nodes = {op.name: op.node_def for op in graph.get_operations()}
             of = self.functions
+            placed = {node.name for part in metadata.partition_graphs for node in part.node}
             with of.lock:
                 for part in metadata.partition_graphs:
                     for node in part.node:
                         self._node(of, graph, nodes, node)
+                asked = {
+                    name
+                    for name, ask in of.requests.get(graph, {}).items()
+                    if ask.line is not None and ask.type == "GPU" and nodes[name].op not in self.placed.NOT_PLACED
+                }
+                self.unseen[graph] = (self.unseen.get(graph, asked) & asked) - placed
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 

@@ -242,7 +242,8 @@ class Ops:
                 self.sent[key] = count
                 op, at, source, destination = key
                 emit("copied", op=op, input=at, source=source, destination=destination, count=count)
-        coverage = self.functions.coverage()
+        left = self.sessions.left()
+        coverage = tuple(number + left for number in self.functions.coverage())
         if coverage[0] and coverage != self.sent.get("coverage"):
             self.sent["coverage"] = coverage
             emit("placement_coverage", nodes=coverage[0], unclear=coverage[1])

@@ -22,6 +22,8 @@ class Program(NamedTuple):
     """Op and requested device of what ran elsewhere than requested: all of them."""
     exit_code: int = 0
     tier: str = "auto"
+    says: str = ""
+    """What the verdict's sentence holds."""
     fresh: bool = False
     """Whether it is to run in an interpreter of its own: its threads are looked at."""
 
@@ -501,6 +503,19 @@ PROGRAMS = (
         with tf.Session(config=config) as session:
             print(session.run(tf.ones([4]) * 2)[0])
         """,
+    ),
+    _program(
+        "session-of-constants",
+        "question: nodes that TensorFlow computes before it places any",
+        """
+        import tensorflow.compat.v1 as tf
+        tf.disable_eager_execution()
+        with tf.device("/gpu:3"):
+            c = tf.matmul([[1.0, 3.0, 5.0]], [[2.0], [4.0], [6.0]])
+        with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+            print(session.run(c))
+        """,
+        says="only the requested devices of 0 % of 1 graph nodes are known",
     ),
     _program(
         "session-invalid-list",

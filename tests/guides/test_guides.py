@@ -45,6 +45,7 @@ def test_the_lesson_is_in_the_answer_and_nothing_false(program: Program, tmp_pat
     assert run["outcome"]["exit_code"] == program.exit_code
     found = {finding["id"]: finding for finding in run["findings"]}
     assert program.findings <= found.keys(), sorted(found)
+    assert program.says in run["verdict_reason"]
     accused = {name for name, finding in found.items() if finding["severity"] != "info"}
     assert accused <= program.findings | _SIMULATION, [found[name]["title"] for name in accused]
     moved = {(f["op"], f["requested"]) for f in run["fallbacks"] if f["reason"] not in _SIMULATION and f["requested"]}

@@ -253,3 +253,20 @@ def test_pytorch_without_its_recorder_is_a_note(record: Record) -> None:
     assert watcher.told("memory_note") == [{"text": "this version of PyTorch cannot record its allocator"}]
     recorder.failed("torch.cuda", AttributeError("gone"))
     assert watcher.told("memory_note")[-1] == {"text": "not possible in this version of torch (gone)"}
+
+
+def test_the_variables_of_each_replica_are_of_their_keras_variable(module: ModuleType) -> None:
+    def raw(number: int) -> SimpleNamespace:
+        shape = SimpleNamespace(is_fully_defined=lambda: True, as_list=lambda: [2])
+        return SimpleNamespace(_unique_id=f"v_{number}", name="v:0", shape=shape, dtype=SimpleNamespace(name="float32"))
+
+    replicas, alone, rate = [raw(1), raw(2)], raw(3), raw(4)
+    mirrored = SimpleNamespace(_value=SimpleNamespace(_values=replicas), trainable=True, path="dense/kernel")
+    moved = SimpleNamespace(_value=rate, path="adam/rate")
+    found = {
+        "variable": [*replicas, alone, rate],
+        "keras variable": [mirrored, SimpleNamespace(_value=None, trainable=True, path="")],
+        "optimizer": [SimpleNamespace(variables=[moved])],
+    }
+    named = [(name, kind) for name, _, _, kind in module._variables(found)]
+    assert named == [("dense/kernel", "weight")] * 2 + [("v:0", ""), ("adam/rate", "optimizer")]

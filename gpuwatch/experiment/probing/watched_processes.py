@@ -203,7 +203,7 @@ class WatchedProcesses:
     def placed(self) -> tuple[PlacedOps, ...]:
         """With --placement: the ops of every process that reported any."""
         found = (member.state.placed for member in self._members.values())
-        return tuple(placed for placed in found if placed.counts)
+        return tuple(placed for placed in found if placed.counts or placed.nodes)
 
     def killed(self) -> tuple[KilledChild, ...]:
         """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""

@@ -130,7 +130,10 @@ class Names:
             known = one.event.shape
             if shape is not None and (not known or known == _text(shape)) and one.event.dtype in ("", given.dtype):
                 size = abs(math.prod(given.shape))
-                fitting[_text(shape), given.dtype] = max(size, fitting.get((_text(shape), given.dtype), 0))
+                key = (_text(shape), given.dtype)
+                if not one.event.dtype and -1 in given.shape:
+                    key = (_text(given.shape).replace("-1", "?"), "")  # float64 of half the length has this size, too
+                fitting[key] = max(size, fitting.get(key, 0))
         best = [key for key, size in fitting.items() if size == max(fitting.values())]
         return best[0] if len(best) == 1 else ("", "")
 

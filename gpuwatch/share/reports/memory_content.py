@@ -21,7 +21,7 @@ _MEANINGS = {
     "executables": "compiled programs, which the device holds too",
     "caches": "keys and values kept between steps",
     "optimizer state": "what the optimizer keeps, such as momentum",
-    "other variables": "variables that are not trained, or not of Keras",
+    "other variables": "variables that are not of Keras, and those of Keras that are not trained",
     "gradients": "results of the backward pass",
     "activations": "results of the layers' forward ops",
     "inputs": "data copied to the GPU that has the shape of an input",
@@ -193,7 +193,7 @@ def _holders(
 
 
 def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> tuple[str, ...]:
-    shape = f"{clean(holder.dtype)} {clean(holder.shape)}" if holder.shape else UNKNOWN
+    shape = " ".join(clean(part) for part in (holder.dtype, holder.shape) if part) if holder.shape else UNKNOWN
     name = inside(holder.op)
     if holder.variable:
         # An initializer is named after its variable.
