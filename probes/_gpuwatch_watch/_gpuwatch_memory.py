@@ -95,8 +95,8 @@ class Recorder:
     def failed(self, name, error):
         self.note("not possible in this version of %s (%s)" % (name.partition(".")[0], error))
 
-    def note(self, text):
-        self.watcher.once("memory: " + text, "memory_note", text=text)
+    def note(self, text, **more):
+        self.watcher.once("memory: " + text, "memory_note", text=text, **more)
 
     # Where recording begins
 
@@ -170,7 +170,7 @@ class Recorder:
             return
         self.over = reason
         self.stop(reason)
-        self.note(reason)
+        self.note(reason, gave_way=True)
 
     def stop(self, reason):
         """Ends the window, and tells gpuwatch where its file is."""

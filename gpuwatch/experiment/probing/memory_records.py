@@ -45,6 +45,8 @@ class MemoryRecords:
     def __init__(self) -> None:
         self._files: list[_File] = []
         self._notes: list[str] = []
+        self.gave_way = False
+        """Whether the program began to profile itself."""
         self._unread: list[str] = []
         self._names: dict[str, list[Any]] = {"variables": [], "inputs": [], "lines": []}
         self._ended = False
@@ -63,6 +65,7 @@ class MemoryRecords:
                 if len(self._files) < _MOST_FILES:
                     self._files.append(msgspec.convert(data, _File))
             case "memory_note":
+                self.gave_way |= bool(data.get("gave_way"))
                 text = str(data["text"])
                 if len(self._notes) < _MOST_NOTES and text not in self._notes:
                     self._notes.append(text)

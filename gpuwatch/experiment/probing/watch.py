@@ -33,6 +33,7 @@ from gpuwatch.experiment.probing.environment_settings import environment_setting
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
 from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
+from gpuwatch.experiment.probing.own_lines import OwnLines
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.runner import SnapshotSource, kept_environment
@@ -106,6 +107,7 @@ class Watch:
         self._channel = program.channel
         self._apart = program.apart
         self._status_line = program.status_line
+        self._own = OwnLines() if program.options.memory else None
         self._backlog = Backlog(self._log_line)
         self._signals = program.signals
         self._signals.take = self._take_signal
@@ -183,7 +185,7 @@ class Watch:
         until = time.monotonic() + _SAMPLE
         self._look_now()
         while self._reports.status is None and time.monotonic() < until and not self._sampled_since(asked):
-            self._streams.drain(0.02)
+            self._drain(0.02)
             self._look()
 
     def _sampled_since(self, moment: datetime.datetime) -> bool:
@@ -216,7 +218,7 @@ class Watch:
         """Reads what the program reports and prints until it ends, or ``more`` says no after a look at it."""
         going = True
         while going and self._reports.error is None and not self._reports.over:
-            if not self._streams.drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
+            if not self._drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
                 self._backlog.work()  # only when there is no output to pass on
             if time.monotonic() >= self._next:
                 self._next = time.monotonic() + _PACE
@@ -251,12 +253,12 @@ class Watch:
         until = time.monotonic() + _GRACE
         heard = time.monotonic()
         while self._channel.open and self._streams.reads(self._channel.read) and time.monotonic() < until:
-            if self._streams.drain(0.02):
+            if self._drain(0.02):
                 heard = time.monotonic()
             elif self._reports.left and time.monotonic() - heard > _QUIET:
                 break  # a process that was left behind holds it open and is silent
         self._processes.listen_only()
-        while self._streams.drain(0):
+        while self._drain(0, last=True):
             pass
         self._backlog.close()
         if self._apart:
@@ -269,7 +271,23 @@ class Watch:
 
     # What comes in
 
+    def _drain(self, timeout: float, *, last: bool = False) -> bool:
+        """Reads what has come, and passes the output on."""
+        came = self._streams.drain(timeout)
+        if self._own is not None:
+            if self._own.doubtful:
+                self._streams.drain(0)  # a program says before it that it profiles itself
+            if text := self._own.rest(of_program=self._processes.profile_themselves(), last=last):
+                self._pass_on(text)
+        return came
+
     def _take_output(self, chunk: bytes) -> None:
+        if self._own is not None:
+            self._own.put(chunk)
+        else:
+            self._pass_on(chunk)
+
+    def _pass_on(self, chunk: bytes) -> None:
         self._channel.pass_on(chunk)
         self._backlog.put(chunk)
         if self._channel.broken:

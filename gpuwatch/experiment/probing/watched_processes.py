@@ -232,6 +232,10 @@ class WatchedProcesses:
         exhausted = sum(one.exhausted or 0 for one in states) + ended_by_memory
         return Account(exhausted=exhausted, failures=others, framework=bool(states), gpus=gpus)
 
+    def profile_themselves(self) -> bool:
+        """With --memory: whether a process has begun a profile of its own."""
+        return any(member.state.memory_records.gave_way for member in self._members.values())
+
     def memory_profiles(self) -> tuple[tuple[MemoryProfile, ...], tuple[str, ...]]:
         """With --memory: the profiles of every process, the fullest first, and what could not be recorded."""
         found: list[MemoryProfile] = []
