@@ -54,7 +54,7 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
             "idle.memory-held",
             "info",
             "fact",
-            title=f"{_name(evidence)} allocated {size(held)} of {size(total)} and used at most {size(peak)}",
+            title=f"{_name(evidence)} allocated {size(held)} of{_which(run)} {size(total)} and used at most {size(peak)}",
             evidence=(
                 f"allocator's limit {size(limit)}, its peak in use {size(peak)}",
                 f"NVML: this process held {memory(held)} of {size(total)}",
@@ -137,6 +137,12 @@ def _unused(
         action=f"Hide unused GPUs{hide}{strategy if worth else ''}.",
         device_uuid=idle[0][0].uuid,
     )
+
+
+def _which(run: Run) -> str:
+    """`` GPU 1's``, of several; the amounts are those of the fullest."""
+    index = next((one.index for one in run.memory.devices if one.uuid == run.memory.device_uuid), None)
+    return f" GPU {index}'s" if index is not None and len(run.memory.devices) > 1 else ""
 
 
 def _name(evidence: Evidence) -> str:
