@@ -146,3 +146,19 @@ def test_an_incompatible_build_that_works_is_no_error(end: str) -> None:
     worked = end.startswith("epoch")
     assert (found.id, found.severity) == ("build.gpu-unsupported", "info" if worked else "error")
     assert found.title.endswith("but the program worked") == worked
+
+
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        ("Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Yours has compute capability 7.",
+         "too old for bfloat16"),
+        ("FlashAttention only supports Ampere GPUs or newer.", "too old for FlashAttention"),
+        ("Expected is_sm80 || is_sm90 to be true, but got false.", "no kernel for this GPU and these sizes"),
+        ("The quantization method fp8 is not supported for the current GPU. Minimum capability: 89. Current: 75.",
+         "too old for this quantisation"),
+    ],
+)  # fmt: skip
+def test_what_a_gpu_does_not_have_in_any_build(error: str, title: str) -> None:
+    found = explain([f"RuntimeError: {error}"]).findings[0]
+    assert (found.id, title in found.title) == ("build.gpu-unsupported", True)

@@ -34,6 +34,13 @@ ERRORS = (
     ("ModuleNotFoundError: No module named 'custom_nodes.core_a'", "custom node of ComfyUI is missing: custom_nodes.core_a"),
     ("ValueError: Unknown format code 'f' for object of type 'str'", "type str is formatted as a number"),
     ("ValueError: operands could not be broadcast together with shapes (7,2) (7,)", "NumPy arrays of different shapes"),
+    ("ImportError: the package flash_attn seems to be not installed. Please refer to its documentation", "module flash_attn is not"),
+    ("ImportError: A `device_map` requires Accelerate: `pip install 'accelerate>=0.26.0'`", "missing from the environment that ran, or too old: accelerate"),
+    ("HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/api/models/a", "too many requests"),
+    ("AuthenticationError: Error code: 401 - Incorrect API key provided", "A service refused the program's key"),
+    ("ValueError: `.to` is not supported for `4-bit` models. Please use the model as it is", "quantised by bitsandbytes was moved"),
+    ("RendezvousConnectionError: The connection to the C10d store has failed. See inner exception", "did not reach the one"),
+    ("RuntimeError: NCCL communicator was aborted on rank 3.", "NCCL's communicator was aborted"),
     ("IndexError: too many indices for array: array is 1-dimensional, but 2 were indexed", "An index has more dimensions"),
     ("ValueError: Mix type of y not allowed, got types {'unknown', 'binary'}", "Labels and predictions"),
     ("ValueError: The train_dataset does not implement __len__, max_steps has to be specified.", "has no length"),
@@ -122,7 +129,7 @@ def test_what_ended_the_program(error: str, said: str) -> None:
     found = explain([*log, "    main()", error])
     assert said in found.findings[0].title
     machine = ("port is taken", "read the program's output", "bfloat16 was asked for", "Triton could not compile")
-    machine += ("database file is in use",)
+    machine += ("database file is in use", "did not reach the one", "NCCL's communicator was aborted")
     assert found.primary == ("unknown" if said in machine else "program.error")
     assert found.findings[0].action
     assert found.findings[0].severity == "error"
@@ -347,3 +354,25 @@ def test_what_rays_raylet_says_of_a_worker_that_died_is_evidence() -> None:
         assert "worker process of Ray died" in found.title
         assert _RAYLET in found.evidence
     assert "node of the Ray cluster" in explain([*raised, "ray.exceptions.NodeDiedError: gone"]).findings[0].title
+
+
+def test_an_error_whose_text_is_cut_off_is_not_called_the_programs_own() -> None:
+    raised = ["Traceback (most recent call last):", '  File "/a/fit.py", line 7, in fit', "    model.fit(x)"]
+    name = "tensorflow.python.framework.errors_impl.InvalidArgumentError"
+    assert explain([*raised, f"{name}: Graph execution error:"]).primary == "unknown"
+    assert explain([*raised, f"{name}: bad shape"]).primary == "program.error"
+
+
+def test_an_exception_with_a_name_in_lower_case() -> None:
+    raised = ["Traceback (most recent call last):", '  File "/a/fit.py", line 7, in fit', "    unpack(data)"]
+    assert (
+        "It ended in error" in explain([*raised, "struct.error: unpack requires a buffer of 4 bytes"]).findings[0].title
+    )
+
+
+def test_a_program_that_requires_a_gpu_and_finds_none() -> None:
+    raised = ["Traceback (most recent call last):", '  File "/a/fit.py", line 7, in fit', "    Trainer()"]
+    error = "lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!"
+    found = explain([*raised, error])
+    assert [(one.severity, "requires a GPU and finds none" in one.title) for one in found.findings] == [("error", True)]
+    assert explain([error.partition(": ")[2], "step 3"]).findings[0].severity != "error"

@@ -21,7 +21,7 @@ _ERROR_LINE = re.compile(
     r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
 )
 # After the frames of a traceback an exception may have any name (StopIteration, requests' ConnectTimeout).
-_NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w*)(?:: (.*))?$")
+_NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w*|(?:\w+\.)+(?:error|timeout|gaierror|herror))(?:: (.*))?$")
 # A line of a message after its first, or of a traceback; also in the output of one rank of a job. Not tqdm's bar, which
 # begins with spaces, too.
 _CONTINUES = re.compile(
@@ -70,7 +70,12 @@ def telling(message: str) -> str:
         raised = next((at for at, line in enumerate(within) if is_error(line)), None)
         if raised is not None:
             lines = [within[raised].partition(": ")[2], *within[raised + 1 :]]
-    return next((line for line in lines if _HEADING.match(line) is None), lines[0] if lines else "")
+    return next((line for line in lines if not is_heading(line)), lines[0] if lines else "")
+
+
+def is_heading(line: str) -> bool:
+    """Whether a line of a message is one that TensorFlow or Keras writes before what was wrong."""
+    return _HEADING.match(line) is not None
 
 
 def is_error(line: str) -> bool:

@@ -213,12 +213,14 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         )
         return
     if old or "build.gpu-unsupported" in log.topics:
+        needs = next((row for row in _NOT_ON_THIS_GPU if lines and all(map(row[0].search, lines))), None)
         yield finding(
             "build.gpu-unsupported",
             "warning" if evidence.gpu_usable and old else "error",
             "fact" if old or any(outright(line, "build.gpu-unsupported") for line in lines) else "likely",
+            title=needs[1] if needs is not None else "",
             evidence=lines,
-            action=_for_this_gpu(evidence, lines),
+            action=needs[2] if needs is not None else _for_this_gpu(evidence, lines),
         )
         return
     versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _NOT_FOR.search(line))}
@@ -243,6 +245,22 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+_OTHER_ATTENTION = (
+    "Choose another attention (attn_implementation='sdpa' or 'eager'; vLLM, SGLang: another --attention-backend)"
+)
+_NOT_ON_THIS_GPU = (
+    (re.compile(r"[Bb]float16 is only supported"), "This GPU is too old for bfloat16",
+     "Start it with float16 instead (--dtype half, torch_dtype=torch.float16, fp16=True), or use a GPU of compute"
+     " capability 8.0 (Ampere) or later."),
+    (re.compile(r"FlashAttention only supports"), "This GPU is too old for FlashAttention",
+     f"{_OTHER_ATTENTION}, or use a GPU of compute capability 8.0 (Ampere) or later."),
+    (re.compile(r"[Ee]xpected is_sm"), "FlashAttention has no kernel for this GPU and these sizes",
+     f"{_OTHER_ATTENTION}; smaller attention heads (64, 128) have kernels for more GPUs."),
+    (re.compile(r"quantization method.*[Mm]inimum capability"), "This GPU is too old for this quantisation method",
+     "Use the model in another quantisation (AWQ, GPTQ or bitsandbytes run on older GPUs than FP8 does), or a GPU of"
+     " the capability that the line names."),
+)  # fmt: skip
+"""What a program was asked to use, which no build of it has for this GPU: the line, a title, what helps."""
 _NOT_COMPATIBLE = "is not compatible with the current PyTorch installation"
 """PyTorch's warning (torch/cuda/__init__.py); a kernel that is then missing raises an error of its own."""
 _CAPABILITY = re.compile(

@@ -196,6 +196,13 @@ MACHINE: tuple[Meaning, ...] = (
             "Look at that node (power, network, its job's time limit, host memory) and at"
             " /tmp/ray/session_latest/logs/raylet.out on it; retries or a checkpoint let the job go on.",
             (r"(?:NodeDied|LocalRayletDied)Error: ",)),
+    Meaning("The processes of a job did not reach the one that brings them together (rendezvous, MASTER_ADDR)",
+            "See from this node whether that address and port answer (nc -vz HOST PORT), whether the process there has"
+            " started, and whether a firewall is between; several networks: GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME.",
+            (r"^RendezvousConnectionError: ", r"connection to the C10d store has failed")),
+    Meaning("NCCL's communicator was aborted: a rank had failed, or an exchange had timed out, before",
+            "Look for the first error of any rank above, and in the ranks' own logs; this one only follows from it.",
+            (r"NCCL communicator was aborted",)),
     Meaning("Its terminal was closed (SIGHUP)",
             "Start it under tmux, nohup or the scheduler.",
             (r"^SignalException: Process \d+ got signal: 1$", r"Received Signals\.SIGHUP death signal")),

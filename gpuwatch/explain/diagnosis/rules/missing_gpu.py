@@ -8,14 +8,21 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
-from gpuwatch.explain.diagnosis.rules.program_errors import names_cause
+from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
+from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import finished
+from gpuwatch.explain.logs.topics import topics_of
 
 _NO_GPU = "gpu.none"
 _UNUSED_GPU = "gpu.unused"
 _CPU_WHEEL = "build.cpu-wheel"
 _CPU_XLA = "xla.interpreter"
 """XLA's log of the platforms that it started, without CUDA, not even as a failure."""
+
+
+def requires_a_gpu(log: LogFacts) -> bool:
+    """Whether the last exception says that there is no GPU."""
+    return bool(log.errors) and _NO_GPU in topics_of(line_of(log.errors[-1]))
 
 
 @rule("unknown", "build.cpu-only")
@@ -42,11 +49,12 @@ def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
         told = (log.telling_last_line, *lines)
         yield finding("healthy", "info", "likely", title="The program finished, without a GPU", evidence=told)
         return
+    ended = requires_a_gpu(log)
     yield finding(
         "unknown",
-        "warning",
+        "error" if ended else "warning",
         "fact",
-        title="The program has no GPU, and the log does not say why",
+        title=f"The program {'requires a GPU and finds none' if ended else 'has no GPU'}, and the log does not say why",
         evidence=lines,
         action="Run gpuwatch doctor on that machine, or nvidia-smi and the framework's own build information: they"
         " distinguish a missing driver, a hidden GPU and a build without CUDA.",

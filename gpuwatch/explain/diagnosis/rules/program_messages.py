@@ -15,7 +15,7 @@ from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.machine_messages import MACHINE, SYSTEM
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first
 from gpuwatch.explain.diagnosis.rules.program_errors import names_cause
-from gpuwatch.explain.logs.exceptions import telling
+from gpuwatch.explain.logs.exceptions import is_heading, telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.explain.logs.tracebacks import PACKAGES
@@ -57,7 +57,12 @@ _ROWS: tuple[Meaning, ...] = (
             (r"^(?:ModuleNotFoundError|ImportError): No module named ['\"]?([\w.]+)",
              r"^(?:[\w.]+\.)?TBNotInstalledError: (TensorBoard) is not installed",
              r"^ImportError: (?!.*(?:-U\b|--upgrade|version|upgrad|updat|incompatib|found|[<>=]=)).*?"
-             r"\bpip3? install ['\"]?([A-Za-z][\w.-]+)")),
+             r"\bpip3? install ['\"]?([A-Za-z][\w.-]+)",
+             r"^ImportError: .*the package (\w+) seems to be not installed")),
+    Meaning("A package is missing from the environment that ran, or too old: {0}",
+            "Install it as the line says, with the same interpreter (python -m pip install …), and compare its version"
+            " (pip show) with the one that the line asks for.",
+            (r"^ImportError: .*?\bpip3? install (?:-U |--upgrade )?['\"]?([A-Za-z][\w.-]+)",)),
     Meaning("{0} is not in the installed version of the package it is imported from",
             "Compare the versions with what the program asks for (its requirements file; pip check), and install"
             " those.",
@@ -248,6 +253,9 @@ _ROWS: tuple[Meaning, ...] = (
              r"cannot identify image file|Invalid data found when processing input|could not parse ModelProto",
              r"\(-215:Assertion failed\) !(?:_src|ssize)\.?empty",
              r"invalid magic (?:characters|number)|gguf_init_from_file: failed")),
+    Meaning("A model quantised by bitsandbytes was moved or converted (.to, .cuda, .half), which it cannot be",
+            "Remove that call: device_map and torch_dtype of from_pretrained choose its device and type.",
+            (r"`\.to` is not supported for `?[48]-bit",)),
     Meaning("Weights were not loaded (they are on the meta device), and the program moves the model",
             "Load it with device_map='auto' and do not call .to() on it, or use to_empty(); low_cpu_mem_usage=False"
             " loads all.",
@@ -291,10 +299,14 @@ _ROWS: tuple[Meaning, ...] = (
             (r"\b(?:[Pp]ipeline|[Tt]raining|[Ee]valuation|[Pp]reprocessing|[Ee]xperiment|[Ii]nference)"
              r" failed: (?!.*(?i:gpu|cuda|nccl|memory|device|driver))([^\n]{8,})",)),
     # Services
+    Meaning("Hugging Face limits how often it is asked: too many requests",
+            "Log in (huggingface-cli login, HF_TOKEN), which allows more, wait some minutes, or download once and set"
+            " HF_HUB_OFFLINE=1; on a cluster let one process download for all.",
+            (r"429 Client Error.*huggingface\.co",)),
     Meaning("Hugging Face refuses the download: the model or dataset is private or gated, or does not exist",
             "Check its name; accept its terms on its page, then log in (huggingface-cli login, HF_TOKEN).",
             (r"GatedRepoError|RepositoryNotFoundError", r"(?i)you are trying to access a gated repo",
-             r"(?:401|403) Client Error.*huggingface\.co", r"DatasetNotFoundError|429 Client Error",
+             r"(?:401|403) Client Error.*huggingface\.co", r"DatasetNotFoundError",
              r"is not a local folder and is not a valid model identifier",
              r"Can't load (?:tokenizer|the model|config\w*|feature extractor) for '")),
     Meaning("A server on the network could not be reached, or refused: a download or a request failed",
@@ -311,7 +323,12 @@ _ROWS: tuple[Meaning, ...] = (
             " wandb/latest-run/logs says more.",
             (r"(?i)wandb backend process has shutdown", r"(?i)api_key not configured", r"(?i)\bwandb\.(?:errors|sdk)\.",
              r"HandleAbandonedError|MailboxClosedError",
-             r"^(?:CommError|UsageError|ServiceStartTimeoutError|AuthenticationError): .*(?i:wandb|api.?key|run )")),
+             r"^(?:CommError|UsageError|ServiceStartTimeoutError): .*(?i:wandb|api.?key|run )",
+             r"^AuthenticationError: .*(?i:wandb)")),
+    Meaning("A service refused the program's key or login",
+            "Set the key that the service's client reads (its variable must reach the job and the container), or renew"
+            " it.",
+            (r"^AuthenticationError: ", r"^NoCredentialsError", r"(?i)(?:incorrect|invalid) api key")),
 )  # fmt: skip
 PROGRAM = tuple(row._replace(cause=CAUSE) for row in _ROWS)
 
@@ -359,6 +376,8 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     its text nor any error of the log is about a GPU. ``how`` begins the title: "It ended in"."""
     if topics_of(error.message) or any(names_cause(topics_of(one.message)) for one in log.errors):
         return None
+    if is_heading(telling(error.message)):
+        return None  # what TensorFlow says after it is cut off
     frame = log.error_frames.get(f"{error.type}: {error.message}")
     code = frame.code if frame is not None else ""
     package = frame.error_package if frame is not None else ""

@@ -15,6 +15,7 @@ from gpuwatch.explain.diagnosis.rules import machine_messages, program_messages
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, NCCL_INTERNAL, PEER, WAITED, WORKER
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
+from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.other_processes import in_a_process, other_rank, own_error, own_lines, reported
 from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause, raised_at
 from gpuwatch.explain.diagnosis.rules.signals import crash, ended_by, host_evidence, of_signal, of_worker
@@ -321,7 +322,7 @@ def _log_ended(log: LogFacts | None) -> list[str]:
             or log.last_error_went_on
             or (log.oom_survived and "memory" in f"{error.type} {error.message}".lower())
         )
-        return [] if error.type in ON_PURPOSE or handled else [line_of(error)]
+        return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [line_of(error)]
     if last is not None and _nothing_after(log):
         return [] if log.errors[-1].type in ON_PURPOSE else [line_of(log.errors[-1])]
     frame, head = log.last_frame_line, log.open_traceback_line
