@@ -464,6 +464,13 @@ def test_other_forms_of_work(line: str) -> None:
     assert _tells("begin", line) == last_lines.WORKED
 
 
+def test_a_loss_that_is_not_a_number() -> None:
+    for line in ("epoch 4: loss nan", "{'loss': nan, 'epoch': 3}", "step 7 train_loss=NaN"):
+        assert "not a number" in explain(["epoch 3: loss 0.2", line]).findings[0].title
+    for line in ("epoch 4: best_loss inf", "epoch 4: loss 0.2 nan 0", "loading nanogpt: loss 0.1"):
+        assert explain([line]).primary == "healthy", line
+
+
 def test_an_error_in_a_request_that_a_server_answered_did_not_end_it() -> None:
     raised = [_TRACE, '  File "/a/app.py", line 28, in hook', "    text = data['text']", "KeyError: 'text'"]
     answer = '10.0.0.1 - - [23/Jan/2024 02:32:37] "\x1b[35m\x1b[1mPOST /hook HTTP/1.1\x1b[0m" 500 -'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from gpuwatch.core.formatting.secrets import mask_text
@@ -24,6 +25,12 @@ _READ_BEFORE = (
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
 OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE})
 """Titles that the rest of a log may contradict."""
+_NOT_A_NUMBER = re.compile(r"\b\w{0,20}loss\w{0,20}['\"]?\s{0,2}[:=]?\s{0,2}['\"]?nan\b", re.IGNORECASE)
+_LOSS_IS_NAN = "The loss is not a number (NaN) in its last lines: the program works on, but learns nothing"
+_LOOK_FOR_NAN = (
+    "Look for the first step whose loss is not finite: a lower learning rate, bfloat16 instead of float16, gradient"
+    " clipping, inputs without NaN."
+)
 _OF_THE_END = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
 _SHOWN = 100
@@ -48,6 +55,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         return finding("unknown", "warning", "likely", title=_FAILURE, evidence=told, action=_READ_BEFORE)
     if (stopped := _stopped(log)) is not None:
         return stopped
+    if _NOT_A_NUMBER.search(log.telling_last_line) is not None:
+        told = (log.telling_last_line,)
+        return finding("unknown", "warning", "fact", title=_LOSS_IS_NAN, evidence=told, action=_LOOK_FOR_NAN)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:

@@ -41,7 +41,8 @@ SERVES = (
 """A server that answers: also to a request that it cannot fulfil."""
 _STARTED = (
     r"Application startup complete|Uvicorn running on|fired up and ready|\blistening (?:on|at):? \S"
-    r"|To see the GUI go to: |llama runner started|model loaded$|Running on (?:local URL|public URL|https?:)"
+    r"|You can now view your Streamlit app|To see the GUI go to: |llama runner started|model loaded$"
+    r"|Running on (?:local URL|public URL|https?:)"
     r"|Listening and serving HTTP|\bJupyter (?:Notebook|Server|Lab)\b.{0,30} is running|Serving notebooks from "
     r"|\bStart(?:ing|ed) (?:training|evaluation|inference)\b"
     r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
@@ -124,6 +125,7 @@ _LEVEL = re.compile(
 _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
 _OUTRIGHT = re.compile(
     r"OP_REQUIRES failed|\bInsufficient (?:nvidia|amd)\.com/|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT"
+    r"|\bBypassing SIGTERM|Received SIGTERM: \d"  # of a program that trains
     r"|\(EE\) no screens found|Server terminated with error|\bSIGABRT\b|\bSIGSEGV\b"
     r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
 )
@@ -146,7 +148,7 @@ _REPORTS = re.compile(
     r"|denied|low on resource|death signal)\b"
     r"|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b|\bout of memory(?! err)"
     r"|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]"
-    r"| (?:while|in|during|at|on|from|code|loading|running|processing|occurred|happened|\d)|$)"
+    r"| (?:while|in|during|at|on|from|code|loading|running|executing|processing|occurred|happened|\d)|$)"
     r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b",
     re.IGNORECASE,
 )

@@ -113,7 +113,7 @@ ENDED_BY_SIGTERM = Meaning(
     (
         r"^SignalException: Process \d+ got signal: 15",
         r"Received Signals\.SIGTERM death signal",
-        r"\bSIGTERM received\b",
+        r"\bSIGTERM received\b|Received SIGTERM: \d|Bypassing SIGTERM",
     ),
 )
 FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."
@@ -126,7 +126,7 @@ SEGFAULT = Meaning(
 WAITED = Meaning(
     "Ranks of a job waited for one that never arrived, until the wait timed out",
     "Look for the rank that stopped first: its own log shows why (an exception, out of memory, fewer batches).",
-    (r"watchdog got stuck for \d+|^RuntimeError: Socket Timeout",),
+    (r"watchdog (?:got stuck for \d+|hang\b)|^RuntimeError: Socket Timeout",),
 )
 WORKER_EXITED = Meaning(
     "A worker of the DataLoader exited unexpectedly: its own error stands before",
@@ -184,7 +184,7 @@ MACHINE: tuple[Meaning, ...] = (
             "Compare the number of processes that started with the world size, and MASTER_ADDR, MASTER_PORT on every"
             " node; look for the rank that failed before (its own log) and for a firewall between the nodes.",
             (r"client socket has timed out after", r"waiting for clients\. \d+/\d+ clients joined",
-             r"^DistStoreError: .*[Tt]imed out")),
+             r"^DistStoreError: .*[Tt]imed out", r"Barrier timed out")),
     Meaning("A worker process of Ray died without an error of its own: killed, most often for lack of host memory"
             " (RAM), or crashed",
             "The raylet's line (Worker exit detail, PID) names it. Look at that time in dmesg for 'Out of memory:"
@@ -225,7 +225,7 @@ MACHINE: tuple[Meaning, ...] = (
             "Compare the path with the folder in which the script was started (a job's: sbatch --chdir); to activate"
             " an environment takes the path of its activate.",
             (r"^(?:/bin/)?(?:ba|z|da|)sh: (?:line \d+: )?(\S+): No such file or directory",
-             r"^\S+: line \d+: (\S+): No such file or directory")),
+             r"^\S+: line \d+: (\S+): No such file or directory", r"^(?:/usr)?/bin/env: (\S+): No such file")),
     Meaning("The script has Windows line ends",
             "Convert it: dos2unix FILE (sed -i 's/\\r$//' FILE).",
             (r"\^M: bad interpreter|\$'\\r': command not found",)),
@@ -247,10 +247,26 @@ MACHINE: tuple[Meaning, ...] = (
             "Request that resource for the pod (memory, ephemeral-storage), write less to its own file system"
             " (volumes), and set limits for its neighbours.",
             (r"The node was low on resource",)),
+    Meaning("Kubernetes restarts the container again and again: it ends soon after its start",
+            "kubectl logs POD --previous shows what it printed before, kubectl describe pod POD its last state and exit"
+            " code (137: killed, most often for memory).",
+            (r"Back-off restarting failed container|CrashLoopBackOff",)),
+    Meaning("A volume of the pod could not be mounted",
+            "The line names it: look at its claim (kubectl describe pvc), whether the node reaches the storage, and"
+            " whether another node still has it.",
+            (r"\bFailedMount\b|MountVolume\.SetUp failed|\bFailedAttachVolume\b",)),
     Meaning("The node's device plugin has no free GPU for the pod",
             "Delete pods that ended on that node, or restart the device plugin's pod; nvidia-smi on the node says"
             " whether a GPU was lost.",
             (r"Allocate failed due to .{0,80}unavailable for (?:nvidia|amd)\.com/",)),
+    Meaning("Ollama's runner, which computes, was killed: most often the host's memory (RAM) was used up",
+            "Look in dmesg for 'Out of memory: Killed process'; then use a smaller or more quantised model or a shorter"
+            " context (num_ctx).",
+            (r"llama runner process (?:has terminated|no longer running).*signal: killed",)),
+    Meaning("Ollama's runner, which computes, ended: the server's own log says why",
+            "Read it (journalctl -u ollama, or server.log; OLLAMA_DEBUG=1 shows more): the lines before the end name"
+            " CUDA's error or the file.",
+            (r"llama runner process (?:has terminated|no longer running)",)),
     Meaning("The ollama server does not answer",
             "Start it (ollama serve, or its service), and look at OLLAMA_HOST and at the server's own log.",
             (r"could not connect to (?:a running )?ollama",)),
@@ -299,6 +315,10 @@ MACHINE: tuple[Meaning, ...] = (
             "Link the library that has it (-lcudart -lcublas -lcudnn; -L/usr/local/cuda/lib64) after the objects that"
             " use it.",
             (r"undefined reference to `(?:cu|nv|nccl)\w+",)),
+    Meaning("The CUDA toolkit (nvcc) here is too old to build the package",
+            "Install a newer toolkit of the framework's own CUDA version and set CUDA_HOME to it, or install a prebuilt"
+            " wheel of the package.",
+            (r"only supported on CUDA [\d.]+ and above",)),
     COMPILE._replace(says=(r"collect2: error|ld returned \d+ exit status|^CMake Error|Configuring incomplete",)),
     Meaning("A file system failed: a network disk that went away, or a damaged one",
             "Start again when it is back; keep checkpoints on a disk of the node, and tell its administrator (dmesg"
@@ -345,6 +365,10 @@ MACHINE: tuple[Meaning, ...] = (
             "Set NCCL_P2P_DISABLE=1; if shared memory fails too, NCCL_SHM_DISABLE=1. nvidia-smi topo -p2p r shows"
             " which pairs can.",
             (r"NCCL WARN Cuda failure 217|peer access is not supported between",)),
+    Meaning("NCCL found no network interface for the ranks to meet on",
+            "Name one that the nodes share (NCCL_SOCKET_IFNAME=eth0; ip -br addr lists them); within one container"
+            " lo or eth0 must be up.",
+            (r"[Nn]o socket interface found|Bootstrap : no socket",)),
     Meaning("NCCL could not set up NVLink SHARP (NVLS); it usually goes on without it",
             "If the job fails there: NCCL_NVLS_ENABLE=0, a newer NCCL, or a fabric manager of the driver's version.",
             (r"transport/nvls\.cc:\d+ NCCL WARN",)),

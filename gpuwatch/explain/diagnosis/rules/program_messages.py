@@ -231,7 +231,7 @@ _ROWS: tuple[Meaning, ...] = (
     Meaning("The configuration lacks a value or has an unknown key: {0}",
             "Give it on the command line (key=value; +key=value for a new one), or correct the configuration.",
             (r"^MissingMandatoryValue: Missing mandatory value: (\S+)", r"^Could not override '([^']+)'",
-             r"^ConfigAttributeError: Key '([^']+)' is not in struct")),
+             r"^(?:ConfigAttributeError: )?Key '([^']+)' is not in struct")),
     # Files, data, checkpoints
     Meaning("A checkpoint does not fit the model: other layers or other shapes",
             "Build the model with the settings of the checkpoint; the error lists what is missing or has another"
@@ -249,7 +249,7 @@ _ROWS: tuple[Meaning, ...] = (
              r"unexpected EOF, expected \d+ more bytes", r"invalid load key", r"pickle data was truncated",
              r"HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeaderDeserialization|HeaderTooSmall",
              r"file signature not found", r"(?:truncated|corrupted) record at", r"File is not a zip file",
-             r"image file is truncated",
+             r"image file is truncated|not within the file bounds|model is corrupted or incomplete",
              r"cannot identify image file|Invalid data found when processing input|could not parse ModelProto",
              r"\(-215:Assertion failed\) !(?:_src|ssize)\.?empty",
              r"invalid magic (?:characters|number)|gguf_init_from_file: failed")),
@@ -274,7 +274,7 @@ _ROWS: tuple[Meaning, ...] = (
     Meaning("A file or folder does not exist: {0}",
             "Correct the path (it may be relative to another folder), or fetch the file; in a container or a job, look"
             " whether it is mounted there.",
-            (r"^(?:FileNotFoundError|NotADirectoryError): .*?No such file or directory: [bu]?'([^']+)'",
+            (r"^(?:FileNotFoundError|NotADirectoryError|Error): .*?No such file or directory: [bu]?'([^']+)'",
              r"^FileNotFoundError: .*WinError [23]\].*'([^']+)'",
              r"^NotFoundError: .*?(\S+); No such file or directory", r"Failed to find any matching files for (\S+)",
              r"Cannot find any model weights with [`']([^`']+)",
