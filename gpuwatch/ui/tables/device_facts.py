@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
-from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
@@ -115,9 +115,9 @@ def finding_mark(device: Device, finding: Finding | None, findings: Sequence[Fin
     if finding is None or device.state in BAD_STATES:
         now = throttled_now(device, findings)
         return (f"▲ {now}", "warning") if now else ("", "text")
-    words = finding.title.removeprefix(f"GPU {device.index} ")
+    words = finding.title.removeprefix(f"GPU {device.index}").removeprefix(":")
     glyph = "✖" if finding.severity == "error" else "▲"
-    return f"{glyph} {printable(words) if words != finding.title else 'finding'}", finding.severity
+    return f"{glyph} {printable(words[1:]) if words.startswith(' ') else CAUSES[finding.id]}", finding.severity
 
 
 def link(device: Device, cells: int = 5) -> str:
