@@ -360,7 +360,7 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
     chosen = configurations([one for one in settings if isinstance(one, Setting)], asked.vary)
     missing = [one for one in settings if isinstance(one, NotTried)]
     if start is not None and (start.failed or (start.on_cpu and not (asked.configs or asked.vary))):
-        return not_run(start.trial, setup)
+        return not_run(start.trial)
     if asked.plan:
         assert start is not None
         click.echo(_plan(asked, chosen, missing, rule, start))

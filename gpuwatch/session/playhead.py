@@ -62,7 +62,7 @@ def with_begun(findings: tuple[Finding, ...], begun: tuple[Finding, ...]) -> tup
 
 
 def graphs_of(store: SampleStore, snapshot: Snapshot, known: History | None = None) -> History:
-    """The last minutes up to a sample of a store, with what its lost devices last had; ``known``: for axes."""
+    """The last minutes up to a sample of a store, and what its lost devices last had; ``known``: for axes."""
     at = snapshot.taken_at.timestamp()
     history = store.history(nextafter(at, 0), GRAPHED_SECONDS, GRAPHED)
     if known is not None:
@@ -72,6 +72,7 @@ def graphs_of(store: SampleStore, snapshot: Snapshot, known: History | None = No
             row = last.device(device.uuid)
             assert row is not None
             history.remember_lost(row, last.processes)
+    history.add(snapshot)
     return history
 
 
@@ -243,6 +244,4 @@ class Playhead:
         whole = times and (times[0] <= moment - GRAPHED_SECONDS or len(self.timeline.times) <= len(times))
         if whole and times[-1] >= moment:
             return self._ring.until(moment, GRAPHED)
-        history = graphs_of(self.timeline, snapshot, self._ring)
-        history.add(snapshot)
-        return history
+        return graphs_of(self.timeline, snapshot, self._ring)

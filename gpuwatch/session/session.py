@@ -200,18 +200,19 @@ class Session:
         return arrived
 
     def _show(self, snapshot: Snapshot, *, follows: bool = True) -> None:
-        self.history.add(snapshot)
+        if follows:
+            self.history.add(snapshot)
         self._energy.look(snapshot)
         self._process_histories.add(snapshot)
         self.snapshot = snapshot
         self._record(self._judge.look(snapshot, follows=follows))
 
-    def _go_on(self, snapshot: Snapshot) -> None:
-        """Shows a recorded sample that does not follow the last one."""
+    def _go_on(self, snapshot: Snapshot, graphs: History | None = None) -> None:
+        """Shows a recorded sample that does not follow the last one; ``graphs``: the minutes up to it, if known."""
         from gpuwatch.session.playhead import graphs_of
 
         self._begun = snapshot.taken_at.timestamp()
-        self.history = graphs_of(self.timeline, snapshot)
+        self.history = graphs if graphs is not None else graphs_of(self.timeline, snapshot)
         self._energy, self._process_histories = EnergyMeter(), ProcessHistories()
         self._show(snapshot, follows=False)
 
@@ -416,6 +417,6 @@ class Session:
             kept = self.timeline.at(playhead.moment)
             assert kept is not None
             self.player.seek(kept.at, playhead.clock)
-            self._go_on(kept.judged())
+            self._go_on(kept.judged(), playhead.view.history)
             self.see_events()
         self.player.paused = False

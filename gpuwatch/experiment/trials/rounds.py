@@ -86,7 +86,7 @@ def _shared(trial: Trial) -> bool:
     return run is not None and any(one.others_peak_bytes and one.uuid in used for one in run.memory.devices)
 
 
-def not_run(start: Trial, setup: TrialSetup) -> ExperimentResult:
+def not_run(start: Trial) -> ExperimentResult:
     """What there is to say if the program fails as it is, or uses no GPU."""
     assert start.run is not None
     if start.run.verdict in PASSED:

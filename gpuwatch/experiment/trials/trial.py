@@ -268,7 +268,7 @@ def _finished(
         throughput=_throughput(run.throughput, steps.times, steps.count, steps.counted) or run.throughput,
     )
     run = complete(run, draft.log, draft.before)
-    if run.verdict == "oom" and _went_on(run, stop, steps, ended=measured.ended_by == "the program"):
+    if run.verdict == "oom" and _went_on(stop, steps, ended=measured.ended_by == "the program"):
         run = msgspec.structs.replace(run, verdict="ok", verdict_reason=_WENT_ON, primary=None)
     setting = configuration.setting
     if setting.variables.get("CUDA_VISIBLE_DEVICES") == _NO_GPU and run.verdict == "fallback":
@@ -349,7 +349,7 @@ def handled_oom(run: Run) -> bool:
     return run.verdict_reason in (_WENT_ON, DESPITE_OOM)
 
 
-def _went_on(run: Run, stop: Stop, steps: StepCount, *, ended: bool) -> bool:
+def _went_on(stop: Stop, steps: StepCount, *, ended: bool) -> bool:
     """Whether the program handled that memory ran out, as by a smaller batch: it succeeded, or stepped on."""
     if ended:
         return False  # its exit code has told

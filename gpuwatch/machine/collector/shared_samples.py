@@ -19,9 +19,6 @@ from gpuwatch.machine.sources.base import SeenDevice
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.own_processes import OwnProcesses
 
-
-"""By UUID of the device."""
-
 _FRESH = 2.0
 """Seconds, besides two intervals, up to which the newest sample of a recording is new."""
 _LATE = 1.5

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.history.gaps import UNOBSERVED
 
-_GAP = 15.0
-"""Seconds between two power samples from which the time between them is not counted."""
 _PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons for which a device will never have a counter."""
 
@@ -68,7 +67,7 @@ class _Counted:
         self.counter, self.counter_at = value, at  # a lower one was reset with the driver
 
     def _sample(self, watts: float | None, at: float) -> None:
-        if watts is not None and self.watts is not None and 0 < at - self.watts_at <= _GAP:
+        if watts is not None and self.watts is not None and 0 < at - self.watts_at <= UNOBSERVED:
             self.sampled_joules += (watts + self.watts) / 2 * (at - self.watts_at)
             self.sampled_seconds += at - self.watts_at
         self.watts, self.watts_at = watts, at

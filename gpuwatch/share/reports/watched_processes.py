@@ -14,7 +14,7 @@ _HEADS = ("Process", "Command", "Framework", "Devices", "Allocator peak", "Held,
 
 def watched_processes(run: Run) -> Table:
     """A row for each process; none if the program has only one, which the run describes."""
-    rows = tuple(_row(process, run) for process in run.processes) if len(run.processes) > 1 else ()
+    rows = tuple(_row(process) for process in run.processes) if len(run.processes) > 1 else ()
     note = "A process without a command is known only from NVML." if any(not row[1] for row in rows) else ""
     return Table(
         "Processes",
@@ -27,7 +27,7 @@ def watched_processes(run: Run) -> Table:
     )
 
 
-def _row(process: RunProcess, run: Run) -> tuple[str, ...]:
+def _row(process: RunProcess) -> tuple[str, ...]:
     framework = process.framework
     peaks = " + ".join(size(peak) for peak in process.allocators.values() if peak)
     held = " + ".join(size(amount) for amount in process.held_bytes.values())
