@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.session.event_track import EventTrack, Incident, Track
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session
@@ -147,6 +149,23 @@ def test_a_silence_is_told_when_the_samples_around_it_are_thinned_out() -> None:
         watched.push(pair(tick))
     session.pause().go(begun + 5)
     assert [one.id for one in session.view().findings] == ["driver.bad-state"]
+
+
+def test_a_gap_that_is_gone_to_is_told_once_and_thinned_samples_are_none() -> None:
+    watched = Watched()
+    session = watched.session
+    watched.push(*(pair(tick) for tick in (*range(10), *range(100, 2500, 5))))
+    times = session.timeline.times
+    begun = next(before for before, after in pairwise(times) if after - before > 60)
+    past = session.pause()
+    past.go(begun + 50)
+    view = session.view()
+    assert view.past is not None
+    assert view.until == view.past.moment == begun
+    assert session.take_gaps() == [Gap(begun, times[times.index(begun) + 1], damaged=False)]
+    assert session.take_gaps() == []
+    past.go(begun + 300)
+    assert session.take_gaps() == []
 
 
 def test_events_are_counted_until_they_are_seen() -> None:
