@@ -90,6 +90,18 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def workers(pid: int) -> list[int]:
+    """The same without the shell that gives the screen back, and without what has ended just now."""
+    return [member for member in family(pid) if _command(member) not in ("", "sh")]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def cpu_seconds(pid: int) -> float:
     """CPU time of the whole family so far, collected children included."""
     spent = 0.0

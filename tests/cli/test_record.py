@@ -26,7 +26,7 @@ from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.forked import start_gpuwatch
 from tests.recording.make_fixture import FOLDER
-from tests.terminal import Terminal, family
+from tests.terminal import Terminal, family, workers
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_dashboard_beside_it_asks_no_driver(start: Start, environment: dict[st
         asks = {pid for pid in family(os.getpid()) if "libnvidia-ml" in Path(f"/proc/{pid}/maps").read_text()}
         asks -= {os.getpid()}  # which controls the simulated machine
         assert asks == set(children(recorder.pid))
-        assert len(family(terminal.pid)) == 2
+        assert len(workers(terminal.pid)) == 2
     finally:
         terminal.keys("q")
         terminal.close()

@@ -17,7 +17,7 @@ from tests.forked import run_gpuwatch
 from tests.recording.days import day
 from tests.recording.recordings import Growing, recorded, troubled
 from tests.screen import Screen
-from tests.terminal import Terminal, cpu_seconds, family
+from tests.terminal import Terminal, cpu_seconds, workers
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_it_plays_in_a_terminal(file: Path, columns: int, rows: int) -> None:
     terminal = start(file, "-t", "12:06", "--speed", "4", columns=columns, rows=rows)
     size = {"columns": columns, "rows": rows}
     wait_for(terminal, "▶ REPLAY", **size)
-    assert len(family(terminal.pid)) == 1, "there is no collector"
+    assert len(workers(terminal.pid)) == 1, "there is no collector"
     wait_for(terminal, "12:06:2", "12:06:3", "12:06:4", **size)
     terminal.keys(" ")
     wait_for(terminal, "‖ PAUSED · 05-11 12:06:", **size)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuwatch.sim.machine import SimMachine
-from tests.terminal import Terminal, family
+from tests.terminal import Terminal, workers
 
 _LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -35,7 +35,7 @@ def test_all_eight_are_drawn_and_q_restores(sim_machine: Callable[[str], SimMach
     terminal = start(machine, columns, rows)
     seen = terminal.drain(15, lambda output: output.count(b"80.0") >= 8 or output.count(b"/80.0") >= 8)
     assert seen is not None, bytes(terminal.output)[-3000:]
-    members = family(terminal.pid)
+    members = workers(terminal.pid)
     assert len(members) == 2, "the dashboard and its collector"
     terminal.keys("q")
     assert terminal.close() == 0

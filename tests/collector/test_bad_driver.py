@@ -8,13 +8,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
-from tests.terminal import Terminal, ended, family, wait_until_ended
+from tests.terminal import Terminal, ended, family, wait_until_ended, workers
 
 Open = Callable[[str], SimMachine]
 REACTION = 0.1
@@ -56,19 +55,11 @@ class Dashboard:
         return found
 
     def _living(self) -> list[int]:
-        return [pid for pid in family(self.terminal.pid)[1:] if not ended(pid) and not _guards_the_screen(pid)]
+        return [pid for pid in workers(self.terminal.pid)[1:] if not ended(pid)]
 
     def quit(self) -> int | None:
         self.terminal.keys("q")
         return self.terminal.close(10)
-
-
-def _guards_the_screen(pid: int) -> bool:
-    """Whether it is the shell that restores the screen; of one that has ended just now, too."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text() == "sh\n"
-    except OSError:
-        return True
 
 
 @pytest.fixture
