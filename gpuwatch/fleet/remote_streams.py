@@ -51,6 +51,8 @@ class Stream:
         """Why there is no newer one; empty while they come."""
         self.came: float | None = None
         """When it came, by the monotonic clock."""
+        self.heard: float | None = None
+        """When the last line came, also of a driver that does not answer."""
         self.process: subprocess.Popen[bytes] | None = None
         self.started = 0.0
         self.due = 0.0
@@ -219,7 +221,7 @@ class RemoteStreams:
         if not isinstance(document, Snapshot):
             stream.odd = "it is no snapshot"
             return
-        stream.fresh, stream.failures = True, 0
+        stream.fresh, stream.failures, stream.heard = True, 0, self._clock()
         silent = next((one for one in document.problems if one.source == "collector"), None)
         if document.driver is None and silent is not None:
             self._reason(stream, silent.detail)
@@ -244,8 +246,8 @@ class RemoteStreams:
                     why = f"its answer cannot be read: {stream.odd}" if stream.odd else "no answer from gpuwatch there"
                     self._fail(stream, why)
                 continue
-            silent = now - (stream.came or stream.started) - 2 * self._interval
-            if silent > _DEAD and not stream.reason.startswith("no answer from the driver"):
+            silent = now - (stream.heard or stream.started) - 2 * self._interval
+            if silent > _DEAD:
                 self._fail(stream, "stopped sending")
             elif silent > _LATE and not stream.reason:
                 self._reason(stream, "stopped sending")

@@ -8,6 +8,8 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
 from gpuwatch.machine.collector.fork import BETWEEN, ForkedProcess
@@ -77,17 +79,20 @@ def take(
     return without_driver(deadline, why, longer="; to wait longer: --deadline"), False
 
 
-def without_driver(waited: float, why: Silence, *, longer: str = "") -> Snapshot:
+def without_driver(
+    waited: float, why: Silence, *, longer: str = "", lasts: bool = False, machine: Snapshot | None = None
+) -> Snapshot:
     """The host alone, and as a problem that the driver did not answer within ``waited`` seconds, or what else it was.
 
-    ``longer``: ends the hint.
+    ``longer``: ends the hint. ``lasts``: the driver is still waited for. ``machine``: the host, if it was read.
     """
     simulated = bool(os.environ.get(ENV_STATE))  # the library itself does not answer
     cure = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "see dmesg for a GPU that hangs"
     crashed = " in nvml" in why.blame  # which is known before the time is over
-    within = "" if crashed else f" within {waited:g} s"
-    what = f"no sample{within}: the collector {why.blame}" if why.blame else ""
-    what = what or ": ".join(filter(None, (f"the driver did not answer within {waited:g} s", why.detail)))
+    within = f"for {waited:.0f} s" if lasts else f"within {waited:g} s"
+    silent = f"no answer from the driver {within}" if lasts else f"the driver did not answer {within}"
+    what = f"no sample{'' if crashed else f' {within}'}: the collector {why.blame}" if why.blame else ""
+    what = what or ": ".join(filter(None, (silent, why.detail)))
     reason, hint = "driver.bad-state", f"{cure}{longer}"
     if why.failure:
         what, _, hint = why.failure.partition("; ")
@@ -95,6 +100,8 @@ def without_driver(waited: float, why: Silence, *, longer: str = "") -> Snapshot
     elif why.blame and not crashed:
         reason, hint = FAILED_ITSELF, f"nothing is known of the driver{longer}"
     problem = Problem(source="collector", reason=reason, detail=what, hint=hint)
+    if machine is not None:
+        return replace(machine, problems=(problem,))
     host, problems = _host()
     return Snapshot(
         taken_at=datetime.datetime.now(datetime.UTC),

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-import os
 import threading
 import time
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.session import Session
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.session.single_snapshot import Silence, without_driver
 
 _SLACK = 3.0
 """Seconds that a sample may be late, besides the interval, until the stream says that the driver does not answer."""
@@ -51,28 +49,6 @@ def stream(interval: float, *, gpm: bool = False) -> Iterator[Snapshot]:
 def _silent(session: Session, seconds: float) -> Snapshot:
     """The host while its driver does not answer, for this long."""
     status = session.feed.status()
-    if status.blame == "failed":
-        what, _, hint = status.detail.partition("; ")
-        problem = Problem(source="collector", reason=FAILED_ITSELF, detail=what, hint=hint)
-    else:
-        who = f"the collector {status.blame}," if status.blame else "no answer from the driver"
-        detail = "; ".join(filter(None, (f"{who} for {seconds:.0f} s", "" if status.blame else status.detail)))
-        problem = Problem(source="collector", reason="driver.bad-state", detail=detail, hint="see dmesg there")
-    if status.machine is not None:
-        return replace(status.machine, problems=(problem,))
-    return Snapshot(
-        taken_at=datetime.datetime.now(datetime.UTC),
-        took_seconds=0.0,
-        simulated=bool(os.environ.get(ENV_STATE)),
-        driver=None,
-        devices=(),
-        processes=(),
-        host=Host(
-            hostname=os.uname().nodename,
-            cpu_percent=None,
-            cpu_count=None,
-            memory_used_bytes=None,
-            memory_total_bytes=None,
-        ),
-        problems=(problem,),
-    )
+    failed = status.blame == "failed"
+    why = Silence(status.detail if failed else "", "" if failed else status.blame, status.detail)
+    return without_driver(seconds, why, lasts=True, machine=status.machine)

@@ -7,10 +7,11 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import FAILED_ITSELF, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
@@ -18,6 +19,7 @@ from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.session.event_track import EventTrack, Incident, Track
 from gpuwatch.session.process_history import identity
 from gpuwatch.session.session import INTERVALS, Session
+from gpuwatch.session.snapshot_stream import _silent
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 from tests.ui.fixed_findings import FixedFindings
@@ -149,6 +151,23 @@ def test_a_silence_is_told_when_the_samples_around_it_are_thinned_out() -> None:
         watched.push(pair(tick))
     session.pause().go(begun + 5)
     assert [one.id for one in session.view().findings] == ["driver.bad-state"]
+
+
+@pytest.mark.parametrize(
+    ("blame", "reason", "detail"),
+    [
+        ("", "driver.bad-state", "no answer from the driver for 12 s: it waits"),
+        ("was stopped", FAILED_ITSELF, "no sample for 12 s: the collector was stopped"),
+        ("failed", FAILED_ITSELF, "it waits"),
+    ],
+)
+def test_a_stream_accuses_the_driver_only_while_the_collector_can_run(blame: str, reason: str, detail: str) -> None:
+    watched = Watched()
+    status = FeedStatus("not-answering", 12.0, 11.0, detail="it waits", blame=blame, machine=pair(0))
+    watched.feed.state = status
+    silent = _silent(watched.session, 12.0)
+    assert [(one.reason, one.detail) for one in silent.problems] == [(reason, detail)]
+    assert silent.host == pair(0).host
 
 
 def test_a_gap_that_is_gone_to_is_told_once_and_thinned_samples_are_none() -> None:
