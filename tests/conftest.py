@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -159,6 +160,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {item for item in items if any(map(item.get_closest_marker, unwanted))}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have counted (``record_property("counted", ...)``): how many faults and inputs were tried."""
+    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+    counted = Counter(
+        f"{value}: {one.location[2].partition('[')[0]}"
+        for one in reports
+        if one.when == "call"
+        for name, value in one.user_properties
+        if name == "counted"
+    )
+    for what, times in sorted(counted.items()):
+        terminalreporter.write_line(what if times == 1 else f"{times} x {what}")
 
 
 def pytest_collection_finish() -> None:
