@@ -54,7 +54,8 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
             "idle.memory-held",
             "info",
             "fact",
-            title=f"{_name(evidence)} allocated {size(held)} of{_which(run)} {size(total)} and used at most {size(peak)}",
+            title=f"{_name(evidence)} allocated {size(held)} of{_which(run)} {size(total)}"
+            f" and used at most {size(peak)}",
             evidence=(
                 f"allocator's limit {size(limit)}, its peak in use {size(peak)}",
                 f"NVML: this process held {memory(held)} of {size(total)}",
