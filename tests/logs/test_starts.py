@@ -163,6 +163,14 @@ def test_another_program_that_failed_later_is_the_last_start() -> None:
     assert not _starts([*_of("fit.py", _FULL[-1]), *_of("fit.py", "KeyError: 'x'")])
 
 
+def test_a_failure_of_the_last_start_is_its_own() -> None:
+    failed = "RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu."
+    for error in (failed, "KeyError: 'y'"):
+        again = [*_of("fit.py", "KeyError: 'x'"), "nohup: ignoring input", *_of("fit.py", error)]
+        assert error.split(":")[0] in str(explain(again).findings[0]), error
+    assert explain([*_of("fit.py", "KeyError: 'x'"), *_of("score.py", failed)]).primary == "driver.bad-state"
+
+
 _COMMANDS = ("$ python {}", "+ srun -n 2 python {} --lr 3", "Running {} ...", "=== Executing script: tools/{}")
 
 

@@ -26,7 +26,11 @@ _REPORT = "Sender: LSF System"
 """LSF's report, with which a log may begin, follows the job that it is about."""
 _DATE = re.compile(r"^\w{3} \w{3} +\d{1,2} [\d:]{8} (?:\w{2,5} )?\d{4}\s*$")
 """What date(1) and nvidia-smi print first; its words differ from day to day."""
-_OF_A_STEP = re.compile(r"\b(?:fail(?:ed|ure)|exit(?:ed)? (?:with )?(?:code|status)|return code)\b", re.IGNORECASE)
+_OF_A_STEP = re.compile(
+    r"\b(?:step|stage|script|command|process|subprocess|job|pipeline|training|evaluation)\b"
+    r".{0,80}(?:\bfail(?:ed|ure)?\b|\bexit(?:ed)?\b|\breturn code\b|\bnon-zero\b)",
+    re.IGNORECASE,
+)
 """What a program says of another one that it has started."""
 _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
@@ -143,8 +147,7 @@ def follows(later: LogFacts, earlier: LogFacts) -> bool:
     if not later.errors or not earlier.errors:
         return False
     last = later.errors[-1]
-    if of_a_child(last.type, last.message) or _OF_A_STEP.search(last.message):
-        return True
-    if last.type != "FileNotFoundError":
+    if later.frame is None or earlier.frame is None or later.frame.file == earlier.frame.file:
         return False
-    return later.frame is not None and earlier.frame is not None and later.frame.file != earlier.frame.file
+    started = of_a_child(last.type, last.message) or _OF_A_STEP.search(last.message) is not None
+    return started or last.type == "FileNotFoundError"
