@@ -71,8 +71,10 @@ def essence(found: LogFacts) -> dict[str, object]:
         "open_traceback_line",
         "driver_messages",
         "telling_last_line",
+        "last_warning",
         "last_lines",
         "last_lines_tell",  # a collector's level is part of it
+        "last_line_tells",
     ):
         del plain[name]
     # A decoration may tell who handed the log on.
