@@ -401,3 +401,17 @@ async def test_a_title_under_the_mouse_is_spelt_out(stage: Stage) -> None:
         assert table.tooltip == "MBW%: memory bandwidth: share of time it read or wrote GPU memory"
         await pilot.hover("#processes", offset=(head.index("MBW%") + 1, 2))
         assert table.tooltip is None
+        gpus = stage.app.overview.gpus
+        for many, name, words in (
+            (2, "MTEMP", "memory temperature"),
+            (16, "ST", "performance state, P0 is the fastest"),
+            (16, "THR", "share of time throttled, and the main reason"),
+        ):
+            stage.push(machines.many(many, 5))
+            await settle(pilot)
+            y, line = next((y, line) for y, line in enumerate(gpus.plain.splitlines()) if f" {name} " in line)
+            x = line.index(f" {name} ")
+            await pilot.hover("#gpus", offset=(x + 1, y))
+            assert gpus.tooltip == f"{name}: {words}"
+            await pilot.hover("#gpus", offset=(x, y))
+            assert gpus.tooltip is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
@@ -18,7 +19,7 @@ from gpuwatch.ui.panes.gpu_grid import gpu_lines, owners, rows_of_lines
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_choice import GpuChoice
-from gpuwatch.ui.tables.gpu_fields import known_fields, shown_fields
+from gpuwatch.ui.tables.gpu_fields import ALL, known_fields, shown_fields
 from gpuwatch.ui.tables.gpu_order import SteadyOrder, with_devices
 from gpuwatch.ui.widgets.paint import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
@@ -129,6 +130,21 @@ class GpuPane(Painted, can_focus=True):
         device = self.selected
         if device is not None:
             self.post_message(self.Chosen(device.uuid, device.index))
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """A field's short name is spelt out below the mouse."""
+        line = "".join(text for line in self.lines[event.y : event.y + 1] for text, _ in line.spans)
+        named = (
+            f"{name}: {field.help}"
+            for field in ALL
+            if field.metric
+            for name in {field.title, field.label} - {""}
+            for found in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", line)
+            if found.start() <= event.x < found.end()
+        )
+        text = next(named, None)
+        if text != self.tooltip:
+            self.tooltip = text
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a double click opens the GPU."""

@@ -105,16 +105,25 @@ def graph(
 
     ``words``: the axis, or why there is none.
     """
-    pen = Pen(width)
-    pen.add(f"{caption} ", "dim").add(*current)
     if axis is None:
-        note = words
-        series: list[float | None] = []
-    else:
-        span, series = recent(view, times, values, width, whole=True)
-        note = f"{words}   {units.span(span)}"
+        return captioned(caption, current, words, [], (0.0, 1.0), ink, width, rows)
+    span, series = recent(view, times, values, width, whole=True)
+    return captioned(caption, current, f"{words}   {units.span(span)}", series, axis, ink, width, rows)
+
+
+def captioned(
+    caption: str,
+    current: Span,
+    note: str,
+    series: Sequence[float | None],
+    axis: tuple[float, float],
+    ink: str,
+    width: int,
+    rows: int,
+) -> list[Line]:
+    """A caption with the current value and at the right a note, then ``rows`` lines of dots."""
+    pen = Pen(width).add(f"{caption} ", "dim").add(*current)
     if pen.left >= width_of(note) + 2:
         pen.to(width - width_of(note)).add(note, "dim")
-    low, high = axis if axis is not None else (0.0, 1.0)
-    dots = braille(series, low=low, high=high, rows=rows) if series else [""] * rows
+    dots = braille(series, low=axis[0], high=axis[1], rows=rows) if series else [""] * rows
     return [pen.line(), *(Line(((row.ljust(width), ink),)) for row in dots)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.units import gib
+from gpuwatch.core.formatting.units import UNKNOWN, gib
 from gpuwatch.ui.details.probe_events import event_lines
-from gpuwatch.ui.drawing.cells import left
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.drawing.trend import braille, buckets
+from gpuwatch.ui.drawing.trend import buckets
+from gpuwatch.ui.widgets.graphs import captioned
 from gpuwatch.ui.widgets.paint import Line, Span
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
@@ -72,17 +72,11 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
     parts = (("process", live.process, "memory"), (f"{live.device_name}, all owners", live.device, "memory"))
     for number, (caption, values, ink) in enumerate(parts):
         rows = max((number + 1) * height // 2 - number * height // 2 - 1, 1)
-        pen = Pen(width)
         now = values[-1] if values else None
-        pen.add(f"{caption} ", "dim").add(
-            f"{gib(now)} GiB" if now is not None else "–", "strong" if now is not None else "dim"
-        )
-        note = f"0–{gib(total)} GiB  {span:.0f}s"
-        if pen.left >= len(note) + 2:
-            pen.to(width - len(note)).add(note, "dim")
-        lines.append(pen.line())
+        current = (UNKNOWN, "dim") if now is None else (f"{gib(now)} GiB", "strong")
         columns = buckets(
             live.times, values, columns=width * 2, span=span, until=max(until, span - 1e-9), interval=_SAMPLE * 2
         )
-        lines += [Line(((left(row, width), ink),)) for row in braille(columns, low=0.0, high=total, rows=rows)]
+        note = f"0–{gib(total)} GiB  {span:.0f}s"
+        lines += captioned(caption, current, note, columns, (0.0, total), ink, width, rows)
     return lines[:height]
