@@ -356,14 +356,13 @@ class Session:
 
     def _since(self) -> Since:
         """From when on something is known of the moment that is shown: of a recording, since the last jump."""
-        times = self.timeline.times
-        if not self.recorded or not times:
+        if self.player is None:
             return SINCE_START
         from gpuwatch.session.playhead import GRAPHED_SECONDS
 
-        moment = self.playhead.moment if self.playhead is not None and self.playhead.moved else None
-        begun = self._begun if moment is None else moment
-        return Since(times[0], max(times[0], begun - GRAPHED_SECONDS), begun)
+        moved = self.playhead.moment if self.playhead is not None and self.playhead.moved else None
+        begun, first = self._begun if moved is None else moved, self.player.recording.begin or 0.0
+        return Since(first, max(first, begun - GRAPHED_SECONDS), begun)
 
     def position(self) -> PlayheadPosition | None:
         """Where the moment that is shown is in what is kept: while live in the last hour; None before a sample."""
