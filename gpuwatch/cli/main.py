@@ -58,7 +58,9 @@ _COMMANDS = {
     "export": Lazy("gpuwatch.cli.export:export", "Write a recording in the format of another tool.", "Keep"),
     "exporter": Lazy("gpuwatch.cli.exporter:exporter", "Serve metrics of the GPUs for Prometheus.", "Keep"),
     "report": Lazy("gpuwatch.cli.report:report", "Write a report to send to whoever helps you.", "Share"),
-    "compare": Lazy("gpuwatch.cli.report:compare", "Compare saved runs, or reports: why here and not there?", "Share"),
+    "compare": Lazy(
+        "gpuwatch.cli.report:compare", "Compare saved runs, or snapshots of many machines, side by side.", "Share"
+    ),
     "diff": Lazy("gpuwatch.cli.diff:diff", "Compare two machines, or two days of one: what changed?", "Share"),
     "capture": Lazy(
         "gpuwatch.cli.capture:capture", "Write what the driver answers about these GPUs to a file.", "Share"
