@@ -12,7 +12,8 @@ from gpuwatch.core.formatting.lazy_pattern import lazy
 
 # How TensorFlow names its machine.
 HOST_IN_TEXT = lazy(
-    r"\bthis host \(([\w.-]{1,255}+)\)|\bhost(?:name)?: ([\w.-]{1,255}+)|(?<=[\w.-])@([\w.-]{1,255}+):[~/]"
+    r"\bthis host \(([\w.-]{1,255}+)\)|\b[Hh]ost(?:name)?: (?=[A-Za-z])([\w.-]{1,255}+)"
+    r"|(?<=[\w.-])@([\w.-]{1,255}+):[~/]"
 )
 PROMPT = lazy(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
 USER_IN_TEXT = lazy(
@@ -60,6 +61,27 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("host", "scp |rsync |sftp ", lazy(rf"\b(?:scp|rsync|sftp) [^\n|;&]{{0,200}}?(?<=[ @])({_LIKE_HOST}):")),
     ("host", "ssh ", lazy(rf"\bssh (?:-\w+ (?:\d+ )?)*(?:{_NAME}@)?({_LIKE_HOST})(?= |$)")),
     ("user", "ssh ", lazy(rf"\bssh (?:-\w+ (?:\d+ )?)*({_NAME})@{_LIKE_HOST}(?= |$)")),
+    ("host", "srun|sbatch|salloc", lazy(r"\b(?:srun|sbatch|salloc) [^\n]{0,200}?(?<= )-w[ =]([A-Za-z][\w.,-]*)")),
+    ("host", "scontrol ", lazy(r"\bscontrol [^\n]{0,80}?\bnodes? ([A-Za-z][\w.-]*)")),
+    ("host", "]:", lazy(r"\[([A-Za-z][\w-]*(?:\.[\w-]+)*)\]:\d{2,5}\b")),
+    ("host", "<", lazy(r"\b[Cc]onnect(?:ed|ion)? (?:to|from) ([A-Za-z][\w.-]*)<\d")),
+    ("host", "wandb: Host ", lazy(r"\bwandb: Host ([\w.-]+)")),
+    (
+        "host",
+        " on | to | at ",
+        lazy(
+            r"\b(?:[Rr]unning|[Ss]tarted|[Ww]orker|[Pp]rocess|[Tt]asks?|[Rr]anks?|[Jj]obs?|[Ff]ailed|[Cc]onnect(?:ed|ing)?|[Dd]ied)"
+            r" (?:on|to|at) (?!(?:ubuntu|debian|rhel|centos|rocky|linux|cuda|python|torch|tensorflow|step|epoch)\b)"
+            r"([A-Za-z][A-Za-z0-9]*-(?=[A-Za-z-]*\d)[A-Za-z0-9-]+)(?![\w./-])"
+        ),
+    ),
+    (
+        "host",
+        "-gpu|-node|-dgx|-cn|-compute|-login|-srv|-worker|-box|-host",
+        lazy(
+            r"(?<![\w./-])([a-z][a-z0-9]{1,30}-(?:gpu|node|dgx|cn|compute|login|srv|worker|box|host)s?-?\d{1,4})(?![\w/-])"
+        ),
+    ),
     ("host", "--include", lazy(rf"--include[= ]['\"]?({_LIKE_HOST}):\d")),
     ("host", "host=", lazy(r"\bhost=['\"]([\w.-]+)['\"]")),
     ("host", " known: ", lazy(r"\bnot known: ['\"]?([\w.-]+)")),
@@ -104,6 +126,10 @@ SAID: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         lazy(rf"\b(?:usermod|userdel|useradd|adduser|deluser|gpasswd)(?: -\w+(?: [\w,]+)?)* ({_NAME})(?=[\s;]|$)"),
     ),
     ("user", "setfacl", lazy(rf"\bsetfacl [^\n]{{0,80}}?\bu:({_NAME}):")),
+    ("user", "whoami", lazy(rf"\bwhoami: ({_NAME})")),
+    ("user", "wandb.ai/", lazy(r"(?<!docs\.)\bwandb\.ai/(?!site\b|authorize\b|settings\b)([\w.-]+)/")),
+    ("user", "yncing run ", lazy(rf"\b[Ss]yncing run \S+ to ({_NAME})/")),
+    ("id", "run id", lazy(r"\brun id:? ([a-z0-9]{8})\b")),
     ("user", "quota", lazy(rf"\bquotas? (?:for user|-u|-v -u) ({_NAME})")),
     ("user", "_NAME=", lazy(r"\bGIT_(?:AUTHOR|COMMITTER)_NAME=['\"]?([\w.-]+)")),
     ("user", "user.name", lazy(r"\buser\.name[= ]['\"]?([\w.-]+)")),
