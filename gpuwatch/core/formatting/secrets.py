@@ -307,9 +307,9 @@ _EXPRESSIONS: Final = (
     ("ecovery ", _PHRASE, rf"\1{MASK}"),
     ("nemonic", _PHRASE, rf"\1{MASK}"),
     (
-        "ey",
+        "icen",
         lazy(
-            r"(\b(?i:licen[sc]e|product|serial|activation)[ _-][Kk]ey[\"']?\s?[:=]?\s?[\"']?)"
+            r"(\b(?i:licen[sc]e)[ _-][Kk]ey[\"']?\s?[:=]?\s?[\"']?)"
             r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){3,7}(?![\w-])"
         ),
         rf"\1{MASK}",
