@@ -51,6 +51,7 @@ def test_a_driver_that_hangs(machine: SimMachine, snapshot: Callable[..., Result
     ("code", "said"),
     [
         ("DRIVER_NOT_LOADED", "GPUs unknown: no NVIDIA driver"),
+        ("UNKNOWN", "GPUs unknown: the driver refuses"),
         ("LIB_RM_VERSION_MISMATCH", "GPUs unknown: the driver's library and kernel module differ"),
     ],
 )

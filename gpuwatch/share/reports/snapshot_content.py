@@ -120,7 +120,9 @@ def _silence(snapshot: Snapshot) -> str:
         return ""
     if any(one.reason == FAILED_ITSELF for one in snapshot.problems):
         return "gpuwatch could not ask the driver"
-    return next((_SILENT[one.reason] for one in snapshot.problems if one.reason in _SILENT), "driver not answering")
+    refuses = any(one.source == "nvml" and one.reason not in _SILENT for one in snapshot.problems)
+    silent = "the driver refuses" if refuses else "driver not answering"
+    return next((_SILENT[one.reason] for one in snapshot.problems if one.reason in _SILENT), silent)
 
 
 def _device_row(device: Device, *, marked: bool) -> tuple[str, ...]:
