@@ -372,6 +372,7 @@ def test_a_server_that_says_more_after_an_error_works() -> None:
     assert explain([*_UP, failed]).primary == "unknown"
     assert explain([failed, more]).primary == "unknown"
     assert explain([*_UP, "[10:13] ERROR: giving up", more]).primary == "unknown"
+    assert explain([*_UP, "[10:13] CRITICAL: no workers", more]).primary == "unknown"
     board = ["TensorBoard 2.17.0 at http://localhost:6006/ (Press CTRL+C to quit)"]
     bad = "E0720 15:17:10.579709 139921503282944 _internal.py:225] 127.0.0.1 - - code 400, message Bad request syntax"
     assert explain([*board, bad, "TensorBoard caught SIGTERM; exiting..."]).primary == "healthy"

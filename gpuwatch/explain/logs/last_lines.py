@@ -277,7 +277,7 @@ def what_they_tell(lines: Sequence[str], *, serves: bool = False) -> tuple[str, 
         if not serves:
             return _told_by(_relevant(lines))
         last = next((line for line in reversed(lines) if line.strip()), "")
-        kept = [line for line in lines if line is last or _OUTRIGHT.search(line) or not _of_bad_level(line)]
+        kept = [line for line in lines if line is last or _OUTRIGHT.search(line) or not _of_an_error(line)]
         found = _told_by(kept)
         return found if found[0] or len(kept) == len(lines) else (WORKED, undecorated(last[:_CHARS]))
     told = _told_by(of_service)
@@ -321,8 +321,9 @@ def _level(line: str) -> str:
     return str(found[str(found.lastgroup)]).lower() if found is not None and found.lastgroup else ""
 
 
-def _of_bad_level(line: str) -> bool:
-    return _level(undecorated(line[:_CHARS])) in _BAD_LEVELS
+def _of_an_error(line: str) -> bool:
+    """Whether a line is of the level of errors, none that ends a program."""
+    return _level(undecorated(line[:_CHARS])) in ("e", "err", "erro", "error")
 
 
 def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
