@@ -292,6 +292,21 @@ def test_who_stood_still_himself_does_not_blame_the_collector(monkeypatch: pytes
     assert feed.status().waiting_seconds == pytest.approx(3.0)
 
 
+def test_a_driver_that_answers_slowly_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = LiveFeed(1.0)
+    now = feed._last = time.monotonic()
+    for took in (4.0, 0.3, 0.3, 0.3):  # one sample in a few asks for much
+        feed._pace(took)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 6.0)
+    assert feed.status().state == "ok"
+    monkeypatch.setattr(time, "monotonic", lambda: now + 8.0)
+    assert feed.status().state == "not-answering"
+    for _ in range(300):
+        feed._pace(0.01)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3.5)
+    assert feed.status().state == "not-answering", "it was slow once"
+
+
 def test_while_the_driver_hangs_the_collector_is_not_blamed(
     sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,8 @@ _REPLACE_AFTER = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
 _MOST_DOUBLINGS = 4
 _OVERDUE = 2.0
+_LASTING = 0.98
+"""Share of the slowest sample's time that the next one may still need: some ask the driver for more than others."""
 _KEEP = 600
 _STOOD_STILL = 1.0
 """Seconds by which a wait may overrun before this process is taken to have been stopped (SIGSTOP, suspend)."""
@@ -122,6 +124,8 @@ class LiveFeed:
         self._in_vain = 0
         """Replacements since the last snapshot."""
         self._took = 0.0
+        self._slowest = 0.0
+        """Seconds that a sample of this driver may take, as the latest ones show."""
         self._detail = ""
         self._hung = False
         """Whether the last collector was replaced for one call, which the next one leaves out."""
@@ -241,7 +245,7 @@ class LiveFeed:
         if self._failure:  # known without waiting
             overdue, why = max(overdue, 0.0), self._failure
             return FeedStatus("not-answering", age, overdue, self._replaced, why, _FAILED, self._machine, *origin)
-        if overdue > _OVERDUE:
+        if overdue > _OVERDUE + self._slowest:
             why, blame = self.silence()
             return FeedStatus("not-answering", age, overdue, self._replaced, why, blame, self._machine, *origin)
         if last is None:
@@ -422,6 +426,10 @@ class LiveFeed:
         """
         return max(_REPLACE_AFTER * (1 << min(self._in_vain, _MOST_DOUBLINGS)), 5 * self._interval, 3 * self._took)
 
+    def _pace(self, took: float) -> None:
+        """Notes how long a sample took: a driver that answers slowly is not silent."""
+        self._took, self._slowest = took, max(took, _LASTING * self._slowest)
+
     def _read(self, process: subprocess.Popen[bytes] | ForkedProcess) -> None:
         receiver = Receiver()
         devices: tuple[Device, ...] = ()
@@ -455,7 +463,8 @@ class LiveFeed:
             self._suspects.answered()
             if self._watch is not None:
                 self._watch.heard()
-            self._in_vain, self._took, self._hung_before = 0, snapshot.took_seconds, False
+            self._in_vain, self._hung_before = 0, False
+            self._pace(snapshot.took_seconds)
             if snapshot.devices is not devices:
                 devices = snapshot.devices
                 note(self._seen, devices)
