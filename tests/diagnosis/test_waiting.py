@@ -58,6 +58,7 @@ def told(run: Run, cause: str) -> list[Finding]:
     [
         (waiting(waited=11.0), "waits for its next batch 92 % of the time", "train.py:7 in batches"),
         (waiting(looked=3.8, fed=3.72), "runs Python code for the next batch 98 % of the time", "data.py:3 in rows"),
+        (waiting(looked=3.3, fed=2.9), "runs Python code for the next batch 88 % of the time", "data.py:3 in rows"),
         (waiting(fed=11.5), "the dataset runs Python code for the next batch 96 % of the time", "data.py:3 in rows"),
         (waiting(between=9.0), "waits between steps: the program runs Python code of its own 75 % of", "load_batch"),
         (waiting(waited=3.0, between=4.0), "Python code of its own 58 % of the time", "train.py:7 in batches"),

@@ -232,7 +232,7 @@ def test_ops_that_were_refused_and_caught_are_a_note(simulation: str, some: bool
     run = program(devices=GPU_0, placements=(refused,), simulation=simulation, verdict="ok")
     found = [one for one in run.findings if one.id == "placement.no-kernel"]
     assert [one.severity for one in found] == ["info"] * told
-    assert (run.verdict, run.fallbacks) == ("ok", ())
+    assert (run.verdict, run.fallbacks, "did not run" in run.verdict_reason) == ("ok", (), bool(told))
     assert not found or "a.py:3: Upper requested GPU:0" in found[0].evidence[0]
 
 
@@ -641,6 +641,7 @@ def test_a_child_that_failed_is_told_though_its_parent_went_on(codes: tuple[int 
     found = [one for one in run.findings if "its process 8 ended with exit code 2" in one.title]
     assert [one.severity for one in found] == ["info"] * told
     assert (run.verdict, "its process 8" in run.verdict_reason) == ("ok", bool(told))
+    assert ("healthy" in [one.id for one in run.findings]) == (not told)
 
 
 def test_of_processes_with_other_gpus_the_header_says_whose_they_are() -> None:

@@ -21,8 +21,10 @@ _WAITS = 0.5
 _BETWEEN = "Move that code out of the loop, or do it every n steps; what makes the batch belongs into the dataset."
 _EVEN = 0.7
 """Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
-_FEEDS = 0.9
-"""Share in which a dataset runs the program's Python code: it then makes every batch later than it is asked for."""
+_FED = 0.8
+"""Share in which a dataset runs the program's Python code, beside a GPU that has time."""
+_BUSY_STAGE = 0.9
+"""Share in which a stage of a dataset works: it then makes every batch later than it is asked for."""
 
 
 @rule("input.bound")
@@ -48,12 +50,12 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
     )
     if waited >= (_NEARLY_ALL if short else _WAITS):
         share, places, how = waited, seen.places, "is starved for input: the program waits for its next batch"
-    elif fed >= _FEEDS and busy is not None:
+    elif fed >= _FED and busy is not None:
         share, places, how = fed, seen.feeds, "is starved for input: the dataset runs Python code for the next batch"
     elif not short and waited + between >= _WAITS and busy is not None and _before_each(run):
         share, places = waited + between, (*seen.places, *seen.between)[:3]
         how = "waits between steps: the program runs Python code of its own"
-    elif not short and _dataset_share(run) >= _FEEDS and run.pipeline is not None and busy is not None:
+    elif not short and _dataset_share(run) >= _BUSY_STAGE and run.pipeline is not None and busy is not None:
         share, places = _dataset_share(run), ()
         how = f"is starved for input: the dataset's stage {printable(run.pipeline.stage)} works"
         looked, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"

@@ -49,6 +49,7 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
     fell_back = any(entry.reason != LIMIT for entry in run.fallbacks)
     moved = [entry.detail for entry in run.fallbacks if entry.reason == "unknown"]
+    despite = any(found.title.startswith(DESPITE_ERROR) for found in findings)
     concerning = (
         _survived(found, run)
         if found.severity == "error" and ((_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
@@ -61,7 +62,7 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
             and not any(detail in found.title for detail in moved)
         )
         and not (found.id in NO_GPU and not asked)
-        and not (found.id == "healthy" and (fell_back or not (ended_well and asked)))
+        and not (found.id == "healthy" and (fell_back or despite or not (ended_well and asked)))
     )
     return tuple(in_order(concerning))
 
@@ -95,6 +96,8 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
         return f"{despite}."
     if verdict == "ok" and despite and all(found.severity == "info" for found in findings):
         return "It succeeded."
+    if verdict == "ok" and main == "placement.no-kernel" and not run.fallbacks:
+        return f"It succeeded. {_title(findings, main)}."
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
         return _without_problems(run) if run.device_map else "It succeeded."
     return ""
