@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 
 _LEAST_SECONDS = 5.0
 _LEAST_STEPS = 20
-_FEW_SECONDS, _FEW_STEPS, _NEARLY_ALL = 3.0, 8, 0.9
+_FEW_SECONDS, _FEW_STEPS, _NEARLY_ALL = 2.0, 8, 0.9
 """What a short run needs: fewer seconds and steps, if nearly all of the time goes there."""
 _WAITS = 0.5
 """Share of the time between its first and last step in which the program waits for the next batch."""
