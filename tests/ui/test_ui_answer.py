@@ -80,7 +80,7 @@ def test_a_gpu_is_free_only_if_nothing_known_says_otherwise() -> None:
     assert said(machines.snapshot((one, busy)), owners={machines.uuid(0): "used by alice"}) == taken
     assert said(machines.snapshot((replace(one, state="lost"), busy))).startswith("Free: none")
     assert said(machines.snapshot((one, busy)), LOST).startswith(f"{taken} · ✖ Wrong: GPU 0 lost ")
-    silent = replace(LOST, device_uuid=None, title="The driver does not answer")
+    silent = replace(LOST, id="driver.bad-state", device_uuid=None, title="The driver does not answer")
     assert said(machines.snapshot((one, busy)), silent).startswith("Free: – · ✖ Wrong: The driver"), "it was free"
     unread = dict.fromkeys(("memory.free_bytes", "memory.used_bytes"), machines.NOT_SUPPORTED)
     assert said(machines.snapshot((machines.device(0, missing=unread),))) == "Free: –"

@@ -79,7 +79,7 @@ async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
             assert part in text
         for part in ("131.2/139.8 GiB", "/700 W", "34 °C", "P0", "PCIe 5×16", "120s", "0000:1b:00.0"):
             assert part in text
-        assert "Idle: alice 48121 holds 130.4 GiB on 1, 15 min" in text
+        assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min" in text
         for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "0.8 GiB"):
             assert part in text
 

@@ -136,13 +136,17 @@ def _begin(pen: Pen, chosen: bool) -> int:
     return start
 
 
+_SILENCE = ("driver.bad-state", "unknown")
+"""Causes, of no GPU, of a time without samples: the driver's, and the collector's own."""
+
+
 def parts_of(view: View) -> list[Part]:
     """Who is free and who holds memory idle, as far as that is known now."""
     snapshot = view.snapshot
     if snapshot is None or view.waiting or not snapshot.devices:
         return []
-    if any(one.severity == "error" and one.device_uuid is None for one in view.wrong):
-        # What was free before the driver fell silent may be taken.
+    if any(one.id in _SILENCE and one.severity == "error" and one.device_uuid is None for one in view.wrong):
+        # What was free before the driver or the collector fell silent may be taken.
         return [Part("free", (f"Free: {UNKNOWN}",), "dim")]
     return [_free(view, snapshot), *_idle(view, snapshot)]
 
