@@ -13,8 +13,9 @@ from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.quantities import Duration
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.durations import span
 from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.formatting.units import size, span
+from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b
 Examples:

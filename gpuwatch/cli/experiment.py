@@ -328,7 +328,7 @@ def _failed(trial: Trial) -> bool:
 
 def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
-    from gpuwatch.core.formatting.units import lasted
+    from gpuwatch.core.formatting.durations import lasted
     from gpuwatch.experiment.trials.copies import copied
     from gpuwatch.experiment.trials.fits import fitted
     from gpuwatch.experiment.trials.plan import configurations
@@ -377,7 +377,7 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
 
 def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
-    from gpuwatch.core.formatting.units import lasted
+    from gpuwatch.core.formatting.durations import lasted
     from gpuwatch.experiment.trials.largest import largest
 
     setting = _possible(asked.configs[0] if asked.configs else "default", setup)
@@ -423,7 +423,7 @@ def _first_start(setup: TrialSetup, asked: _Asked) -> FirstStart:
 
 def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: FirstStart | None) -> None:
     """Says how often the program will run, before it does."""
-    from gpuwatch.core.formatting.units import lasted
+    from gpuwatch.core.formatting.durations import lasted
 
     own = "" if asked.isolate or times == 1 else f"; what it writes is written {times} times (see --isolate, {{run}})"
     limit = f"at most {lasted(asked.budget)} (--budget)"
@@ -446,7 +446,7 @@ def _times(settings: int, rounds: int, times: int, *, memory: bool = False) -> s
 
 def _expected(times: int, rule: Rule, start: FirstStart | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
-    from gpuwatch.core.formatting.units import lasted
+    from gpuwatch.core.formatting.durations import lasted
 
     one = None if start is None else start.run_seconds(rule)
     if one is None:
@@ -459,7 +459,7 @@ def _plan(
     asked: _Asked, chosen: Sequence[Configuration], missing: Sequence[NotTried], rule: Rule, start: FirstStart
 ) -> str:
     """What would be run, and how long that would take."""
-    from gpuwatch.core.formatting.units import lasted
+    from gpuwatch.core.formatting.durations import lasted
 
     width = max(len(name) for name in [*(one.name for one in chosen), *(one.name for one in missing)])
     times = _times(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)

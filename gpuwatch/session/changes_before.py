@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import lasted, reading
+from gpuwatch.core.formatting.units import reading
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.period import Change, ChangeKind
 from gpuwatch.core.model.reading import Missing

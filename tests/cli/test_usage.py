@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.formatting.units import span
+from gpuwatch.core.formatting.durations import span
 from gpuwatch.core.model.codec import from_json
 from gpuwatch.core.model.usage import Usage
 from gpuwatch.machine.recording.reader import Recording

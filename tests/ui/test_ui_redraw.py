@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from gpuwatch.core.formatting.units import duration
+from gpuwatch.core.formatting.durations import duration
 from gpuwatch.core.model.snapshot import IDLE_SINCE, MigInstance, Process, Snapshot
 from gpuwatch.ui.tables.filter import parse
 from gpuwatch.ui.widgets.paint import Painted

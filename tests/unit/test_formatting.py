@@ -8,18 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.brief import program_of, without_folder
+from gpuwatch.core.formatting.durations import duration, seconds
 from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.core.formatting.units import (
-    duration,
-    gib,
-    memory,
-    rate,
-    seconds,
-    short_gib,
-    short_size,
-    shown_memory,
-    size,
-)
+from gpuwatch.core.formatting.units import gib, memory, rate, short_gib, short_size, shown_memory, size
 
 
 def test_escape_sequences_become_visible() -> None:

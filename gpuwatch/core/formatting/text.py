@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpuwatch.core.model.characters import harmless, is_printable, printable
 
-__all__ = ["harmless", "is_printable", "printable", "shorten", "word_set"]
+__all__ = ["UNKNOWN", "harmless", "is_printable", "printable", "shorten", "word_set"]
+UNKNOWN = "–"
+"""What stands for a value that is not known."""
 
 
 def bounded(line: str, most: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.text import UNKNOWN as UNKNOWN
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing, Reading
-
-UNKNOWN = "–"
 
 _MIB = 1024**2
 _GIB = 1024**3
@@ -95,57 +95,6 @@ def rate(per_second: float | None) -> str:
 def percent(value: float | None) -> str:
     """``97 %``, with a space."""
     return UNKNOWN if value is None else f"{value:.0f} %"
-
-
-def duration(seconds: float | None) -> str:
-    """Run time as ``h:mm:ss``, with days as ``3d 04:05``."""
-    if seconds is None:
-        return UNKNOWN
-    whole = int(seconds)
-    days, rest = divmod(whole, 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, secs = divmod(rest, 60)
-    if days:
-        return f"{days}d {hours:02}:{minutes:02}"
-    return f"{hours}:{minutes:02}:{secs:02}"
-
-
-def span(seconds: float) -> str:
-    """``8 s``, ``3 min``, ``2.5 h``, ``4 days``."""
-    if seconds < 100:
-        return f"{max(seconds, 0):.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
-
-
-def steady_span(seconds: float) -> str:
-    """:func:`span` with seconds in tens, for text that must not change with every sample."""
-    return span(seconds // 10 * 10 if 10 <= seconds < 100 else seconds)
-
-
-def lasted(seconds: float) -> str:
-    """``8 s``, ``3 min``, ``2 h 03 min``: for a time that is over, hours with their minutes."""
-    if seconds < 6000:
-        return span(seconds)
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02} min"
-
-
-def ago(seconds: float) -> str:
-    """``8 s ago``."""
-    return f"{span(seconds)} ago"
-
-
-def seconds(value: float | None) -> str:
-    """A measured time: ``6.42 s``, ``18.3 ms``, ``95 µs``."""
-    if value is None:
-        return UNKNOWN
-    if value >= 1:
-        return f"{value:.2f} s"
-    if value >= 1e-3:
-        return f"{value * 1e3:.1f} ms"
-    return f"{value * 1e6:.0f} µs"
 
 
 def per_second(value: float | None) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.units import lasted
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.model.program_end import ended_apart
 from gpuwatch.core.model.run import HostMemory, Outcome, Run, Verdict
 from gpuwatch.explain.logs.exceptions import telling

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.units import seconds, size
+from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Trial

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.units import lasted, size
+from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.trials import Answer, Fit, Trial
 from gpuwatch.experiment.trials.answer import why_failed

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.durations import seconds_of
-from gpuwatch.core.formatting.units import lasted
+from gpuwatch.core.formatting.durations import lasted, seconds_of
 from gpuwatch.core.model.trials import named
 from gpuwatch.experiment.trials.settings import Setting
 

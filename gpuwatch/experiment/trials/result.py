@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gpuwatch.core.formatting.units import lasted
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.model.trials import Answer, Fit, Largest, Recovery, Trial
 from gpuwatch.experiment.trials.plan import Configuration
 from gpuwatch.experiment.trials.trial import Interrupted

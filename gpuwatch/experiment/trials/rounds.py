@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.units import lasted
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.model.trials import Answer, Trial
 from gpuwatch.experiment.trials.answer import answer, listed, why_failed
 from gpuwatch.experiment.trials.occupied import of_others

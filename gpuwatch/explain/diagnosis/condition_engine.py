@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.units import steady_span
+from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.conditions import (

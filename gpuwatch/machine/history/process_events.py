@@ -6,8 +6,9 @@ from collections import deque
 
 import msgspec
 
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import lasted, memory
+from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gaps import unobserved_limit

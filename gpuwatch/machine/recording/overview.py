@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import lasted, size
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.recording import RecordedGpu, RecordedProblem, RecorderRun, RecordingGap, RecordingInfo
 from gpuwatch.machine.history.gaps import gap_limit
 from gpuwatch.machine.recording.reader import Recording

@@ -6,7 +6,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.units import UNKNOWN, percent, seconds, size
+from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports.content import GLYPHS, SIMULATED_MACHINE, Content, Table, clean

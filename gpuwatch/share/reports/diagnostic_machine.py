@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.units import UNKNOWN, duration, memory, percent, size
+from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.units import UNKNOWN, memory, percent, size
 from gpuwatch.core.model.diagnostic import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
+from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.text import shorten
-from gpuwatch.core.formatting.units import ago, size
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.units import UNKNOWN, percent, seconds, size
+from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.held_most import held_most
 from gpuwatch.explain.traces.tensorflow_names import inside

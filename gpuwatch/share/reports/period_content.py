@@ -9,7 +9,8 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.units import UNKNOWN, lasted
+from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.chart_data import Graphs

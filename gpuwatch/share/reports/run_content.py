@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from gpuwatch.core.formatting.durations import seconds
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
+from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, rate, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, Setting, Throughput
 from gpuwatch.experiment.trials.speed import SCATTER, speed, step_time, wide

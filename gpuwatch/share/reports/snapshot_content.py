@@ -8,8 +8,9 @@ from functools import partial
 import msgspec
 
 from gpuwatch.core.formatting.brief import short_framework, without_folder
+from gpuwatch.core.formatting.durations import duration
 from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.core.formatting.units import UNKNOWN, duration, energy, memory, percent, reading, size
+from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, reading, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing

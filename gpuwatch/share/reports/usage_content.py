@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 
-from gpuwatch.core.formatting.units import UNKNOWN, energy, lasted, percent, size
+from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.usage import By, Usage, UsageGroup
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.share.reports.chart_data import Bars, Part, Row

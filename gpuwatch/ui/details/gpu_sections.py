@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from gpuwatch.core.formatting.durations import ago, span
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, ago, span
+from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.clock_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping
 
+from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import ago, memory, reading
+from gpuwatch.core.formatting.units import memory, reading
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECONDS, Device

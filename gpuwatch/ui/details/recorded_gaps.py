@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwatch.core.formatting.units import lasted
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.ui.drawing.clock import clock

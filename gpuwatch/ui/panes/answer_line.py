@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, memory, size, steady_span
+from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot
 from gpuwatch.session.free_gpus import unused

@@ -6,8 +6,9 @@ import datetime
 import itertools
 from collections.abc import Sequence
 
+from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import ago, gib
+from gpuwatch.core.formatting.units import gib
 from gpuwatch.core.model.clock_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot

@@ -10,7 +10,7 @@ from textual import events
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from gpuwatch.core.formatting.units import ago
+from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.timeline import EVENTS

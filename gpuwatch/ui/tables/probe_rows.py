@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from gpuwatch.core.formatting.units import ago
+from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports.compare import COLUMNS, RIGHT

@@ -11,8 +11,9 @@ from functools import lru_cache
 from textwrap import wrap
 
 from gpuwatch.core.formatting import units
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, lasted
+from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gpuwatch.core.formatting import units
+from gpuwatch.core.formatting import durations, units
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
@@ -108,7 +108,7 @@ def graph(
     if axis is None:
         return captioned(caption, current, words, [], (0.0, 1.0), ink, width, rows)
     span, series = recent(view, times, values, width, whole=True)
-    return captioned(caption, current, f"{words}   {units.span(span)}", series, axis, ink, width, rows)
+    return captioned(caption, current, f"{words}   {durations.span(span)}", series, axis, ink, width, rows)
 
 
 def captioned(

@@ -11,8 +11,8 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
+from gpuwatch.core.formatting.durations import ago, span
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import ago, span
 from gpuwatch.session.event_track import SIGNS, Track, round_times
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import cut, width_of

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.durations import span
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import span
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.machine.history.machine_event import MachineEvent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from gpuwatch.core.formatting.units import span, steady_span
+from gpuwatch.core.formatting.durations import span, steady_span
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence
 
 

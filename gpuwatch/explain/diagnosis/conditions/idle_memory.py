@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import memory, size, steady_span
+from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.activity import IDLE, is_idle
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import number

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpuwatch.core.formatting.durations import steady_span
 from gpuwatch.core.formatting.text import printable
-from gpuwatch.core.formatting.units import steady_span
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean

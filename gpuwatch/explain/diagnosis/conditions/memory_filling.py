@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gpuwatch.core.formatting.units import memory, size, steady_span
+from gpuwatch.core.formatting.durations import steady_span
+from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from markupsafe import Markup, escape
 
-from gpuwatch.core.formatting.units import seconds, size
+from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.share.reports.chart_data import Areas
 from gpuwatch.share.reports.memory_layers import Layer, layers

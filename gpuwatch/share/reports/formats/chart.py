@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from gpuwatch.core.formatting.units import seconds, size
+from gpuwatch.core.formatting.durations import seconds
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import MemoryPoint, Run
 from gpuwatch.share.reports.charts import moved
 from gpuwatch.share.reports.ledger import several

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.text import shorten
-from gpuwatch.core.formatting.units import lasted
 from gpuwatch.core.model.period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.session.event_track import SIGNS, Track, of_period, round_times
 from gpuwatch.share.reports.chart_data import Graphs
