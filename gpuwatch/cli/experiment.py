@@ -331,8 +331,8 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
     from gpuwatch.core.formatting.durations import lasted
     from gpuwatch.experiment.trials.copies import copied
     from gpuwatch.experiment.trials.fits import fitted
+    from gpuwatch.experiment.trials.oom_recovery import recovered
     from gpuwatch.experiment.trials.plan import configurations
-    from gpuwatch.experiment.trials.recover import recovered
     from gpuwatch.experiment.trials.rounds import compared, not_run
     from gpuwatch.experiment.trials.settings import NotTried, Setting, default_set, named, possible
 

@@ -240,7 +240,7 @@ def simulated_environment(
 
 def _tier(asked: str, command: Sequence[str]) -> Tier:
     """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
-    from gpuwatch.experiment.probing.tiers import plugin_obstacle
+    from gpuwatch.experiment.probing.simulation_tier import plugin_obstacle
     from gpuwatch.sim import build
 
     if asked != "auto":

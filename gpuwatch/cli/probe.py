@@ -150,7 +150,7 @@ def probe(
     _check_options(scripts, own)
     _check_workload(scripts, configs, workload)
     if explain:
-        from gpuwatch.experiment.probing.recipe import recipe
+        from gpuwatch.experiment.probing.settings_as_code import recipe
 
         recipes = {script.name: recipe(script, own) for script in scripts}
         if as_json:

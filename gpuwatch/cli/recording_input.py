@@ -23,7 +23,7 @@ _SUFFIX = ".gpuwatch"
 
 def is_recording(path: Path) -> bool:
     """Whether a file is a database, or named as one that was damaged; False for one that cannot be read."""
-    from gpuwatch.machine.recording.storage import MAGIC
+    from gpuwatch.machine.recording.tables import MAGIC
 
     try:
         with path.open("rb") as file:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from gpuwatch import __version__
-from gpuwatch.core.formatting.brief import program_of
+from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID
@@ -25,7 +25,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.diagnostic import of_this_machine
 from gpuwatch.machine.history.runs import RunStore
-from gpuwatch.machine.recording import tiers
+from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.usage import usage
 from gpuwatch.session.changes_before import LOOK_BACK, changes
@@ -51,7 +51,7 @@ def period(
     hours = usage(recording, begin, end, "process", progress)
     interval = max((run.interval for run in recording.runs), default=1.0)
     step = _step(end - begin, interval)
-    first = begin if step < tiers.MINUTE else begin // step * step
+    first = begin if step < minute_means.MINUTE else begin // step * step
     last = recording.at(end)
     read = last is not None and begin <= last.at <= end
     devices = {} if last is None else {device.uuid: device for device in last.snapshot.devices}
@@ -112,7 +112,7 @@ def _devices(
     recording: Recording, begin: float, end: float, step: float, known: dict[str, Device]
 ) -> Iterator[PeriodDevice]:
     count = int((end - begin) // step) + 1
-    series: dict[str, dict[str, list[tiers.Summary | None]]] = {}
+    series: dict[str, dict[str, list[minute_means.Summary | None]]] = {}
     for at, (uuid, metric), summary in _points(recording, begin, end, step):
         place = int((at - begin) // step)
         if 0 <= place < count:
@@ -158,11 +158,11 @@ def _tops(devices: Iterable[Device]) -> dict[str, float]:
 
 def _points(
     recording: Recording, begin: float, end: float, step: float
-) -> Iterator[tuple[float, tiers.Key, tiers.Summary]]:
+) -> Iterator[tuple[float, minute_means.Key, minute_means.Summary]]:
     """Samples where the steps are short, means of minutes or hours else."""
     metrics = frozenset(GRAPHED)
-    for seconds in (tiers.HOUR, tiers.MINUTE):
-        stored = recording.summaries_begin(seconds) <= begin + step or seconds == tiers.HOUR
+    for seconds in (minute_means.HOUR, minute_means.MINUTE):
+        stored = recording.summaries_begin(seconds) <= begin + step or seconds == minute_means.HOUR
         if step >= seconds and stored:
             for minute, found in recording.summaries(seconds, begin, end, metrics).items():
                 for key, summary in found.items():
@@ -172,10 +172,10 @@ def _points(
         for key, values in columns.items():
             for at, value in zip(times, values, strict=True):
                 if value is not None:
-                    yield at, key, tiers.Summary(value, value, value, 1)
+                    yield at, key, minute_means.Summary(value, value, value, 1)
 
 
-def _series(points: list[tiers.Summary | None]) -> PeriodSeries:
+def _series(points: list[minute_means.Summary | None]) -> PeriodSeries:
     return PeriodSeries(
         least=tuple(None if one is None else round(one.least, 2) for one in points),
         mean=tuple(None if one is None else round(one.mean, 2) for one in points),

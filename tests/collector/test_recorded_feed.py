@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.machine.collector.recorded_feed import RecordedFeed
 from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.storable_snapshot import Storable
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, recorded, with_gap
 

@@ -10,7 +10,7 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.experiment.probing import interpreter
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes, read_header
-from gpuwatch.experiment.probing.tiers import Tier, choose_tier
+from gpuwatch.experiment.probing.simulation_tier import Tier, choose_tier
 
 
 def test_headers_are_read_without_running_the_script(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes
-from gpuwatch.experiment.probing.recipe import recipe
+from gpuwatch.experiment.probing.settings_as_code import recipe
 from gpuwatch.sim.build import Tier
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape

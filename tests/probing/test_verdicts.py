@@ -18,7 +18,7 @@ import pytest
 
 from gpuwatch.experiment.probing.interpreter import choose_interpreter
 from gpuwatch.experiment.probing.probe_scripts import find_probes
-from gpuwatch.experiment.probing.tiers import choose_tier
+from gpuwatch.experiment.probing.simulation_tier import choose_tier
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_driver

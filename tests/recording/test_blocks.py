@@ -18,7 +18,7 @@ from gpuwatch.machine.history.sample_chunks import Chunk, ChunkReader, ChunkWrit
 from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.machine.recording import stored_data
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import compressed, decompressed, pack_times, unpack_times
 from tests.recording.days import day
 from tests.recording.recordings import Growing

@@ -13,7 +13,7 @@ from gpuwatch.machine.history.runs import RunStore
 from gpuwatch.machine.recording.check import checked
 from gpuwatch.machine.recording.overview import look_at, overview
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storage import SCHEMA
+from gpuwatch.machine.recording.tables import SCHEMA
 from gpuwatch.machine.recording.usage import usage
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.period import period

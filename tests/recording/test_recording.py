@@ -24,13 +24,13 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.frames import FINDINGS, KEY, DamagedData, framed
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.recording import gpu_time, tiers
+from gpuwatch.machine.recording import gpu_time, minute_means
 from gpuwatch.machine.recording.check import checked, lines
 from gpuwatch.machine.recording.cut import cut_out
 from gpuwatch.machine.recording.overview import look_at, overview
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.rows import event_of, finding_of, life_of
-from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import stamped
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from tests.recording.days import NOON, day
@@ -564,7 +564,7 @@ DEEP = b"\x81\xa1?" + b"\x91" * 50_000 + b"\xc0"
     "read",
     [
         lambda: gpu_time.unpack(zlib.compress(DEEP)),
-        lambda: tiers.unpack_points(zlib.compress(DEEP)),
+        lambda: minute_means.unpack_points(zlib.compress(DEEP)),
         lambda: event_of((1.0, stamped(DEEP, 1.0))),
         lambda: finding_of((1.0, 2.0, stamped(DEEP, 1.0, 2.0))),
         lambda: life_of((1.0, 2.0, stamped(DEEP, 1.0, 2.0))),

@@ -41,7 +41,7 @@ from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
 from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.recording import gpu_time, tiers
+from gpuwatch.machine.recording import gpu_time, minute_means
 from gpuwatch.machine.recording.stored_data import decompressed as block
 from gpuwatch.machine.recording.stored_data import unstamped
 from gpuwatch.share.exporter.web_config import WebConfig
@@ -178,8 +178,8 @@ READERS = {
         (DamagedData,),
     ),
     "recording: means": Reader(
-        lambda: [zlib.decompress(tiers.pack_points(tiers.summaries([machines.many(2, 3)], 60)))],
-        lambda data: tiers.unpack_points(zlib.compress(data)),
+        lambda: [zlib.decompress(minute_means.pack_points(minute_means.summaries([machines.many(2, 3)], 60)))],
+        lambda data: minute_means.unpack_points(zlib.compress(data)),
         (DamagedData,),
     ),
     "Prometheus": Reader(

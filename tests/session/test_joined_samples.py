@@ -13,7 +13,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.timeline import EVENTS, Timeline
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement
-from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session import joined_samples
 from gpuwatch.session.joined_samples import JoinedSamples, Past, open_past

@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storable import Storable
+from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from gpuwatch.session.judge import all_findings
 from gpuwatch.session.recorder import Recorder

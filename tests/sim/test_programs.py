@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.experiment.probing.probe_scripts import find_probes
-from gpuwatch.experiment.probing.recipe import recipe
+from gpuwatch.experiment.probing.settings_as_code import recipe
 from tests.conftest import Result, gpuwatch
 from tests.sim.test_plugin import PYTHON, tensorflow
 from tests.sim.test_settings import Open, answers

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.collector.bystanders import Bystanders
+from gpuwatch.machine.collector.programs_without_gpu import Bystanders
 from gpuwatch.machine.sources import cpu_programs
 from gpuwatch.machine.sources.cpu_programs import CpuPrograms
 from gpuwatch.machine.sources.host import ProcessTable

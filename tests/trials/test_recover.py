@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.run import Memory
-from gpuwatch.experiment.trials import recover
+from gpuwatch.experiment.trials import oom_recovery
 from gpuwatch.experiment.trials.settings import named
 from tests.reports.documents import GIB, full_run
 from tests.trials.programs import document, program, tried
@@ -77,5 +77,7 @@ def test_what_the_cause_rules_out_is_not_tried(tmp_path: Path) -> None:
 def test_a_limit_of_nearly_the_whole_card_is_not_what_is_too_small() -> None:
     run = full_run(config="x", group="run", verdict="oom", primary="memory.limit-too-small")
     run = msgspec.structs.replace(run, memory=Memory(device_total_bytes=2 * GIB))
-    assert recover._why_not(named("grow-to-limit=1945MiB"), run) == "out of memory with 1.9 GiB of the card's 2.0 GiB"
-    assert "limit" in recover._why_not(named("growth"), run)
+    assert (
+        oom_recovery._why_not(named("grow-to-limit=1945MiB"), run) == "out of memory with 1.9 GiB of the card's 2.0 GiB"
+    )
+    assert "limit" in oom_recovery._why_not(named("growth"), run)

@@ -25,7 +25,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
 from gpuwatch.experiment.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
-from gpuwatch.experiment.probing.tiers import pytorch_obstacle
+from gpuwatch.experiment.probing.simulation_tier import pytorch_obstacle
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.sysfs import ENV_STATE

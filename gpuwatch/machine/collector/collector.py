@@ -26,7 +26,7 @@ from gpuwatch.core.model.snapshot import (
     Snapshot,
     Topology,
 )
-from gpuwatch.machine.collector.bystanders import Bystanders
+from gpuwatch.machine.collector.programs_without_gpu import Bystanders
 from gpuwatch.machine.collector.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.machine.sources.base import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations

@@ -10,7 +10,7 @@ import time
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.collector.bystanders import Bystanders
+from gpuwatch.machine.collector.programs_without_gpu import Bystanders
 from gpuwatch.machine.collector.rows import sees
 from gpuwatch.machine.sources.host import DENIED, ProcessTable
 from gpuwatch.machine.sources.missing_process import HIDDEN

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuwatch.core.formatting.brief import program_of, without_folder
+from gpuwatch.core.formatting.short_names import program_of, without_folder
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.snapshot import BAD_STATES as BAD_STATES
 from gpuwatch.core.model.snapshot import Device, Process

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.model.recording import RecordingCheck
 from gpuwatch.machine.recording.overview import gap_line, gaps_of
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storage import DATABASE_ERRORS, SCHEMA, open_to_read
+from gpuwatch.machine.recording.tables import DATABASE_ERRORS, SCHEMA, open_to_read
 
 
 def checked(path: Path) -> RecordingCheck:

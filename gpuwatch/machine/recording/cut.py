@@ -15,7 +15,7 @@ from gpuwatch.machine.history.sample_store import Kept
 from gpuwatch.machine.recording.reader import ATTACHED, Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events, write_findings
-from gpuwatch.machine.recording.storage import created
+from gpuwatch.machine.recording.tables import created
 from gpuwatch.machine.recording.time_expressions import shown
 
 _BLOCK = 60.0

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.machine.recording.storage import MAGIC, TABLES
+from gpuwatch.machine.recording.tables import MAGIC, TABLES
 
 _PAGE = 4096
 _LEAF, _ROWS, _ROWS_ABOVE = 0x0D, 0x0A, 0x02

@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.recording.damage import Damage
 from gpuwatch.machine.recording.damaged_database import Salvage
-from gpuwatch.machine.recording.storage import (
+from gpuwatch.machine.recording.tables import (
     DATABASE_ERRORS,
     SUFFIX,
     NotARecording,

@@ -10,8 +10,8 @@ from typing import Any
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader
-from gpuwatch.machine.recording.storage import DATABASE_ERRORS, open_to_read, unreadable
 from gpuwatch.machine.recording.stored_data import decompressed, unstamped
+from gpuwatch.machine.recording.tables import DATABASE_ERRORS, open_to_read, unreadable
 
 _MOST_BLOCKS = 3
 """Blocks that are read again after this process was stopped for some minutes; older ones are left out."""

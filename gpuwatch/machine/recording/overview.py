@@ -13,7 +13,7 @@ from gpuwatch.core.model.recording import RecordedGpu, RecordedProblem, Recorder
 from gpuwatch.machine.history.gaps import gap_limit
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.rows import RecordedFinding, Run
-from gpuwatch.machine.recording.storage import SCHEMA
+from gpuwatch.machine.recording.tables import SCHEMA
 from gpuwatch.machine.recording.time_expressions import shown
 
 _LISTED = 5

@@ -21,7 +21,7 @@ from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, Kept, Position, Samples, whole
 from gpuwatch.machine.history.sample_store import Placed, SampleStore, Times
-from gpuwatch.machine.recording import tiers
+from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.damage import Damage, DamagedBlock
 from gpuwatch.machine.recording.database import Database
 from gpuwatch.machine.recording.gpu_time import HOUR, GpuTime, hour_of
@@ -332,21 +332,21 @@ class Recording(SampleStore):
 
     # Means
 
-    def summaries(self, seconds: int, begin: float, end: float, metrics: frozenset[str]) -> tiers.Points:
+    def summaries(self, seconds: int, begin: float, end: float, metrics: frozenset[str]) -> minute_means.Points:
         """Minimum, mean, maximum and count of metrics: ``seconds`` is 60 or 3600. Points that begin in the range."""
-        block = tiers.BLOCKS[seconds]
+        block = minute_means.BLOCKS[seconds]
         rows = self._db.rows(
             "SELECT begin, block FROM tiers WHERE seconds = ? AND begin > ? AND begin <= ? ORDER BY begin",
             (seconds, begin - block, end),
         )
-        points: tiers.Points = {}
-        for found in self.damage.readable("mean", lambda data: tiers.unpack_points(data, metrics), rows):
+        points: minute_means.Points = {}
+        for found in self.damage.readable("mean", lambda data: minute_means.unpack_points(data, metrics), rows):
             points.update(found)
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
 
     def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
         """As in the base; the last day is searched."""
-        means = self.summaries(tiers.MINUTE, moment - _SEARCHED, moment, frozenset({metric}))
+        means = self.summaries(minute_means.MINUTE, moment - _SEARCHED, moment, frozenset({metric}))
         return max((float(minute) for minute, points in means.items() if (uuid, metric) in points), default=None)
 
     def summaries_begin(self, seconds: int) -> float:
@@ -417,7 +417,7 @@ class Recording(SampleStore):
         self.events()
         self.findings()
         self.processes()
-        for seconds in tiers.BLOCKS:
+        for seconds in minute_means.BLOCKS:
             self.summaries(seconds, float("-inf"), float("inf"), frozenset())
         self.hours(float("-inf"), float("inf"))
 

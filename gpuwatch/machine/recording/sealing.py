@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.recording import gpu_time, tiers
+from gpuwatch.machine.recording import gpu_time, minute_means
 from gpuwatch.machine.recording.process_lives import Key, ProcessLife, ProcessLives
 from gpuwatch.machine.recording.rows import held, life_of
 from gpuwatch.machine.recording.stored_data import checksum, compressed, pack_times, stored
@@ -33,7 +33,7 @@ class Sealer:
         self._lives = ProcessLives(self._life, self._meter.gap)
         self._hour: tuple[int, gpu_time.GpuTime | None] | None = None
         """The newest hour of GPU time: its begin and what is stored of it; None if that is only a part of it."""
-        self._tiers: dict[int, tuple[int, tiers.Points | None]] = {}
+        self._tiers: dict[int, tuple[int, minute_means.Points | None]] = {}
         """The newest block of each tier, by seconds of its points: its begin and its points; None if it is damaged."""
 
     def seal(self, run: int, samples: Sequence[Sample], frames: bytes, boot: float) -> None:
@@ -49,8 +49,8 @@ class Sealer:
             (*entry, pack_times(times), checksum(*entry)),
         )
         self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, compressed(frames)))
-        for seconds, block in tiers.BLOCKS.items():
-            self._write_tier(seconds, block, tiers.summaries(snapshots, seconds))
+        for seconds, block in minute_means.BLOCKS.items():
+            self._write_tier(seconds, block, minute_means.summaries(snapshots, seconds))
         for snapshot in snapshots:
             self._lives.add(snapshot)
             self._meter.look(snapshot)
@@ -66,20 +66,20 @@ class Sealer:
             ],
         )
 
-    def _write_tier(self, seconds: int, block: int, points: tiers.Points) -> None:
-        by_block: dict[int, tiers.Points] = {}
+    def _write_tier(self, seconds: int, block: int, points: minute_means.Points) -> None:
+        by_block: dict[int, minute_means.Points] = {}
         for begin, found in points.items():
-            by_block.setdefault(tiers.begin_of(begin, block), {})[begin] = found
+            by_block.setdefault(minute_means.begin_of(begin, block), {})[begin] = found
         for begin, more in by_block.items():
             known = self._tiers.get(seconds)
             if known is None or known[0] != begin:
                 query = "SELECT block FROM tiers WHERE seconds = ? AND begin = ?"
                 row = self._db.execute(query, (seconds, begin)).fetchone()
-                known = self._tiers[seconds] = (begin, _readable(tiers.unpack_points, row[0]) if row else {})
+                known = self._tiers[seconds] = (begin, _readable(minute_means.unpack_points, row[0]) if row else {})
             if known[1] is None:
                 continue  # it is left to readers
-            tiers.merge(known[1], more)
-            values = (seconds, begin, tiers.pack_points(known[1]))
+            minute_means.merge(known[1], more)
+            values = (seconds, begin, minute_means.pack_points(known[1]))
             self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
 
     def _write_hour(self, begin: int, time: gpu_time.GpuTime, block: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.brief import program_of
+from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.usage import By, Usage, UsageDevice, UsageGap, UsageGroup

@@ -23,11 +23,11 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import ChunkReader, ChunkWriter, whole
-from gpuwatch.machine.recording import tiers
+from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.sealing import Sample, Sealer, write_events
-from gpuwatch.machine.recording.storable import Storable
-from gpuwatch.machine.recording.storage import created, looked_at
+from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.stored_data import stamped, unstamped
+from gpuwatch.machine.recording.tables import created, looked_at
 
 SEAL_SECONDS = 60.0
 """Length of a block, which begins at a multiple of it."""
@@ -304,10 +304,12 @@ class RecordingWriter:
             (self._boot_id, boot - self._max_age, now - self._max_age),
         )
         self._delete_rows(now - self._max_age)
-        for seconds, times in tiers.KEPT.items():
-            last = now - times * self._max_age - tiers.BLOCKS[seconds]
+        for seconds, times in minute_means.KEPT.items():
+            last = now - times * self._max_age - minute_means.BLOCKS[seconds]
             self._db.execute("DELETE FROM tiers WHERE seconds = ? AND begin < ?", (seconds, last))
-        self._db.execute("DELETE FROM gpu_time WHERE begin < ?", (now - tiers.KEPT[tiers.HOUR] * self._max_age,))
+        self._db.execute(
+            "DELETE FROM gpu_time WHERE begin < ?", (now - minute_means.KEPT[minute_means.HOUR] * self._max_age,)
+        )
 
     def _forget_most(self) -> None:
         """Deletes the oldest blocks until the file is below its maximum size, and then the means."""
@@ -330,7 +332,7 @@ class RecordingWriter:
             self._delete("id <= ?1", (last,))
             row = self._db.execute("SELECT begin FROM minutes ORDER BY id LIMIT 1").fetchone()
             self._delete_rows(row[0] if row else float("inf"))
-        for seconds in tiers.BLOCKS:
+        for seconds in minute_means.BLOCKS:
             while self._used() > most:
                 oldest = "SELECT min(begin) FROM tiers WHERE seconds = ?1"
                 query = f"DELETE FROM tiers WHERE seconds = ?1 AND begin = ({oldest})"  # noqa: S608  # a condition of ours

@@ -30,7 +30,7 @@ from gpuwatch.core.formatting.openmetrics import (
 )
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device
-from gpuwatch.machine.recording.tiers import Key
+from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.share.exports.stretch import NUMBERS, Stretch
 
 _BUFFERED = 8 << 20

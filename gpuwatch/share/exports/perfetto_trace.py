@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.brief import program_of
+from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.run import Run

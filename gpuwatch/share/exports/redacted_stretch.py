@@ -9,10 +9,10 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.recording.minute_means import Key
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.rows import RecordedFinding
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
-from gpuwatch.machine.recording.tiers import Key
 from gpuwatch.share.exports.stretch import Means, Stretch
 
 

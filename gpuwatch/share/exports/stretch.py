@@ -13,10 +13,10 @@ from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.recording.minute_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, begin_of
 from gpuwatch.machine.recording.process_lives import ProcessLife
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.rows import RecordedFinding
-from gpuwatch.machine.recording.tiers import BLOCKS, HOUR, MINUTE, Key, Points, Summary, begin_of
 from gpuwatch.machine.recording.time_expressions import moment, shown
 
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}

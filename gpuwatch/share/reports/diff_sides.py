@@ -20,8 +20,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import gpus
+from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.tiers import HOUR, MINUTE
 from gpuwatch.share.reports import comparable, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.report_facts import PARTS, report_facts

@@ -7,8 +7,8 @@ from functools import partial
 
 import msgspec
 
-from gpuwatch.core.formatting.brief import short_framework, without_folder
 from gpuwatch.core.formatting.durations import duration
+from gpuwatch.core.formatting.short_names import short_framework, without_folder
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, reading, size
 from gpuwatch.core.model.findings import Finding

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.brief import without_folder
+from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.run import Run, RunProcess
 from gpuwatch.experiment.trials.speed import speed

@@ -422,7 +422,7 @@ class ProbesScreen(TabScreen):
         if script is None:
             self.say(f"{printable(config)} is no longer in the catalogue", "warning")
             return
-        from gpuwatch.experiment.probing.recipe import recipe
+        from gpuwatch.experiment.probing.settings_as_code import recipe
         from gpuwatch.ui.screens.code_sheet import CodeModal
 
         self.app.push_screen(CodeModal(config, recipe(script, options)))

@@ -1,4 +1,4 @@
-"""The file of a recording: an SQLite database, its tables, and how it is opened.
+"""The tables of a recording, an SQLite database, and how its file is opened.
 
 ``open_frames`` has the samples since the last block, each committed when it came; joined and compressed they are a
 block of ``data``, and its times go to ``minutes``. ``minutes.id`` is the order of recording, also where the clock was
