@@ -749,6 +749,85 @@ PROGRAMS = (
         """,
     ),
     _program(
+        "an-error-that-ends-the-work",
+        "question: except Exception",
+        """
+        import tensorflow as tf, traceback
+        try:
+            print(tf.reduce_sum(tf.ones([10])))
+            open("/no/such/file")
+        except Exception:
+            traceback.print_exc()
+        """,
+        "unknown",
+        says="although its stderr ends in the traceback of FileNotFoundError",
+    ),
+    _program(
+        "ops-that-were-refused",
+        "guide/gpu: without soft placement, the error caught",
+        """
+        import tensorflow as tf
+        tf.config.set_soft_device_placement(False)
+        for work in (lambda: tf.strings.upper(["a"]), lambda: tf.ones([4, 4]) @ tf.ones([4, 4])):
+            try:
+                with tf.device("/GPU:0"):
+                    print(work().device)
+            except tf.errors.InvalidArgumentError as error:
+                print(type(error).__name__)
+        """,
+        "placement.no-kernel",
+        says="StringUpper requested GPU:0 and did not run",
+    ),
+    _program(
+        "a-launcher-whose-child-fails",
+        "question: subprocess.run without check",
+        """
+        import subprocess, sys
+        code = "import sys, tensorflow as tf; print(tf.ones([4]).device); sys.exit({})"
+        for number in (0, 2):
+            print(subprocess.run([sys.executable, "-c", code.format(number)]).returncode)
+        """,
+        says="ended with exit code 2",
+    ),
+    _program(
+        "two-trainings-on-one-gpu",
+        "question: two processes on one GPU",
+        """
+        import os, subprocess, sys, time
+        code = "import time, tensorflow as tf; print(tf.ones([4]).shape, flush=True); time.sleep(8)"
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
+        first = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
+        first.stdout.readline()
+        second = subprocess.Popen([sys.executable, "-c", code], env=environment)
+        print(first.wait(), second.wait())
+        """,
+        "memory.other-process",
+        tier="driver",
+    ),
+    _program(
+        "one-training-after-the-other",
+        "question: two processes on one GPU",
+        """
+        import os, subprocess, sys
+        code = "import tensorflow as tf; print(tf.ones([4]).shape)"
+        for _ in range(2):
+            subprocess.run([sys.executable, "-c", code], env={**os.environ, "CUDA_VISIBLE_DEVICES": "0"}, check=True)
+        """,
+        tier="driver",
+    ),
+    _program(
+        "a-gpu-held-for-nothing",
+        "question: TensorFlow takes both GPUs",
+        """
+        import tensorflow as tf, time
+        x = tf.random.normal([512, 512])
+        print(tf.reduce_sum(x @ x).shape)
+        time.sleep(25)
+        """,
+        "idle.memory-held",
+        fresh=True,
+    ),
+    _program(
         "a-process-per-gpu",
         "question: one program per GPU",
         """
