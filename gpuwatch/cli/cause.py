@@ -31,7 +31,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
     """
     if cause_id is None:
         if as_json:
-            data(to_json(CauseList(causes=tuple(CauseName(id=one, title=title) for one, title in CAUSES.items()))))
+            data(to_json(CauseList(causes=tuple(CauseName(id=text, title=title) for text, title in CAUSES.items()))))
         else:
             click.echo(with_links(_list(), sys.stdout), nl=False)
         return

@@ -29,16 +29,16 @@ def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
     from gpuwatch.session.cleanup import leftovers, remove, remove_empty
 
     found, failed, freed = leftovers(recordings=recordings), 0, 0
-    for one in found:
-        verb, why, count = ("would remove" if dry_run else "removed"), one.keep, one.size_bytes
+    for leftover in found:
+        verb, why, count = ("would remove" if dry_run else "removed"), leftover.keep, leftover.size_bytes
         if not why and not dry_run:
             try:
-                remove(one)
+                remove(leftover)
             except OSError as error:
                 why, failed = error.strerror or str(error), failed + 1
         freed += 0 if why else count
         end = f": {why}" if why else ""
-        click.echo(f"{'kept' if why else verb} {file_name(one.path)} ({one.what}, {size(count)}){end}")
+        click.echo(f"{'kept' if why else verb} {file_name(leftover.path)} ({leftover.what}, {size(count)}){end}")
     if not dry_run:
         remove_empty(found)
     click.echo(f"{'would free' if dry_run else 'freed'} {size(freed)}" if found else "nothing to remove")

@@ -57,9 +57,9 @@ class _Source:
 
     @property
     def host(self) -> str | None:
-        one = self.last or self.document
-        assert one is not None
-        return one.host.hostname if isinstance(one, Snapshot) else one.host
+        snapshot = self.last or self.document
+        assert snapshot is not None
+        return snapshot.host.hostname if isinstance(snapshot, Snapshot) else snapshot.host
 
 
 @click.command(epilog=_EXAMPLES)
@@ -100,10 +100,10 @@ def diff(
     """
     check_output(output)
     with ExitStack() as opened:
-        one = opened.enter_context(_opened(_Source(first, a_since or since, a_until or until), redact))
+        source = opened.enter_context(_opened(_Source(first, a_since or since, a_until or until), redact))
         two = opened.enter_context(_opened(_Source(second, b_since or since, b_until or until), redact))
         progress("comparing")
-        document = compared(*_sides(one, two))
+        document = compared(*_sides(source, two))
         progress("")
         publish(document, output, as_json=as_json, redact=redact)
         if document.differs:
@@ -152,17 +152,17 @@ def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
         yield source
 
 
-def _sides(one: _Source, two: _Source) -> tuple[Facts, Facts]:
-    if one.memory is not None and two.memory is not None:
-        names = ("A", "B") if one.path.name == two.path.name else (one.path.name, two.path.name)
-        return of_profiles(one.memory, names[0]), of_profiles(two.memory, names[1])
-    for source, other in ((one, two), (two, one)):
+def _sides(item: _Source, two: _Source) -> tuple[Facts, Facts]:
+    if item.memory is not None and two.memory is not None:
+        names = ("A", "B") if item.path.name == two.path.name else (item.path.name, two.path.name)
+        return of_profiles(item.memory, names[0]), of_profiles(two.memory, names[1])
+    for source, other in ((item, two), (two, item)):
         if source.memory is not None:
             raise UsageError(f"{file_name(source.path)} is a {source.memory.kind}, {file_name(other.path)} is none")
-    step = step_for(max(one.end - one.begin, two.end - two.begin))
-    same_machine = one.host is not None and one.host == two.host
+    step = step_for(max(item.end - item.begin, two.end - two.begin))
+    same_machine = item.host is not None and item.host == two.host
     names = ("A", "B")
-    hosts = (one.host, two.host)
+    hosts = (item.host, two.host)
     if None not in hosts and hosts[0] != hosts[1]:
         names = (str(hosts[0]), str(hosts[1]))
 
@@ -173,4 +173,4 @@ def _sides(one: _Source, two: _Source) -> tuple[Facts, Facts]:
         assert source.last is not None
         return of_recording(source.recording, source.begin, source.end, name, source.last, step, cards=same_machine)
 
-    return side(one, names[0]), side(two, names[1])
+    return side(item, names[0]), side(two, names[1])

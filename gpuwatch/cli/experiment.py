@@ -314,9 +314,9 @@ def _conduct(asked: _Asked) -> tuple[Experiment | None, int | None]:
 def _succeeded(document: Experiment) -> bool:
     """Whether a setting makes it pass, a card fits, or else a run passed."""
     if document.recover:
-        return any(one.verified for one in document.recover)
+        return any(recovery.verified for recovery in document.recover)
     if document.fits:
-        return any(one.fits for one in document.fits)
+        return any(fit.fits for fit in document.fits)
     return any(trial.run is not None and not _failed(trial) for trial in document.trials)
 
 
@@ -344,8 +344,8 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
             say(f"gpuwatch: {mask_command(asked.command)} runs {how}; {limit}")
         if asked.recover:
             return recovered(setup, budget=asked.budget, share=asked.share)
-        (one,) = configurations([_possible(text, setup) for text in asked.configs[:1] or ("default",)], {})
-        return fitted(setup, one, asked.fits, rule, budget=asked.budget)
+        (configuration,) = configurations([_possible(text, setup) for text in asked.configs[:1] or ("default",)], {})
+        return fitted(setup, configuration, asked.fits, rule, budget=asked.budget)
     began = time.monotonic()
     start = _first_start(setup, asked) if asked.plan or not (asked.configs or asked.vary) else None
     settings: Sequence[Setting | NotTried]
@@ -357,8 +357,8 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
         settings = [named("default")]
     else:
         settings = default_set(start.frameworks, setup.gpus, setup.simulation)
-    chosen = configurations([one for one in settings if isinstance(one, Setting)], asked.vary)
-    missing = [one for one in settings if isinstance(one, NotTried)]
+    chosen = configurations([setting for setting in settings if isinstance(setting, Setting)], asked.vary)
+    missing = [setting for setting in settings if isinstance(setting, NotTried)]
     if start is not None and (start.failed or (start.on_cpu and not (asked.configs or asked.vary))):
         return not_run(start.trial)
     if asked.plan:
@@ -448,10 +448,10 @@ def _expected(times: int, rule: Rule, start: FirstStart | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
     from gpuwatch.core.formatting.durations import lasted
 
-    one = None if start is None else start.run_seconds(rule)
-    if one is None:
+    pair = None if start is None else start.run_seconds(rule)
+    if pair is None:
         return ""
-    least, most = (lasted(times * seconds) for seconds in one)
+    least, most = (lasted(times * seconds) for seconds in pair)
     return f"about {most}" if least == most else f"{least} to {most}"
 
 
@@ -461,13 +461,16 @@ def _plan(
     """What would be run, and how long that would take."""
     from gpuwatch.core.formatting.durations import lasted
 
-    width = max(len(name) for name in [*(one.name for one in chosen), *(one.name for one in missing)])
+    width = max(
+        len(name)
+        for name in [*(configuration.name for configuration in chosen), *(setting.name for setting in missing)]
+    )
     times = _times(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)
     lines = [f"{mask_command(asked.command)} would run {times}, each measured {rule}:", ""]
-    for one in chosen:
-        label = one.setting.label + (", changes results" if one.setting.changes_results else "")
-        lines.append(f"  {one.name:<{width}}  {label}".rstrip())
-    lines += [f"  {one.name:<{width}}  not tried: {one.reason}" for one in missing]
+    for configuration in chosen:
+        label = configuration.setting.label + (", changes results" if configuration.setting.changes_results else "")
+        lines.append(f"  {configuration.name:<{width}}  {label}".rstrip())
+    lines += [f"  {setting.name:<{width}}  not tried: {setting.reason}" for setting in missing]
     expected = _expected(len(chosen) * asked.times, rule, start)
     lines += [
         "",

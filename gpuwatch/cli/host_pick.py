@@ -46,9 +46,9 @@ def pick_on_hosts(
         hint = "" if wait else "--wait 1h waits for them"
         raise GpuwatchError(f"no host has {conditions}{f': {why}' if why else ''}", hint=hint)
     if sys.stderr.isatty():
-        for one in picked.chosen:
-            free = f", {size(one.memory_free_bytes)} free" if one.memory_free_bytes is not None else ""
-            say(f"gpuwatch: {picked.host}: GPU {one.index} ({one.name}{free})")
+        for gpu in picked.chosen:
+            free = f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
+            say(f"gpuwatch: {picked.host}: GPU {gpu.index} ({gpu.name}{free})")
         say("gpuwatch: nothing is reserved: there, gpuwatch pick --reserve does that")
     click.echo(printable(picked.host))
 

@@ -24,7 +24,7 @@ def with_links(text: str, stream: TextIO) -> str:
     from gpuwatch.core.model.findings import CAUSES
     from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
-    ids = "|".join(re.escape(one) for one in sorted(CAUSES, key=len, reverse=True) if "." in one)
+    ids = "|".join(re.escape(cause) for cause in sorted(CAUSES, key=len, reverse=True) if "." in cause)
     pattern = re.compile(rf"(?<![\w.\-/:])(?:{ids})(?![\w\-/:]|\.\w)")
 
     def link(match: re.Match[str]) -> str:

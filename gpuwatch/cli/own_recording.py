@@ -18,9 +18,9 @@ def own_recording() -> Path:
     from gpuwatch.machine.recording.running_recorders import running
 
     found = running()
-    paths = [Path(one.entry.path) for one in found]
-    for one in found:
-        one.close()
+    paths = [Path(recorder.entry.path) for recorder in found]
+    for recorder in found:
+        recorder.close()
     if paths:
         return paths[0]
     folder = default_file().parent

@@ -125,16 +125,16 @@ def pick(
     if not picked.chosen:
         raise GpuwatchError(_too_few(picked, conditions), hint="" if wait else "--wait 1h waits for them")
     if sys.stderr.isatty() or command:
-        for one in picked.chosen:
-            instance = f" MIG {one.mig_instance}" if one.mig_instance else ""
-            of = f", {size(one.memory_free_bytes)} free" if one.memory_free_bytes is not None else ""
-            with_others = f", beside {one.processes} process{'es' * (one.processes > 1)}" if one.processes else ""
-            in_vain = reservation is not None and one.uuid in reservation.vain
+        for gpu in picked.chosen:
+            instance = f" MIG {gpu.mig_instance}" if gpu.mig_instance else ""
+            of = f", {size(gpu.memory_free_bytes)} free" if gpu.memory_free_bytes is not None else ""
+            with_others = f", beside {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
+            in_vain = reservation is not None and gpu.uuid in reservation.vain
             vain = "; not reserved: its holder has more reservations than count" if in_vain else ""
-            say(f"gpuwatch: GPU {one.index}{instance} ({one.name}{of}{with_others}){vain}")
+            say(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{of}{with_others}){vain}")
         if picked.connection is not None:
             say(f"gpuwatch: slowest connection between them: {described(picked.connection)}")
-    listed = ",".join(str(one.index) if index and not one.mig_instance else one.uuid for one in picked.chosen)
+    listed = ",".join(str(gpu.index) if index and not gpu.mig_instance else gpu.uuid for gpu in picked.chosen)
     if not command:
         click.echo(listed)
         return
@@ -167,7 +167,7 @@ def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool)
             return picked, None
         if picked.chosen:
             try:
-                reservation = reserve([one.uuid for one in picked.chosen])
+                reservation = reserve([gpu.uuid for gpu in picked.chosen])
             except OSError as error:
                 raise GpuwatchError(f"--reserve needs Unix sockets, which fail here: {error.strerror}") from error
             if reservation is not None:

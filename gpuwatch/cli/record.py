@@ -122,9 +122,9 @@ def record(ctx: click.Context, /, **options: Any) -> None:
             _record(ctx, None, **options)
         return
     given = [
-        one.opts[0]
-        for one in ctx.command.params
-        if ctx.get_parameter_source(one.name or "") is ParameterSource.COMMANDLINE
+        param.opts[0]
+        for param in ctx.command.params
+        if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
     ]
     if given:
         raise UsageError(
@@ -227,7 +227,7 @@ def default_file() -> Path:
     """The recording of this machine and user, whether it exists or not."""
     import platformdirs
 
-    host = "".join(one if one.isalnum() or one in ".-_" else "_" for one in platform.node())
+    host = "".join(text if text.isalnum() or text in ".-_" else "_" for text in platform.node())
     folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "recordings"
     return folder / f"{host.strip('.') or 'machine'}.gpuwatch"
 

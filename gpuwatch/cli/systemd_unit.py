@@ -42,6 +42,6 @@ def command_line(*words: str) -> str:
 def quoted(word: str) -> str:
     """A word of ExecStart: systemd has its own rules of quoting, and expands % and $."""
     word = word.replace("%", "%%").replace("$", "$$")
-    if word and all(one.isalnum() or one in "-_./=+:,@%$" for one in word):
+    if word and all(text.isalnum() or text in "-_./=+:,@%$" for text in word):
         return word
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -112,7 +112,7 @@ _BLANK_FLOAT = (140737488355328.0, 140737488355343.0)
 
 def names(*metrics: str) -> tuple[str, ...]:
     """What exporters call these readings; all of them without any."""
-    return tuple(name for name, one in REPORTED.items() if not metrics or one.metric in metrics)
+    return tuple(name for name, reported in REPORTED.items() if not metrics or reported.metric in metrics)
 
 
 def value(reported: Reported, text: str) -> Value | None:

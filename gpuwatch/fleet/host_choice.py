@@ -29,10 +29,10 @@ def pick_host(fleet: Fleet, conditions: Conditions) -> HostPick:
         if not picked.chosen:
             refused.append(RefusedHost(host=view.name, fitting=picked.spare, refused=picked.refused))
             continue
-        uuids = {one.uuid for one in picked.chosen}
+        uuids = {gpu.uuid for gpu in picked.chosen}
         shared = sum(bool(gpu.holders) for gpu in host.gpus if gpu.device.uuid in uuids)
-        found.append(((shared + sum(one.processes for one in picked.chosen), picked.spare, view.name), host, picked))
-    found.sort(key=lambda one: one[0])
+        found.append(((shared + sum(gpu.processes for gpu in picked.chosen), picked.spare, view.name), host, picked))
+    found.sort(key=lambda choice: choice[0])
     best = found[0] if found else None
     return HostPick(
         taken_at=datetime.datetime.fromtimestamp(fleet.taken_at, datetime.UTC),
@@ -52,7 +52,7 @@ def _pick(host: HostSummary, conditions: Conditions) -> Pick:
     assert view.snapshot is not None
     used = {}
     for gpu in host.gpus:
-        given = next((one for one in gpu.holders if one.processes is None), None)
+        given = next((holder for holder in gpu.holders if holder.processes is None), None)
         if given is not None:
             used[gpu.device.uuid] = f"given to {given.name}"
         elif conditions.idle and gpu.use != "free":
@@ -62,15 +62,15 @@ def _pick(host: HostSummary, conditions: Conditions) -> Pick:
 
 def reasons(picked: HostPick) -> str:
     """Why no host was chosen: which come closest, and how many are silent."""
-    closest = sorted(picked.refused, key=lambda one: (-one.fitting, one.host))
+    closest = sorted(picked.refused, key=lambda refused: (-refused.fitting, refused.host))
     said = []
     if closest and closest[0].fitting:
         most = closest[0].fitting
-        names = [one.host for one in closest if one.fitting == most]
+        names = [refused.host for refused in closest if refused.fitting == most]
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         said.append(f"{', '.join(names[:_SHOWN])}{more} {'has' if len(names) == 1 else 'have'} {most}")
     elif closest:
-        first = next((one for one in closest if one.refused), None)
+        first = next((refused for refused in closest if refused.refused), None)
         if first is not None:
             said.append(f"{first.host}, GPU {first.refused[0].index}: {first.refused[0].reason}")
     if picked.silent:

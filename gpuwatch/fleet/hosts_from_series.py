@@ -34,7 +34,7 @@ PROCESS_READINGS = {
 }
 """Metric and factor of the series of processes."""
 OF_OWNERS = (series.OWNER_PROCESSES.sample, series.OWNER_MEMORY.sample)
-OF_HOST = tuple(one.sample for one in (series.HOST_CPU, series.HOST_MEMORY_USED, series.HOST_MEMORY_TOTAL))
+OF_HOST = tuple(family.sample for family in (series.HOST_CPU, series.HOST_MEMORY_USED, series.HOST_MEMORY_TOTAL))
 NOT_REPORTED = {
     spec.id: Missing("not_supported", detail="the exporter of this host does not report it, or Prometheus drops it")
     for spec in METRICS
@@ -111,21 +111,21 @@ class _Gpu:
             readings=with_total(self.readings),
             missing=NOT_REPORTED,
             mig_instances=tuple(
-                _mig(number, name, one) for number, (name, one) in enumerate(sorted(self.instances.items()))
+                _mig(number, name, instance) for number, (name, instance) in enumerate(sorted(self.instances.items()))
             ),
         )
 
 
-def _mig(number: int, name: str, one: _Instance) -> MigInstance:
+def _mig(number: int, name: str, instance: _Instance) -> MigInstance:
     first, _, second = name.partition("/")
     return MigInstance(
         id=name,
         index=number,
-        uuid=one.uuid,
+        uuid=instance.uuid,
         gpu_instance=int(first) if first.isdecimal() else None,
         compute_instance=int(second) if second.isdecimal() else None,
-        profile=one.profile,
-        readings=with_total(one.readings),
+        profile=instance.profile,
+        readings=with_total(instance.readings),
         missing={reading: NOT_REPORTED[reading] for reading in MIG_READINGS},
     )
 
@@ -309,7 +309,7 @@ class Collected:
         for gpu in gpus:
             if not self.rows.get(gpu.uuid):  # without processes this would say that there are none
                 gpu.readings.pop("memory.unexplained_bytes", None)
-        devices = sorted((gpu.device() for gpu in gpus), key=lambda one: (one.index, one.uuid))
+        devices = sorted((gpu.device() for gpu in gpus), key=lambda device: (device.index, device.uuid))
         targets = sorted(set[str]().union(*(gpu.targets for gpu in gpus)))
         age = self.age(targets)
         version = self._first(self.drivers, targets) or next((gpu.driver for gpu in gpus if gpu.driver), None)
@@ -320,16 +320,22 @@ class Collected:
             driver=Driver(version=version, cuda_version=None, nvml_version=None),
             devices=tuple(devices),
             processes=tuple(
-                replace(row, device_index=one.index) for one in devices for row in self.rows.get(one.uuid, {}).values()
+                replace(row, device_index=device.index)
+                for device in devices
+                for row in self.rows.get(device.uuid, {}).values()
             ),
             host=self._machine(name, targets),
-            findings=tuple(one for target in targets for one in self.findings.get(target, ())),
+            findings=tuple(finding for target in targets for finding in self.findings.get(target, ())),
         )
         return HostView(
             name=name,
             snapshot=snapshot,
-            holders={one.uuid: tuple(self.owners[one.uuid].values()) for one in devices if one.uuid in self.owners},
-            free={key: self.free[key] for one in devices for key in _keys(one) if key in self.free},
+            holders={
+                device.uuid: tuple(self.owners[device.uuid].values())
+                for device in devices
+                if device.uuid in self.owners
+            },
+            free={key: self.free[key] for device in devices for key in _keys(device) if key in self.free},
             age_seconds=age,
             reason=self.late(targets),
         )

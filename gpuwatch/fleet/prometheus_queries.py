@@ -18,8 +18,8 @@ _ONE_OF_EACH = ("gpuwatch_gpu_memory_used_bytes", "DCGM_FI_DEV_FB_USED", "nvidia
 _OWNERS = ("hpc_job", "namespace", "pod")
 _INFO = (series.INFO.sample, series.MIG_INFO.sample, "nvidia_smi_mig_info", series.DRIVER.sample, "nvidia_smi_gpu_info")
 _BESIDE = (
-    *(one.sample for one in (series.FINDING, series.SNAPSHOT_AGE, series.ANSWERING, series.STATE)),
-    *(one.sample for one in (series.FREE, series.MIG_FREE)),
+    *(family.sample for family in (series.FINDING, series.SNAPSHOT_AGE, series.ANSWERING, series.STATE)),
+    *(family.sample for family in (series.FREE, series.MIG_FREE)),
     *OF_HOST,
     *OF_OWNERS,
     *PROGRAM,

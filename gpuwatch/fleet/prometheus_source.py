@@ -93,7 +93,9 @@ class PrometheusSource:
     def uuids(self, name: str) -> list[str]:
         """The GPUs that a host had when it was last read."""
         view = self._last.get(name)
-        return [one.uuid for one in view.snapshot.devices] if view is not None and view.snapshot is not None else []
+        return (
+            [device.uuid for device in view.snapshot.devices] if view is not None and view.snapshot is not None else []
+        )
 
     def host(self, name: str, samples: Iterable[Sample], at: float) -> HostView | None:
         """A host with these readings, and with its findings and processes as they were last read."""

@@ -153,7 +153,7 @@ class RemoteStreams:
                 if stream.process is not None:
                     self._end(stream)
                     stream.due = 0.0
-        starting = sum(one.process is not None and not one.fresh for one in self.streams.values())
+        starting = sum(stream.process is not None and not stream.fresh for stream in self.streams.values())
         for stream in self.streams.values():
             if starting >= _AT_ONCE:
                 return
@@ -222,7 +222,7 @@ class RemoteStreams:
             stream.odd = "it is no snapshot"
             return
         stream.fresh, stream.failures, stream.heard = True, 0, self._clock()
-        silent = next((one for one in document.problems if one.source == "collector"), None)
+        silent = next((problem for problem in document.problems if problem.source == "collector"), None)
         if document.driver is None and silent is not None:
             self._reason(stream, silent.detail)
             return

@@ -81,9 +81,9 @@ def summary(view: HostView) -> HostSummary:
     names: Counter[str] = Counter()
     for gpu in gpus:
         names.update({holder.name for holder in gpu.holders if holder.name is not None})
-    wrong = [one for one in (snapshot.findings if snapshot is not None else ()) if one.severity != "info"]
-    wrong = [one for one in wrong if one.until is None]
-    wrong.sort(key=lambda one: (SEVERITY_ORDER[one.severity], _RANKS.get(one.id, len(_RANKS))))
+    wrong = [finding for finding in (snapshot.findings if snapshot is not None else ()) if finding.severity != "info"]
+    wrong = [finding for finding in wrong if finding.until is None]
+    wrong.sort(key=lambda finding: (SEVERITY_ORDER[finding.severity], _RANKS.get(finding.id, len(_RANKS))))
     return HostSummary(
         view=view,
         gpus=gpus,
@@ -126,7 +126,7 @@ def _owners(rows: Sequence[Process]) -> tuple[Holder, ...]:
         amounts = [row.number("gpu_memory_bytes") for row in theirs]
         total = None if None in amounts else sum(amount or 0.0 for amount in amounts)
         owners.append(Holder(user=user, job=job, processes=len(theirs), memory_bytes=total))
-    return tuple(sorted(owners, key=lambda one: -(one.memory_bytes or 0.0)))
+    return tuple(sorted(owners, key=lambda owner: -(owner.memory_bytes or 0.0)))
 
 
 def _state(view: HostView, device: Device, instance: MigInstance | None, holders: Sequence[Holder]) -> tuple[Use, str]:

@@ -51,7 +51,9 @@ def capture(output: Path, seconds: float, *, gpm: bool, show: Callable[[float], 
             writer.close("capture")
         snapshot = recorder.snapshot
         if snapshot is None or not snapshot.devices:
-            why = "; ".join(one.detail for one in snapshot.problems) if snapshot is not None else "no sample came"
+            why = (
+                "; ".join(problem.detail for problem in snapshot.problems) if snapshot is not None else "no sample came"
+            )
             raise GpuwatchError(f"there is nothing to capture: {why or 'no GPU is listed'}", hint="gpuwatch doctor")
         lines = () if snapshot.simulated else nvidia_smi_query()
         attached = {SMI: _PRIVATE.sub(r"\1masked", "\n".join(lines))} if lines else {}

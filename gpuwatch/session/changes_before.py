@@ -55,9 +55,9 @@ def changes(recording: Recording, moment: float, uuid: str | None) -> Iterator[C
             if now.devices is not last.devices or now.driver is not last.driver:
                 found += _settings(last, now)
             last = now
-        devices = [one for one in after.snapshot.devices if uuid in (None, one.uuid)]
+        devices = [device for device in after.snapshot.devices if uuid in (None, device.uuid)]
         found += _readings(recording, begin, moment, devices)
-    yield from sorted(found, key=lambda one: one.at)
+    yield from sorted(found, key=lambda change: change.at)
 
 
 def _events(recording: Recording, begin: float, moment: float) -> Iterator[Change]:
@@ -81,7 +81,7 @@ def _gaps(recording: Recording, begin: float, moment: float) -> Iterator[Change]
 
 def _settings(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     at = after.taken_at.timestamp()
-    old, new = (one.driver.version if one.driver is not None else None for one in (before, after))
+    old, new = (snapshot.driver.version if snapshot.driver is not None else None for snapshot in (before, after))
     if old != new:
         yield _change(at, "setting", f"driver {printable(old or 'unknown')} → {printable(new or 'unknown')}")
     for device in after.devices:
@@ -99,7 +99,7 @@ def _settings(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _shown(name: str, before: Device, after: Device) -> str:
-    return " → ".join(printable(reading(BY_ID[name], one.get(name))) for one in (before, after))
+    return " → ".join(printable(reading(BY_ID[name], device.get(name))) for device in (before, after))
 
 
 def _named(name: str) -> str:

@@ -70,7 +70,12 @@ def remove_empty(gone: list[Leftover]) -> None:
     if machines is not None and machines.is_dir() and [path.name for path in machines.iterdir()] == ["lock"]:
         shutil.rmtree(machines, ignore_errors=True)
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
-    for folder in (*{one.path.parent for one in gone}, build.cache_folder().parent, state / "recorders", state):
+    for folder in (
+        *{leftover.path.parent for leftover in gone},
+        build.cache_folder().parent,
+        state / "recorders",
+        state,
+    ):
         with suppress(OSError):
             folder.rmdir()
 

@@ -56,14 +56,14 @@ class Track:
         if uuid is None:
             return self
         return Track(
-            [one for one in self.marks if not one.uuids or uuid in one.uuids],
-            [one for one in self.incidents if not one.uuids or uuid in one.uuids],
+            [mark for mark in self.marks if not mark.uuids or uuid in mark.uuids],
+            [incident for incident in self.incidents if not incident.uuids or uuid in incident.uuids],
         )
 
     def around(self, moment: float) -> Incident | None:
         """The incident at a moment: of several the worst, then the latest."""
-        there = [one for one in self.incidents if one.begin <= moment <= one.end]
-        return max(there, key=lambda one: (TROUBLE.index(one.severity), one.begin), default=None)
+        there = [incident for incident in self.incidents if incident.begin <= moment <= incident.end]
+        return max(there, key=lambda incident: (TROUBLE.index(incident.severity), incident.begin), default=None)
 
 
 class EventTrack:
@@ -84,13 +84,13 @@ class EventTrack:
         if ends == self._ends:
             return
         self._ends, self._events, self._latest = ends, [], []
-        for one in events:
-            if self._latest and one.at < self._latest[-1] - _SET_BACK:
-                while self._events and self._events[-1].at >= one.at:
+        for event in events:
+            if self._latest and event.at < self._latest[-1] - _SET_BACK:
+                while self._events and self._events[-1].at >= event.at:
                     self._events.pop()
                     self._latest.pop()
-            self._events.append(one)
-            self._latest.append(max(one.at, self._latest[-1]) if self._latest else one.at)
+            self._events.append(event)
+            self._latest.append(max(event.at, self._latest[-1]) if self._latest else event.at)
         self.drawn = of_events(self._events)
 
     def count(self, moment: float) -> int:
@@ -107,11 +107,11 @@ class EventTrack:
 
         ``uuid``: of those alone that concern this GPU, or the whole machine.
         """
-        for one in self._events if way > 0 else reversed(self._events):
-            later = one.at - moment if way > 0 else moment - one.at
-            here = uuid is None or not one.device_uuid or one.concerns(uuid)
-            if later > _SAME and here and (not bad or one.severity in TROUBLE):
-                return one
+        for event in self._events if way > 0 else reversed(self._events):
+            later = event.at - moment if way > 0 else moment - event.at
+            here = uuid is None or not event.device_uuid or event.concerns(uuid)
+            if later > _SAME and here and (not bad or event.severity in TROUBLE):
+                return event
         return None
 
 
@@ -120,26 +120,26 @@ def of_events(events: Iterable[MachineEvent]) -> Track:
     marks: list[Incident] = []
     incidents: list[Incident] = []
     lasting: dict[object, int] = {}
-    for one in events:
-        uuids = one.device_uuids or ((one.device_uuid,) if one.device_uuid else ())
-        bad = one.severity in TROUBLE
+    for event in events:
+        uuids = event.device_uuids or ((event.device_uuid,) if event.device_uuid else ())
+        bad = event.severity in TROUBLE
         if bad:
-            marks.append(Incident(one.at, one.at, one.severity, one.text, uuids))
-        name, _, phase = one.kind.rpartition(".")
-        which = (name, one.occurrence)
+            marks.append(Incident(event.at, event.at, event.severity, event.text, uuids))
+        name, _, phase = event.kind.rpartition(".")
+        which = (name, event.occurrence)
         if phase == "began" and bad:
             lasting[which] = len(incidents)
-            incidents.append(Incident(one.at, math.inf, one.severity, one.text, uuids))
+            incidents.append(Incident(event.at, math.inf, event.severity, event.text, uuids))
         elif phase == "changed" and bad and which in lasting:
             known = incidents[lasting[which]]
-            worst = max(one.severity, known.severity, key=TROUBLE.index)
+            worst = max(event.severity, known.severity, key=TROUBLE.index)
             incidents[lasting[which]] = replace(known, severity=worst)
         elif phase == "ended" and which in lasting:
             place = lasting.pop(which)
-            incidents[place] = replace(incidents[place], end=one.at)
-        elif one.kind == "recording.began":  # what lasted when the recorder ended is judged, and told, again
+            incidents[place] = replace(incidents[place], end=event.at)
+        elif event.kind == "recording.began":  # what lasted when the recorder ended is judged, and told, again
             for place in lasting.values():
-                incidents[place] = replace(incidents[place], end=one.at)
+                incidents[place] = replace(incidents[place], end=event.at)
             lasting.clear()
     return Track(marks, incidents)
 
@@ -147,20 +147,20 @@ def of_events(events: Iterable[MachineEvent]) -> Track:
 def of_period(period: Period) -> Track:
     """The track of a report; processes have bars of their own."""
     marks = [
-        Incident(one.at.timestamp(), one.at.timestamp(), one.severity, one.text, one.device_uuids)
-        for one in period.events
-        if not one.kind.startswith("process.")
+        Incident(event.at.timestamp(), event.at.timestamp(), event.severity, event.text, event.device_uuids)
+        for event in period.events
+        if not event.kind.startswith("process.")
     ]
     incidents = [
         Incident(
-            begin=one.begin.timestamp(),
-            end=one.end.timestamp(),
-            severity=one.finding.severity,
-            text=one.finding.title,
-            uuids=(one.finding.device_uuid,) if one.finding.device_uuid else (),
+            begin=finding.begin.timestamp(),
+            end=finding.end.timestamp(),
+            severity=finding.finding.severity,
+            text=finding.finding.title,
+            uuids=(finding.finding.device_uuid,) if finding.finding.device_uuid else (),
         )
-        for one in period.findings
-        if one.finding.severity in TROUBLE
+        for finding in period.findings
+        if finding.finding.severity in TROUBLE
     ]
     return Track(marks, incidents)
 
@@ -173,7 +173,7 @@ def from_round(begin: float, end: float) -> float:
 def round_times(begin: float, end: float, most: int) -> Iterator[tuple[float, str]]:
     """At most so many round times of a clock in local time, and how each is written."""
     seconds = end - begin
-    step = next((one for one in _ROUND if seconds / one <= most), _ROUND[-1])
+    step = next((number for number in _ROUND if seconds / number <= most), _ROUND[-1])
     offset = (datetime.datetime.fromtimestamp(begin).astimezone().utcoffset() or datetime.timedelta()).total_seconds()
     shape = "%m-%d %H:%M" if seconds > 86_400 else "%H:%M" if step >= 60 else "%H:%M:%S"
     for number in range(math.ceil((begin + offset) / step), math.floor((end + offset) / step) + 1):

@@ -95,7 +95,9 @@ def pick(
         UsageError: CUDA_VISIBLE_DEVICES cannot be read as GPUs of this machine.
     """
     allowed = _allowed(machine.devices, environment)
-    errors: dict[str | None, str] = {one.device_uuid: one.title for one in findings if one.severity == "error"}
+    errors: dict[str | None, str] = {
+        finding.device_uuid: finding.title for finding in findings if finding.severity == "error"
+    }
     errors.update(used or {})
     fit: list[_Unit] = []
     refused: list[RefusedGpu] = []
@@ -151,10 +153,10 @@ def impossible(machine: Snapshot, conditions: Conditions) -> str:
 def reasons(picked: Pick) -> str:
     """Why GPUs were refused: ``GPU 0: 3.1 of 24.0 GiB free, held by alice's python (4711)``; empty without any."""
     # What a user can change comes first.
-    ordered = sorted(picked.refused, key=lambda one: one.reason.startswith("hidden by"))
+    ordered = sorted(picked.refused, key=lambda refused: refused.reason.startswith("hidden by"))
     shown = [
-        f"GPU {one.index}{f' MIG {one.mig_instance}' if one.mig_instance else ''}: {one.reason}"
-        for one in ordered[:_SHOWN]
+        f"GPU {refused.index}{f' MIG {refused.mig_instance}' if refused.mig_instance else ''}: {refused.reason}"
+        for refused in ordered[:_SHOWN]
     ]
     rest = len(ordered) - _SHOWN
     return "; ".join(shown) + (f"; and {rest} more" if rest > 0 else "")
@@ -201,7 +203,11 @@ def _allowed(devices: Sequence[Device], environment: Mapping[str, str]) -> froze
     if seen.hides_all:
         raise UsageError(f"CUDA_VISIBLE_DEVICES={listed} hides all GPUs", hint="unset it")
     numbers = any(entry.isdigit() for entry in seen.entries)
-    if numbers and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and len({one.name for one in devices}) > 1:
+    if (
+        numbers
+        and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
+        and len({device.name for device in devices}) > 1
+    ):
         raise UsageError(
             f"CUDA_VISIBLE_DEVICES={listed} counts the GPUs fastest first, which differs from the order of nvidia-smi",
             hint="set CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs",

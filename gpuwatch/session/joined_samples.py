@@ -48,7 +48,7 @@ class JoinedSamples(SampleStore):
         """Times of the kept samples that are used."""
         times = kept.times
         since = times[0] if times else time.time()
-        self._earlier = [one for one in recording.events() if one.at < since]
+        self._earlier = [event for event in recording.events() if event.at < since]
         """Events from before the dashboard was started: it notices later ones itself."""
         self._stretched = float("-inf")
         self._stretches: list[tuple[float, float]] = []
@@ -137,10 +137,10 @@ def open_past(known: Path | None) -> Past | None:
     """
     recorders = running()
     try:
-        paths = [Path(one.entry.path) for one in recorders]
+        paths = [Path(recorder.entry.path) for recorder in recorders]
     finally:
-        for one in recorders:
-            one.close()
+        for recorder in recorders:
+            recorder.close()
     if known in paths:
         return None
     for path in paths:
@@ -167,4 +167,4 @@ class _Times(Times):
 
 def _has(times: Sequence[float], at: float, near: float) -> bool:
     place = bisect_left(times, at)
-    return any(abs(one - at) <= near for one in times[max(place - 1, 0) : place + 1])
+    return any(abs(moment - at) <= near for moment in times[max(place - 1, 0) : place + 1])

@@ -151,9 +151,9 @@ class RecordedJudge(Judge):
 def all_findings(given: tuple[Finding, ...], conditions: Conditions) -> tuple[Finding, ...]:
     """Findings that came with a snapshot, current ones, then past ones, newest first."""
     found = conditions.findings
-    if any(one.severity != "info" for one in given):
-        found = tuple(one for one in found if one.id != "healthy")
+    if any(finding.severity != "info" for finding in given):
+        found = tuple(finding for finding in found if finding.id != "healthy")
     if given:  # another gpuwatch has judged the snapshot already, over a longer time
-        known = {(one.id, one.device_uuid, one.pid) for one in given}
-        found = tuple(one for one in found if (one.id, one.device_uuid, one.pid) not in known)
+        known = {(finding.id, finding.device_uuid, finding.pid) for finding in given}
+        found = tuple(finding for finding in found if (finding.id, finding.device_uuid, finding.pid) not in known)
     return (*given, *found, *reversed(conditions.past))

@@ -56,8 +56,8 @@ def period(
     read = last is not None and begin <= last.at <= end
     devices = {} if last is None else {device.uuid: device for device in last.snapshot.devices}
     findings = tuple(_findings(recording, begin, end, () if last is None else last.findings))
-    main = min(findings, key=lambda one: one.rank, default=None)
-    first_problem = next((one for one in findings if one.finding.severity != "info"), None)
+    main = min(findings, key=lambda finding: finding.rank, default=None)
+    first_problem = next((finding for finding in findings if finding.finding.severity != "info"), None)
     trouble = None if first_problem is None else first_problem.begin.timestamp()
     uuid = None if first_problem is None else first_problem.finding.device_uuid
     host = hours.host
@@ -76,11 +76,11 @@ def period(
         runs=tuple(_runs(runs or RunStore(), begin, end, host, simulated=hours.simulated)),
         events=tuple(
             PeriodEvent(
-                at=_time(one.at), kind=one.kind, severity=one.severity, text=one.text,
-                device_uuids=one.device_uuids or ((one.device_uuid,) if one.device_uuid else ()),
+                at=_time(event.at), kind=event.kind, severity=event.severity, text=event.text,
+                device_uuids=event.device_uuids or ((event.device_uuid,) if event.device_uuid else ()),
             )
-            for one in recording.events()
-            if begin <= one.at <= end
+            for event in recording.events()
+            if begin <= event.at <= end
         ),
         findings=findings,
         trouble=_time(trouble) if trouble is not None else None,
@@ -99,13 +99,13 @@ def _step(seconds: float, interval: float) -> float:
 
 def _findings(recording: Recording, begin: float, end: float, last: tuple[Finding, ...]) -> Iterator[PeriodFinding]:
     """The earliest onset first. ``last``: those of the last sample."""
-    active = {(one.id, one.device_uuid, one.pid) for one in last if one.until is None}
-    kept = [one for one in recording.findings(begin, end) if one.finding.id not in _QUIET]
-    latest = {(one.finding.id, one.finding.device_uuid, one.finding.pid): one for one in kept}
-    for one in kept:
-        whose = (one.finding.id, one.finding.device_uuid, one.finding.pid)
-        still = whose in active and latest[whose] is one  # earlier ones have ended
-        yield PeriodFinding(begin=_time(one.since), end=_time(one.until), finding=one.finding, active=still)
+    active = {(finding.id, finding.device_uuid, finding.pid) for finding in last if finding.until is None}
+    kept = [finding for finding in recording.findings(begin, end) if finding.finding.id not in _QUIET]
+    latest = {(finding.finding.id, finding.finding.device_uuid, finding.finding.pid): finding for finding in kept}
+    for finding in kept:
+        whose = (finding.finding.id, finding.finding.device_uuid, finding.finding.pid)
+        still = whose in active and latest[whose] is finding  # earlier ones have ended
+        yield PeriodFinding(begin=_time(finding.since), end=_time(finding.until), finding=finding.finding, active=still)
 
 
 def _devices(
@@ -132,12 +132,12 @@ def _devices(
         )
         for uuid, device in known.items()
     ]
-    yield from sorted(found, key=lambda one: (one.index, one.uuid))
+    yield from sorted(found, key=lambda device: (device.index, device.uuid))
 
 
 def _earlier(recording: Recording, begin: float, end: float, uuid: str) -> Iterator[Device]:
     """A device that is lost at the end, as of the begin, and of when its processes were last seen."""
-    lives = [one.last for one in recording.processes(begin, end) if one.device_uuid == uuid]
+    lives = [process.last for process in recording.processes(begin, end) if process.device_uuid == uuid]
     for at in (begin, *lives[:_MOST_LIVES], (begin + end) / 2):
         kept = recording.at(at)
         device = kept.snapshot.device(uuid) if kept is not None else None
@@ -177,9 +177,9 @@ def _points(
 
 def _series(points: list[minute_means.Summary | None]) -> PeriodSeries:
     return PeriodSeries(
-        least=tuple(None if one is None else round(one.least, 2) for one in points),
-        mean=tuple(None if one is None else round(one.mean, 2) for one in points),
-        most=tuple(None if one is None else round(one.most, 2) for one in points),
+        least=tuple(None if point is None else round(point.least, 2) for point in points),
+        mean=tuple(None if point is None else round(point.mean, 2) for point in points),
+        most=tuple(None if point is None else round(point.most, 2) for point in points),
     )
 
 
@@ -217,7 +217,11 @@ def _name(run: Run) -> str:
 
 
 def _gpus_of(run: Run) -> tuple[str, ...]:
-    seen = [run.memory.device_uuid, *(one.uuid for one in run.memory.devices), *(one.uuid for one in run.device_map)]
+    seen = [
+        run.memory.device_uuid,
+        *(device.uuid for device in run.memory.devices),
+        *(mapping.uuid for mapping in run.device_map),
+    ]
     return tuple(dict.fromkeys(uuid for uuid in seen if uuid))
 
 

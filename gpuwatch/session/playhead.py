@@ -45,20 +45,20 @@ def begun_between(store: SampleStore, kept: Kept, moment: float) -> tuple[Findin
     if not kept.at < moment or following == len(times) or times[following] <= moment:
         return ()
     after = store.at(times[following])
-    known = {(one.id, one.device_uuid, one.pid) for one in kept.findings} | {("healthy", None, None)}
+    known = {(finding.id, finding.device_uuid, finding.pid) for finding in kept.findings} | {("healthy", None, None)}
     return tuple(
-        one
-        for one in (after.findings if after is not None else ())
-        if (one.id, one.device_uuid, one.pid) not in known
-        and one.since is not None
-        and kept.at <= one.since.timestamp() <= moment
-        and (one.until is None or one.until.timestamp() >= moment)
+        finding
+        for finding in (after.findings if after is not None else ())
+        if (finding.id, finding.device_uuid, finding.pid) not in known
+        and finding.since is not None
+        and kept.at <= finding.since.timestamp() <= moment
+        and (finding.until is None or finding.until.timestamp() >= moment)
     )
 
 
 def with_begun(findings: tuple[Finding, ...], begun: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings of a sample, and first what began after it: then not all is well."""
-    return (*begun, *(one for one in findings if one.id != "healthy")) if begun else findings
+    return (*begun, *(finding for finding in findings if finding.id != "healthy")) if begun else findings
 
 
 def graphs_of(store: SampleStore, snapshot: Snapshot, known: History | None = None) -> History:

@@ -40,8 +40,12 @@ class Preflight:
 
 def preflight(scripts: Sequence[ProbeScript], snapshot: Snapshot | None, gpu: str) -> Preflight:
     """``gpu``: UUID of the only GPU to use; empty prefers idle ones."""
-    devices = tuple(one for one in snapshot.devices if one.state == "ok") if snapshot is not None else ()
-    tenants = [one for one in snapshot.processes if one.type != "G" and one.device_uuid] if snapshot is not None else []
+    devices = tuple(device for device in snapshot.devices if device.state == "ok") if snapshot is not None else ()
+    tenants = (
+        [process for process in snapshot.processes if process.type != "G" and process.device_uuid]
+        if snapshot is not None
+        else []
+    )
     spared: tuple[Device, ...] = ()
     visible: tuple[str, ...] = (gpu,) if gpu else ()
     by_number = tuple(script.name for script in scripts if _selects_gpus(script))

@@ -25,17 +25,17 @@ def identity(process: Process) -> Identity:
     return (process.pid, process.create_time)
 
 
-def ancestor_row(one: Ancestor) -> Process:
+def ancestor_row(ancestor: Ancestor) -> Process:
     """A row for an ancestor of a GPU process."""
     missing = dict.fromkeys(PROCESS_READINGS, _NOT_READ) | dict.fromkeys(
         ("gpu_memory_bytes", "sm_percent", "memory_percent", "encoder_percent", "decoder_percent"), _ON_NO_GPU
     )
     return Process(
-        pid=one.pid,
-        create_time=one.create_time,
-        user=one.user,
-        command=one.command,
-        name=one.name,
+        pid=ancestor.pid,
+        create_time=ancestor.create_time,
+        user=ancestor.user,
+        command=ancestor.command,
+        name=ancestor.name,
         type="H",
         device_uuid=None,
         note="uses no GPU",
@@ -48,9 +48,11 @@ def entries(snapshot: Snapshot | None, who: Identity) -> tuple[Process, ...]:
     """The rows of a process, one per device; a row without a GPU for a program on the CPU, or an ancestor."""
     if snapshot is None:
         return ()
-    found = tuple(one for one in snapshot.processes if identity(one) == who)
-    found = found or tuple(one for one in snapshot.bystanders if identity(one) == who)
-    return found or tuple(ancestor_row(one) for one in snapshot.ancestors if (one.pid, one.create_time) == who)
+    found = tuple(process for process in snapshot.processes if identity(process) == who)
+    found = found or tuple(bystander for bystander in snapshot.bystanders if identity(bystander) == who)
+    return found or tuple(
+        ancestor_row(ancestor) for ancestor in snapshot.ancestors if (ancestor.pid, ancestor.create_time) == who
+    )
 
 
 def total(rows: tuple[Process, ...], reading: str) -> float | None:

@@ -39,8 +39,8 @@ INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 def stepped(choices: Sequence[float], value: float, step: int) -> float:
     """The next greater choice (1) or smaller one (-1); ``value`` if there is none."""
     if step > 0:
-        return min((one for one in choices if one > value), default=value)
-    return max((one for one in choices if one < value), default=value)
+        return min((choice for choice in choices if choice > value), default=value)
+    return max((choice for choice in choices if choice < value), default=value)
 
 
 class Session:

@@ -34,7 +34,9 @@ def stream(interval: float, *, gpm: bool = False) -> Iterator[Snapshot]:
             session.diagnose()
             if taken:
                 last = time.monotonic()
-                current = tuple(one for one in session.findings if one.until is None and one.id != "healthy")
+                current = tuple(
+                    finding for finding in session.findings if finding.until is None and finding.id != "healthy"
+                )
                 yield replace(taken[-1], findings=current)
                 continue
             session.look_at_feed()

@@ -157,7 +157,9 @@ class View:
         if self.devices:
             return bool(self.wrong or self.snapshot.problems)
         hints = {problem.reason: problem.hint for problem in self.snapshot.problems}
-        return not all(one.id in hints and hints[one.id].startswith(one.action or "") for one in self.wrong)
+        return not all(
+            finding.id in hints and hints[finding.id].startswith(finding.action or "") for finding in self.wrong
+        )
 
     @property
     def devices(self) -> Sequence[Device]:

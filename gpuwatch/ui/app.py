@@ -439,7 +439,7 @@ class GpuwatchApp(PreferencesApp):
                     yield SystemCommand(action.name, action.help, partial(self.run_action, run))
             offered = {action.name for action in of_tab(here, replay=replay)}
             for tab in TABS if not fleet else ():
-                for action in (one for pane in tab.panes for one in ACTIONS[pane]):
+                for action in (action for pane in tab.panes for action in ACTIONS[pane]):
                     if action.name and action.name not in offered and not (replay and action.id in NOT_IN_REPLAY):
                         offered.add(action.name)
                         run_there = partial(self._run_on, tab.id, action.run or action.id)

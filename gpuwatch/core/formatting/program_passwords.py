@@ -100,7 +100,7 @@ PROGRAMS: Final = (
 )
 
 _BY_NAME: Final[dict[str, tuple[re.Pattern[str], ...]]] = {
-    name: tuple(lazy(one.expression) for one in PROGRAMS if name in one.names.split())
+    name: tuple(lazy(program.expression) for program in PROGRAMS if name in program.names.split())
     for program in PROGRAMS
     for name in program.names.split()
 }

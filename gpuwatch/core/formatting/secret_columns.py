@@ -53,9 +53,9 @@ def _cells(line: str, cell: re.Pattern[str]) -> list[tuple[int, int]]:
 def _secret_columns(line: str, cell: re.Pattern[str]) -> dict[int, str]:
     """Secret headings of a line by place, counted from the right; none if it is no line of headings."""
     headings = [line[begin:end] for begin, end in _cells(line, cell)]
-    if len(headings) < 2 or not all(_HEADING.fullmatch(one) for one in headings):
+    if len(headings) < 2 or not all(_HEADING.fullmatch(heading) for heading in headings):
         return {}
-    return {at - len(headings): one for at, one in enumerate(headings) if strength(one) >= Strength.FIRM}
+    return {at - len(headings): heading for at, heading in enumerate(headings) if strength(heading) >= Strength.FIRM}
 
 
 def _mask_below(lines: list[str], at: int, columns: dict[int, str], cell: re.Pattern[str], mask: str) -> int:

@@ -178,7 +178,7 @@ def _times_read(snapshot: Snapshot) -> Snapshot:
 
 
 def _without(readings: dict[str, Value], name: str) -> dict[str, Value]:
-    return {one: value for one, value in readings.items() if one != name}
+    return {text: value for text, value in readings.items() if text != name}
 
 
 def _as_text(value: Any) -> Any:
@@ -255,8 +255,8 @@ def closed_values() -> dict[str, frozenset[str]]:
 
     def look(value: object) -> None:
         if isinstance(value, dict):
-            for name, one in value.get("properties", {}).items():
-                for kind in (one, *one.get("anyOf", ())):
+            for name, entry in value.get("properties", {}).items():
+                for kind in (entry, *entry.get("anyOf", ())):
                     found.setdefault(name, set()).update(word for word in kind.get("enum", ()) if isinstance(word, str))
             value = list(value.values())
         for item in value if isinstance(value, list) else ():

@@ -140,8 +140,8 @@ def _others(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | N
     return int(sum(known)) if len(known) == len(held) else None
 
 
-def _fuller(one: DeviceMemory, other: DeviceMemory) -> bool:
-    return (one.process_bytes or 0, one.used_bytes or 0) >= (other.process_bytes or 0, other.used_bytes or 0)
+def _fuller(memory: DeviceMemory, other: DeviceMemory) -> bool:
+    return (memory.process_bytes or 0, memory.used_bytes or 0) >= (other.process_bytes or 0, other.used_bytes or 0)
 
 
 def _bytes(device: Device, metric: str) -> int | None:

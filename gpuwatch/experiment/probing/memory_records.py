@@ -85,14 +85,14 @@ class MemoryRecords:
         from gpuwatch.explain.traces.wire import BrokenMessage
 
         notes = list(self._notes)
-        files = sorted(self._files, key=lambda one: one.number)
+        files = sorted(self._files, key=lambda file: file.number)
         if not self._ended:
             written = "the last window" if files else "its start"
             notes.append(_NO_END.format(written))
         readers = {"tensorflow": self._of_tensorflow, "torch": self._of_torch}
         for tool, read in readers.items():
             try:
-                yield from read([one for one in files if one.tool == tool], pid, notes)
+                yield from read([file for file in files if file.tool == tool], pid, notes)
             except (BrokenMessage, BrokenPickle) as error:
                 self._unread.append(f"a recording cannot be read: {error}")
 
@@ -101,10 +101,10 @@ class MemoryRecords:
         from gpuwatch.explain.traces.tensorflow_names import Input, Names, Variable
 
         windows = []
-        for one in files:
-            content = self._content(Path(one.file))
+        for file in files:
+            content = self._content(Path(file.file))
             if content is not None:
-                windows.append((content, one.begin - files[0].begin, (one.steps_begin, one.steps_end)))
+                windows.append((content, file.begin - files[0].begin, (file.steps_begin, file.steps_end)))
         variables = tuple(Variable(*entry) for entry in self._names["variables"])
         names = Names(variables, tuple(Input(*entry) for entry in self._names["inputs"]), dict(self._names["lines"]))
         return of_tensorflow(windows, names, pid=pid, notes=notes) if windows else []
@@ -114,8 +114,8 @@ class MemoryRecords:
         from gpuwatch.explain.traces.memory_profiles import of_torch
 
         best: dict[str, MemoryProfile] = {}
-        for one in files:
-            content = self._content(Path(one.file))
+        for file in files:
+            content = self._content(Path(file.file))
             for found in of_torch(content, pid=pid, notes=notes) if content else ():
                 known = best.get(found.device)
                 if known is None or found.peak_bytes > known.peak_bytes:

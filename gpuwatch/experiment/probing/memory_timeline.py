@@ -34,7 +34,7 @@ class _Trace:
             self._pending, self._gathered = None, 0
         if len(self._points) >= 2 * MOST:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
-            self._points = [_most(one, other) for one, other in pairs]
+            self._points = [_most(point, other) for point, other in pairs]
             self._every *= 2
 
     def points(self) -> tuple[MemoryPoint, ...]:
@@ -94,13 +94,13 @@ class Timeline:
         return self._shown.points()
 
 
-def _most(one: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
-    percents = [point.gpu_percent for point in (one, other) if point.gpu_percent is not None]
+def _most(item: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
+    percents = [point.gpu_percent for point in (item, other) if point.gpu_percent is not None]
     return msgspec.structs.replace(
-        one,
-        device_used_bytes=larger(one.device_used_bytes, other.device_used_bytes),
-        process_bytes=larger(one.process_bytes, other.process_bytes),
-        allocator_bytes=larger(one.allocator_bytes, other.allocator_bytes),
+        item,
+        device_used_bytes=larger(item.device_used_bytes, other.device_used_bytes),
+        process_bytes=larger(item.process_bytes, other.process_bytes),
+        allocator_bytes=larger(item.allocator_bytes, other.allocator_bytes),
         gpu_percent=max(percents) if percents else None,
     )
 

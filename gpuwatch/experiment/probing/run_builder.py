@@ -255,8 +255,10 @@ class RunBuilder:
             ),
             throughput=state.throughput,
             step_times=tuple(
-                TimedStep(t=round(one.end - self._started, 6), seconds=one.seconds, number=one.number, steps=one.steps)
-                for one in state.timed_steps
+                TimedStep(
+                    t=round(step.end - self._started, 6), seconds=step.seconds, number=step.number, steps=step.steps
+                )
+                for step in state.timed_steps
             ),
             phases=Phases(
                 import_seconds=state.phases.get("import"),

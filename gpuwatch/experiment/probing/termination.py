@@ -53,7 +53,7 @@ def judged(run: Run, end: Termination) -> Run:
     somebody = _oom_killed(end.kills, kills)
     killed = signal.SIGKILL in (outcome.signal, (outcome.exit_code or 0) - 128) and not end.asked
     worker = any(_WORKER in error.message for error in run.errors)
-    child = any(one.signal == signal.SIGKILL for one in run.killed_children)
+    child = any(child.signal == signal.SIGKILL for child in run.killed_children)
     host = _host_memory(end, kills) if killed or worker or child else None
     starved = killed and (somebody or bool(host and host.kernel_line))
     verdict, reason = _verdict(run, end, took, starved)

@@ -158,8 +158,8 @@ class WatchedProcesses:
         It may if it has a framework, or is a Python that was started rather than forked, and had hardly more time yet
         than the process that stepped first took to its first step; so may one that has just begun to step.
         """
-        stepping = [one for one in self._members.values() if one.state.steps.first_at is not None]
-        first = min(stepping, key=lambda one: one.state.steps.first_at or 0.0, default=None)
+        stepping = [member for member in self._members.values() if member.state.steps.first_at is not None]
+        first = min(stepping, key=lambda member: member.state.steps.first_at or 0.0, default=None)
         began = None if first is None else started(first.pid)
         if first is None or began is None:
             return False
@@ -183,7 +183,7 @@ class WatchedProcesses:
     def applied(self) -> Applied | None:
         """What became of the setting that is tried: what the program overrides before what was applied."""
         found = [member.state.applied for member in self._members.values() if member.state.applied is not None]
-        return max(found, key=lambda one: (bool(one.overridden), one.applied), default=None)
+        return max(found, key=lambda applied: (bool(applied.overridden), applied.applied), default=None)
 
     @property
     def pids(self) -> set[int]:
@@ -193,8 +193,8 @@ class WatchedProcesses:
     def in_use(self) -> tuple[int, int]:
         """GPUs used by all processes together, and the sum of their allocators' peaks in bytes."""
         members = self._members.values()
-        gpus = sum(len({*(m.framework_device for m in one.map), *one.state.mappings}) for one in members)
-        return gpus, sum(sum(one.state.allocators.values()) for one in members)
+        gpus = sum(len({*(m.framework_device for m in member.map), *member.state.mappings}) for member in members)
+        return gpus, sum(sum(member.state.allocators.values()) for member in members)
 
     def ends(self) -> int:
         """How many processes with a framework have reported that they are about to exit."""
@@ -208,28 +208,34 @@ class WatchedProcesses:
     def killed(self) -> tuple[KilledChild, ...]:
         """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
         found = []
-        for one in [one for member in self._members.values() for one in member.state.killed]:
-            member = self._members.get(one.pid)
+        for child in [child for member in self._members.values() for child in member.state.killed]:
+            member = self._members.get(child.pid)
             if member is not None:
                 has = member.framework is not None
-                found.append(msgspec.structs.replace(one, command=member.state.command, framework=has))
-            elif one.started_by == "multiprocessing":
-                found.append(one)
+                found.append(msgspec.structs.replace(child, command=member.state.command, framework=has))
+            elif child.started_by == "multiprocessing":
+                found.append(child)
         return tuple(found)
 
     def account(self, program: int) -> Account | None:
         """What ``program`` and its children counted as failed until their ends; None unless all that may have loaded a
         framework did."""
-        members = [one for one in self._members.values() if one.framework is not None or one.state.children]
-        states = [one.state for one in members if one.pid not in self._quiet]
-        told = self._quiet | {one.pid for one in members if one.state.ended}
-        asked = {program, *(one.pid for one in members), *(pid for one in members for pid in one.state.children)}
-        if not asked <= told or any(one.exhausted is None for one in states):
+        members = [member for member in self._members.values() if member.framework is not None or member.state.children]
+        states = [member.state for member in members if member.pid not in self._quiet]
+        told = self._quiet | {member.pid for member in members if member.state.ended}
+        asked = {
+            program,
+            *(member.pid for member in members),
+            *(pid for member in members for pid in member.state.children),
+        }
+        if not asked <= told or any(state.exhausted is None for state in states):
             return None
-        others = None if any(one.failures is None for one in states) else sum(one.failures or 0 for one in states)
+        others = (
+            None if any(state.failures is None for state in states) else sum(state.failures or 0 for state in states)
+        )
         gpus = any(member.map or member.state.mappings for member in members)
-        ended_by_memory = sum(_exhausted(error) for one in states for error in one.errors)
-        exhausted = sum(one.exhausted or 0 for one in states) + ended_by_memory
+        ended_by_memory = sum(_exhausted(error) for state in states for error in state.errors)
+        exhausted = sum(state.exhausted or 0 for state in states) + ended_by_memory
         return Account(exhausted=exhausted, failures=others, framework=bool(states), gpus=gpus)
 
     def profile_themselves(self) -> bool:
@@ -244,7 +250,7 @@ class WatchedProcesses:
             records = member.state.memory_records
             found += records.profiles(pid)
             problems += [f"memory of process {pid}: {text}" for text in records.problems()]
-        found.sort(key=lambda one: (one.device == "host", -one.peak_bytes))
+        found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
         return tuple(found[:_MOST_PROFILES]), tuple(problems)
 
     def map_of_leading(self) -> tuple[DeviceMapping, ...] | None:
@@ -278,8 +284,8 @@ class WatchedProcesses:
             framework=state.framework,
             devices=state.devices,
             device_map=(
-                *(own_ordinal(one, state.mappings) for one in member.map),
-                *(one for name, one in state.mappings.items() if name not in names),
+                *(own_ordinal(mapping, state.mappings) for mapping in member.map),
+                *(mapping for name, mapping in state.mappings.items() if name not in names),
             ),
             allocators=dict(state.allocators),
             held_bytes=held,

@@ -47,18 +47,18 @@ def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
 def _of_whole(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
     """The same, of trials that were not interrupted."""
     known = summaries(trials)
-    tried = [one for one in known if one.tried]
-    passed = [one for one in tried if one.passed]
-    failed = [one for one in tried if not one.passed]
+    tried = [summary for summary in known if summary.tried]
+    passed = [summary for summary in tried if summary.passed]
+    failed = [summary for summary in tried if not summary.passed]
     if not tried:
         return Answer(sentence=_nothing(known))
-    if not passed and all(run.verdict == "oom" for one in failed if (run := one.failed) is not None):
+    if not passed and all(run.verdict == "oom" for summary in failed if (run := summary.failed) is not None):
         verb = {1: "runs", 2: "both run"}.get(len(failed), "all run")
-        runs = f"{listed([one.name for one in failed])} {verb} {_why(failed[0])}"
+        runs = f"{listed([summary.name for summary in failed])} {verb} {_why(failed[0])}"
         return Answer(sentence=f"{runs}; gpuwatch try --recover looks for a setting with which it passes")
     if not passed:
-        return Answer(sentence=f"{listed([one.name for one in failed])} failed: {_why(failed[0])}")
-    simulated = any(run.simulated for one in tried for run in one.runs)
+        return Answer(sentence=f"{listed([summary.name for summary in failed])} failed: {_why(failed[0])}")
+    simulated = any(run.simulated for summary in tried for run in summary.runs)
     base = passed[0]
     tail = "".join(f"; {listed(names)} failed ({why})" for why, names in _by_reason(failed).items())
     rescuer = _best(passed, simulated=simulated)
@@ -66,13 +66,13 @@ def _of_whole(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
         # What was asked for first, mostly the program as it is, fails: what passes is the answer.
         best = rescuer or base
         held = f" in {size(best.memory[1])}" if best.memory is not None else ""
-        others = [one.name for one in passed if one is not best]
+        others = [summary.name for summary in passed if summary is not best]
         more = f" ({listed(others)} too)" if others else ""
         sentence = f"{best.name} runs{held}{more}, where {failed[0].name} fails: {_why(failed[0])}"
         rest = {why: [name for name in names if name != failed[0].name] for why, names in _by_reason(failed).items()}
         sentence += "".join(f"; {listed(names)} failed ({why})" for why, names in rest.items() if names)
         return _answered(sentence, best, codes)
-    if len({tuple(one.trials[0].values.items()) for one in passed}) > 1:
+    if len({tuple(summary.trials[0].values.items()) for summary in passed}) > 1:
         tail = _held(trials, passed, None) + tail + _overridden(known)
         return Answer(sentence=_each_value(passed, simulated=simulated) + tail)
     tail = _faster_otherwise(passed, simulated=simulated) + _held(trials, passed, rescuer) + tail + _overridden(known)
@@ -93,28 +93,28 @@ def _answered(sentence: str, best: Summary | None, codes: Mapping[str, str]) -> 
 def _nothing(known: Sequence[Summary]) -> str:
     if not known:
         return "Nothing was run"
-    overridden = [one for one in known if one.overridden]
+    overridden = [summary for summary in known if summary.overridden]
     if len(overridden) == len(known):
         return f"Overridden ({overridden[0].overridden}): the program sets the same itself, there is nothing to compare"
-    return f"Nothing could be tried: {next(one.not_tried or one.overridden for one in known)}"
+    return f"Nothing could be tried: {next(summary.not_tried or summary.overridden for summary in known)}"
 
 
 def _faster_otherwise(passed: Sequence[Summary], *, simulated: bool) -> str:
     """Settings that are faster than the first, but change results."""
     base = passed[0].step_time
     found = []
-    for one in passed[1:]:
-        speed = speed_against(one.step_time, base, simulated=simulated) if one.changes_results else ""
-        if "fast" in speed and base is not None and one.step_time is not None and apart(one.step_time, base):
-            found.append(f"; {one.name}: {speed}, but changes results")
+    for summary in passed[1:]:
+        speed = speed_against(summary.step_time, base, simulated=simulated) if summary.changes_results else ""
+        if "fast" in speed and base is not None and summary.step_time is not None and apart(summary.step_time, base):
+            found.append(f"; {summary.name}: {speed}, but changes results")
     return "".join(found)
 
 
 def _overridden(known: Sequence[Summary]) -> str:
     found: dict[str, list[str]] = {}
-    for one in known:
-        if one.overridden:
-            found.setdefault(one.overridden, []).append(one.name)
+    for summary in known:
+        if summary.overridden:
+            found.setdefault(summary.overridden, []).append(summary.name)
     return "".join(
         f"; {listed(names)} not applied: the program sets its own ({place})" for place, names in found.items()
     )
@@ -122,20 +122,24 @@ def _overridden(known: Sequence[Summary]) -> str:
 
 def _best(passed: Sequence[Summary], *, simulated: bool) -> Summary | None:
     """Least memory, else fastest, of those that do not change results; None if none is better than another."""
-    plain = [one for one in passed if not one.changes_results] or list(passed)
-    held = sorted((one for one in plain if one.memory), key=lambda one: one.memory or (0, 0))
+    plain = [summary for summary in passed if not summary.changes_results] or list(passed)
+    held = sorted((summary for summary in plain if summary.memory), key=lambda summary: summary.memory or (0, 0))
     if len(held) > 1:
         least, most = held[0], held[-1]
         assert least.memory is not None
         assert most.memory is not None
         if least.memory[1] < most.memory[0] * (1 - SAME_MEMORY):
             # Of those that hold as little, the one that was asked for first.
-            near = [one for one in plain if one.memory and one.memory[1] <= least.memory[1] * (1 + SAME_MEMORY)]
+            near = [
+                summary
+                for summary in plain
+                if summary.memory and summary.memory[1] <= least.memory[1] * (1 + SAME_MEMORY)
+            ]
             return near[0]
-    timed = [one for one in plain if one.step_time is not None]
+    timed = [summary for summary in plain if summary.step_time is not None]
     if simulated or len(timed) < 2:
         return None
-    timed.sort(key=lambda one: one.step_time.median_seconds if one.step_time else 0.0)
+    timed.sort(key=lambda summary: summary.step_time.median_seconds if summary.step_time else 0.0)
     first, base = timed[0].step_time, passed[0].step_time
     if first is not None and base is not None and timed[0] is not passed[0] and apart(first, base):
         return timed[0]
@@ -159,69 +163,69 @@ def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
 def _each_value(passed: Sequence[Summary], *, simulated: bool) -> str:
     """What each value took: with another value, such as a batch size, a step does other work."""
     told = []
-    amounts = [one.memory[1] for one in passed if one.memory is not None]
+    amounts = [summary.memory[1] for summary in passed if summary.memory is not None]
     same = len(amounts) == len(passed) and max(amounts) <= min(amounts) * (1 + SAME_MEMORY)
-    for one in passed[:_NAMES]:
+    for summary in passed[:_NAMES]:
         facts = []
-        peak = one.allocator_peak
-        if one.memory is not None:
+        peak = summary.allocator_peak
+        if summary.memory is not None:
             # TensorFlow takes all memory at its start: what the values need shows in its allocator alone.
-            held = size(one.memory[1])
+            held = size(summary.memory[1])
             facts.append(f"{size(peak)} in use of the {held} that it holds" if same and peak is not None else held)
-        if one.step_time is not None and not simulated:
-            facts.append(f"{step_time(one.step_time.median_seconds)} a step")
-        if not simulated and all(trial.ended_by == "the program" for trial in one.trials if trial.run):
-            facts += _took(one)
-        told.append(f"{one.name}: {', '.join(facts) or 'it ran'}")
+        if summary.step_time is not None and not simulated:
+            facts.append(f"{step_time(summary.step_time.median_seconds)} a step")
+        if not simulated and all(trial.ended_by == "the program" for trial in summary.trials if trial.run):
+            facts += _took(summary)
+        told.append(f"{summary.name}: {', '.join(facts) or 'it ran'}")
     rest = len(passed) - _NAMES
     if rest > 0:
         told.append(f"and {rest} more")
-    timed = not simulated and any(one.step_time is not None for one in passed)
+    timed = not simulated and any(summary.step_time is not None for summary in passed)
     return "; ".join([*told, *(["with another value a step may do other work"] if timed else [])])
 
 
-def _took(one: Summary) -> list[str]:
+def _took(summary: Summary) -> list[str]:
     """``1.02 to 1.04 s from start to end``: start-up is part of it."""
-    times = [taken for run in one.runs if (taken := run.phases.total_seconds) is not None]
+    times = [taken for run in summary.runs if (taken := run.phases.total_seconds) is not None]
     if not times:
         return []
     shown = list(dict.fromkeys(seconds(taken) for taken in (min(times), max(times))))
     return [f"{' to '.join(shown)} from start to end"]
 
 
-def _work(one: Summary, other: Summary) -> str:
-    return "the same work" if one.same_work and other.same_work else "as long a run (no step could be counted)"
+def _work(summary: Summary, other: Summary) -> str:
+    return "the same work" if summary.same_work and other.same_work else "as long a run (no step could be counted)"
 
 
 def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bool) -> str:
     # What changes results is faster or slower for a price: it has a sentence of its own.
-    passed = [passed[0], *(one for one in passed[1:] if not one.changes_results)]
+    passed = [passed[0], *(summary for summary in passed[1:] if not summary.changes_results)]
     if len(passed) == 1:
         return _alone(passed[0])
-    names = listed([one.name for one in passed])
+    names = listed([summary.name for summary in passed])
     base = passed[0]
     if best is base:
-        others = [one for one in passed[1:] if one.memory is not None]
-        worst = max(others, key=lambda one: one.memory[1] if one.memory else 0)
+        others = [summary for summary in passed[1:] if summary.memory is not None]
+        worst = max(others, key=lambda summary: summary.memory[1] if summary.memory else 0)
         assert base.memory is not None
         assert worst.memory is not None
         work = speed_against(base.step_time, worst.step_time, simulated=simulated) or _work(base, worst)
         return f"{base.name} holds least: {work} in {size(base.memory[1])}, {worst.name} in {size(worst.memory[1])}"
-    amounts = [one.memory for one in passed if one.memory is not None]
+    amounts = [summary.memory for summary in passed if summary.memory is not None]
     same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (1 + SAME_MEMORY)
     held = f"the same memory ({size(amounts[0][1])})" if same else ""
     if simulated:
         return f"{names}: {held or 'no memory to compare'}; no speeds to compare on simulated GPUs"
-    timed = [one.step_time for one in passed if one.step_time is not None]
+    timed = [summary.step_time for summary in passed if summary.step_time is not None]
     if len(timed) == len(passed) and any(apart(time, timed[0]) for time in timed[1:]):
         # The first is the fastest: another would be the answer.
         slower = [
-            f"{one.name} is {speed_against(one.step_time, timed[0], simulated=False)}"
-            for one in passed[1:]
-            if one.step_time is not None and apart(one.step_time, timed[0])
+            f"{summary.name} is {speed_against(summary.step_time, timed[0], simulated=False)}"
+            for summary in passed[1:]
+            if summary.step_time is not None and apart(summary.step_time, timed[0])
         ]
         return f"{base.name} is best: {', '.join(slower[:_NAMES])}{f', with {held}' if held else ''}"
-    speeds = {speed_against(one.step_time, base.step_time, simulated=False) for one in passed[1:]}
+    speeds = {speed_against(summary.step_time, base.step_time, simulated=False) for summary in passed[1:]}
     speed = speeds.pop() if len(speeds) == 1 else "speeds cannot be told apart"
     found = ", ".join(dict.fromkeys(filter(None, (held, speed)))) or "nothing was measured"
     return f"No difference between {names}: {found}"
@@ -234,50 +238,50 @@ def _held(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | No
     or less each time: of it, only what matters on this card is told.
     """
     profiles = recorded_profiles(trials)
-    known = [one for one in passed if one.name in profiles]
+    known = [summary for summary in passed if summary.name in profiles]
     if len(known) < 2 or known[0] is not passed[0]:
         return ""
     first, others = known[0], known[1:]
     other = best if best in others else max(others, key=lambda summary: profiles[summary.name].peak_bytes)
-    base, one = profiles[first.name], profiles[other.name]
-    more = one.peak_bytes - base.peak_bytes
+    base, item = profiles[first.name], profiles[other.name]
+    more = item.peak_bytes - base.peak_bytes
     same_program = first.trials[0].values == other.trials[0].values
     card = max((run.memory.device_total_bytes or 0 for run in first.runs), default=0)
     if abs(more) <= SAME_MEMORY * base.peak_bytes or (same_program and abs(more) <= _TRIFLE * card):
-        return f"; its tensors take {size(max(one.peak_bytes, base.peak_bytes))} at most" if best is not None else ""
-    if any((profile.program_peak_bytes or 0) > _WHOLE * profile.peak_bytes for profile in (base, one)):
+        return f"; its tensors take {size(max(item.peak_bytes, base.peak_bytes))} at most" if best is not None else ""
+    if any((profile.program_peak_bytes or 0) > _WHOLE * profile.peak_bytes for profile in (base, item)):
         return ""  # the peak of one was not recorded
     changes = {
-        group: (one.groups.get(group, 0) - base.groups.get(group, 0)) / more
-        for group in {*one.groups, *base.groups}
+        group: (item.groups.get(group, 0) - base.groups.get(group, 0)) / more
+        for group in {*item.groups, *base.groups}
         if group != "unattributed"
     }
     group = max(changes, key=lambda name: changes[name], default="")
     if changes.get(group, 0) < 0.5:  # no group makes up most of the difference
         return (
-            f"; {other.name}: the tensors take {size(one.peak_bytes)} at their peak instead of {size(base.peak_bytes)}"
+            f"; {other.name}: the tensors take {size(item.peak_bytes)} at their peak instead of {size(base.peak_bytes)}"
         )
-    amounts = f"{size(one.groups.get(group, 0))} instead of {size(base.groups.get(group, 0))}"
-    return f"; {other.name}: {group} take {amounts} at the peak of {size(one.peak_bytes)}"
+    amounts = f"{size(item.groups.get(group, 0))} instead of {size(base.groups.get(group, 0))}"
+    return f"; {other.name}: {group} take {amounts} at the peak of {size(item.peak_bytes)}"
 
 
-def _alone(one: Summary) -> str:
-    facts = [f"{size(one.memory[1])} of GPU memory"] if one.memory is not None else []
-    time = one.step_time
-    if time is not None and not any(run.simulated for run in one.runs):
+def _alone(summary: Summary) -> str:
+    facts = [f"{size(summary.memory[1])} of GPU memory"] if summary.memory is not None else []
+    time = summary.step_time
+    if time is not None and not any(run.simulated for run in summary.runs):
         facts.append(f"{step_time(time.median_seconds)} a step")
-    return f"{one.name}: {', '.join(facts) or 'it ran'}"
+    return f"{summary.name}: {', '.join(facts) or 'it ran'}"
 
 
 def _by_reason(failed: Sequence[Summary]) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
-    for one in failed:
-        reasons.setdefault(_why(one), []).append(one.name)
+    for summary in failed:
+        reasons.setdefault(_why(summary), []).append(summary.name)
     return reasons
 
 
-def _why(one: Summary) -> str:
-    run = one.failed
+def _why(summary: Summary) -> str:
+    run = summary.failed
     return "" if run is None else why_failed(run)
 
 

@@ -32,21 +32,23 @@ def copied(
     if pin := _one_gpu(setup):
         setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": pin}
     with found.until_interrupted():
-        for index, one in enumerate(chosen):
-            taken = "" if share else of_others(setup, one.setting)
+        for index, configuration in enumerate(chosen):
+            taken = "" if share else of_others(setup, configuration.setting)
             left = until - time.monotonic()
             if taken or (index and left <= 0):
-                found.trials.append(left_out(one, taken or no_time(budget)))
+                found.trials.append(left_out(configuration, taken or no_time(budget)))
                 continue
             share_of_time = max(left / (2 * (len(chosen) - index)), 10.0)
-            alone = run_trial(setup, one, Goal(rule, None, share_of_time))
+            alone = run_trial(setup, configuration, Goal(rule, None, share_of_time))
             found.trials.append(alone)
             if alone.run is not None and alone.run.verdict in PASSED:
-                found.trials += _together(setup, one, Goal(rule, None, share_of_time), copies, found)
+                found.trials += _together(setup, configuration, Goal(rule, None, share_of_time), copies, found)
             if found.interrupted is not None:
                 break
     found.rounds = 1
-    found.answer = _answer(found.trials, copies, {one.setting.name: one.setting.code for one in chosen})
+    found.answer = _answer(
+        found.trials, copies, {configuration.setting.name: configuration.setting.code for configuration in chosen}
+    )
     return found
 
 
@@ -156,7 +158,9 @@ class _Port:
         self._feed.sample_now()
 
 
-def _together(setup: TrialSetup, one: Configuration, goal: Goal, copies: int, found: ExperimentResult) -> list[Trial]:
+def _together(
+    setup: TrialSetup, configuration: Configuration, goal: Goal, copies: int, found: ExperimentResult
+) -> list[Trial]:
     group, trials, problems = _Group(copies), dict[int, Trial](), list[GpuwatchError]()
     before, lock = setup.feed.fresh(3.0), threading.Lock()
     ports: list[_Port] = []
@@ -164,7 +168,7 @@ def _together(setup: TrialSetup, one: Configuration, goal: Goal, copies: int, fo
     def run(number: int, port: _Port) -> None:
         try:
             trials[number] = run_trial(
-                setup, one, goal, copy=number, stop=_TogetherStop(goal, group, number), feed=port
+                setup, configuration, goal, copy=number, stop=_TogetherStop(goal, group, number), feed=port
             )
         except GpuwatchError as error:
             problems.append(error)
@@ -172,7 +176,7 @@ def _together(setup: TrialSetup, one: Configuration, goal: Goal, copies: int, fo
             with group.lock:
                 group.ended.add(number)
 
-    setup.progress.says(f"{one.name}: {copies} at once")
+    setup.progress.says(f"{configuration.name}: {copies} at once")
     threads = [
         threading.Thread(target=run, args=(number, _Port(setup.feed, before, ports, lock)), name=f"copy-{number}")
         for number in range(1, copies + 1)
@@ -211,7 +215,7 @@ def _answer(trials: Sequence[Trial], copies: int, codes: dict[str, str]) -> Answ
     fine.sort(key=lambda entry: entry[0])  # in the order of the configurations where they hold the same
     _, name, alone, beside = fine[0]
     sentence = f"{name}: {copies} at once run on one GPU{_cost(alone, beside)}"
-    rest = [f"{other}: they run too{_cost(one, two)}" for _, other, one, two in fine[1:]]
+    rest = [f"{other}: they run too{_cost(trial, two)}" for _, other, trial, two in fine[1:]]
     code = codes.get(alone.asked, "").rstrip()
     return Answer(sentence="; ".join([sentence, *rest, *bad]), best=name, code=tuple(code.splitlines()))
 

@@ -33,7 +33,7 @@ class FirstStart:
         if run is None:
             return frozenset()
         seen = (run.framework, *(process.framework for process in run.processes))
-        return frozenset(one.name for one in seen if one is not None)
+        return frozenset(framework.name for framework in seen if framework is not None)
 
     @property
     def failed(self) -> bool:

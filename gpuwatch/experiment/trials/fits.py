@@ -67,8 +67,8 @@ class _Cards(Protocol):
 class _SimulatedCards:
     note = _NOT_COUNTED
 
-    def __init__(self, setup: TrialSetup, one: Configuration, count: int) -> None:
-        self._setup, self._one, self._count = setup, one, count
+    def __init__(self, setup: TrialSetup, configuration: Configuration, count: int) -> None:
+        self._setup, self._one, self._count = setup, configuration, count
         self._tier: Tier = "plugin" if setup.simulation == "plugin" else "driver"
 
     def run(self, amount: int, goal: Goal) -> Trial:
@@ -119,7 +119,7 @@ class _Limits:
 
 
 def fitted(
-    setup: TrialSetup, one: Configuration, cards: Sequence[tuple[str, int]], rule: Rule, *, budget: float
+    setup: TrialSetup, configuration: Configuration, cards: Sequence[tuple[str, int]], rule: Rule, *, budget: float
 ) -> ExperimentResult:
     """Bisects the memory that the program needs, and names the smallest of ``cards`` (label and bytes) that has it."""
     if setup.simulated and cards[0][1] < MIN_MEMORY_BYTES:
@@ -128,7 +128,7 @@ def fitted(
     found = ExperimentResult(rule=f"{rule}")
     until = time.monotonic() + budget
     with found.until_interrupted():
-        _fit(setup, one, cards, rule, found, until, budget)
+        _fit(setup, configuration, cards, rule, found, until, budget)
     if found.interrupted is not None:
         found.answer = Answer(sentence="Interrupted: the memory that it needs is not known yet")
     return found
@@ -136,7 +136,7 @@ def fitted(
 
 def _fit(
     setup: TrialSetup,
-    one: Configuration,
+    configuration: Configuration,
     cards: Sequence[tuple[str, int]],
     rule: Rule,
     found: ExperimentResult,
@@ -146,10 +146,10 @@ def _fit(
     largest = cards[-1][1]
     if setup.simulated:
         count = len(setup.machine.devices) if setup.machine is not None else 1
-        ways: _Cards = _SimulatedCards(setup, one, max(count, 1))
+        ways: _Cards = _SimulatedCards(setup, configuration, max(count, 1))
         first = ways.run(largest, Goal(rule, deadline=budget / 2))
     else:
-        first = run_trial(setup, one, Goal(rule, deadline=budget / 2))
+        first = run_trial(setup, configuration, Goal(rule, deadline=budget / 2))
     found.trials.append(_labelled(first, largest if setup.simulated else None))
     run = first.run
     assert run is not None

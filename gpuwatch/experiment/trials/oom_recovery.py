@@ -63,18 +63,18 @@ def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: f
         return
     goal = _goal(first, took)
     best: Setting | None = None
-    for one in _ways(setup, run, share=share):
-        if isinstance(one, NotTried):
-            found.recover.append(Recovery(name=one.name, reason=one.reason))
+    for way in _ways(setup, run, share=share):
+        if isinstance(way, NotTried):
+            found.recover.append(Recovery(name=way.name, reason=way.reason))
         elif best is not None:
-            found.recover.append(Recovery(name=one.name, reason=f"not needed: {best.name} is enough"))
+            found.recover.append(Recovery(name=way.name, reason=f"not needed: {best.name} is enough"))
         elif until - time.monotonic() < took:
-            found.recover.append(Recovery(name=one.name, reason=no_time(budget)))
+            found.recover.append(Recovery(name=way.name, reason=no_time(budget)))
         else:
             deadline = max(until - time.monotonic(), took)
-            recovery = _tried(setup, one, Goal(goal, deadline=deadline), found.trials)
+            recovery = _tried(setup, way, Goal(goal, deadline=deadline), found.trials)
             found.recover.append(recovery)
-            best = one if recovery.verified else None
+            best = way if recovery.verified else None
     found.answer = _answer(first, run, found, best)
 
 
@@ -116,11 +116,11 @@ def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | Not
         names.sort(key=lambda name: name not in ("async-allocator", "expandable-segments"))
     ways: list[Setting] = [named(name) for name in names]
     ways[0:0] = _other_gpus(setup, run)  # costs nothing, neither speed nor precision
-    for one in ways:
-        missing = possible(one, setup.simulation)
-        reason = missing.reason if isinstance(missing, NotTried) else _ruled_out(one, run, setup)
-        reason = reason or ("" if share else of_others(setup, one))
-        yield NotTried(name=one.name, reason=reason) if reason else one
+    for way in ways:
+        missing = possible(way, setup.simulation)
+        reason = missing.reason if isinstance(missing, NotTried) else _ruled_out(way, run, setup)
+        reason = reason or ("" if share else of_others(setup, way))
+        yield NotTried(name=way.name, reason=reason) if reason else way
 
 
 def _other_gpus(setup: TrialSetup, run: Run) -> list[Setting]:
@@ -137,23 +137,23 @@ def _free(device: Device | None) -> float:
     return 0.0 if device is None else device.number("memory.free_bytes") or 0.0
 
 
-def _ruled_out(one: Setting, run: Run, setup: TrialSetup) -> str:
+def _ruled_out(setting: Setting, run: Run, setup: TrialSetup) -> str:
     """Why this setting cannot help here; empty if it might."""
     oom = _largest(run)
     if oom is None or oom.requested_bytes is None:
         return ""
-    total = max((device.number("memory.total_bytes") or 0.0 for device in _reachable(one, run, setup)), default=0.0)
-    halved = 2 if one.name == "mixed-float16" else 1
+    total = max((device.number("memory.total_bytes") or 0.0 for device in _reachable(setting, run, setup)), default=0.0)
+    halved = 2 if setting.name == "mixed-float16" else 1
     if total and oom.requested_bytes / halved > total:
         return f"one tensor asks for {size(oom.requested_bytes)}, and the card has {size(total)}"
     return ""
 
 
-def _reachable(one: Setting, run: Run, setup: TrialSetup) -> Sequence[Device]:
+def _reachable(setting: Setting, run: Run, setup: TrialSetup) -> Sequence[Device]:
     """The GPU that the setting chooses, else the one on which it failed."""
     if setup.machine is None:
         return ()
-    number = one.variables.get("CUDA_VISIBLE_DEVICES")
+    number = setting.variables.get("CUDA_VISIBLE_DEVICES")
     if number is not None:
         return [device for device in setup.machine.devices if str(device.index) == number]
     device = setup.machine.device(run.memory.device_uuid)
@@ -167,26 +167,26 @@ def _largest(run: Run) -> Oom | None:
 # -- trying ---------------------------------------------------------------------------------------
 
 
-def _tried(setup: TrialSetup, one: Setting, goal: Goal, trials: list[Trial]) -> Recovery:
+def _tried(setup: TrialSetup, setting: Setting, goal: Goal, trials: list[Trial]) -> Recovery:
     """Runs it once, and twice more if it passes."""
     passed = 0
     for number in range(1, 2 + AGAIN):
-        trial = run_trial(setup, Configuration(one), goal, number)
+        trial = run_trial(setup, Configuration(setting), goal, number)
         trials.append(trial)
         run = trial.run
         assert run is not None
         if trial.overridden or trial.not_tried:
             why = f"the program sets the same itself (at {trial.overridden})" if trial.overridden else trial.not_tried
-            return Recovery(name=one.name, reason=why)
+            return Recovery(name=setting.name, reason=why)
         if run.verdict not in PASSED:
-            return Recovery(name=one.name, passed=passed, runs=number, reason=_why_not(one, run))
+            return Recovery(name=setting.name, passed=passed, runs=number, reason=_why_not(setting, run))
         passed += 1
-    return Recovery(name=one.name, passed=passed, runs=passed, verified=True)
+    return Recovery(name=setting.name, passed=passed, runs=passed, verified=True)
 
 
-def _why_not(one: Setting, run: Run) -> str:
+def _why_not(setting: Setting, run: Run) -> str:
     """Why it did not pass. A limit that was tried is nearly the whole card: it is not what is too small."""
-    limit, total = one.options.get("memory_limit"), run.memory.device_total_bytes
+    limit, total = setting.options.get("memory_limit"), run.memory.device_total_bytes
     if run.verdict == "oom" and limit and total:
         return f"out of memory with {size(limit * _MIB)} of the card's {size(total)}"
     return why_failed(run)
@@ -205,8 +205,12 @@ def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | Non
         sentence = f"{best.name} makes it pass{amount}, {covered}, verified {AGAIN} of {AGAIN}{results}; as it is, "
         sentence += f"it runs out of memory{where}"
         return Answer(sentence=sentence, best=best.name, code=tuple(best.code.rstrip().splitlines()))
-    once = [f"{one.name} passed {one.passed} of {one.runs} runs" for one in found.recover if one.passed]
-    tried = [one.name for one in found.recover if one.runs]
+    once = [
+        f"{recovery.name} passed {recovery.passed} of {recovery.runs} runs"
+        for recovery in found.recover
+        if recovery.passed
+    ]
+    tried = [recovery.name for recovery in found.recover if recovery.runs]
     what = f"{listed(tried)} did not help" if tried else "no setting can help"
     main = next((finding for finding in run.findings if finding.id == run.primary), None)
     action = f". {main.action}" if main is not None and main.action else ""

@@ -44,16 +44,18 @@ def compared(
     """
     found = ExperimentResult()
     free = []
-    for one in chosen:
-        if not share and (taken := of_others(setup, one.setting)):
-            found.trials.append(left_out(one, taken))
+    for configuration in chosen:
+        if not share and (taken := of_others(setup, configuration.setting)):
+            found.trials.append(left_out(configuration, taken))
         else:
-            free.append(one)
+            free.append(configuration)
     setup.made, setup.planned = 0, len(free) * (rounds + memory)
     with found.until_interrupted():
         _run_rounds(setup, free, rule, found, rounds=rounds, budget=budget, memory=memory)
-    inherited = sorted({name for one in chosen for name in one.setting.variables if name in os.environ})
-    if inherited and any(not one.setting.variables for one in chosen):
+    inherited = sorted(
+        {name for configuration in chosen for name in configuration.setting.variables if name in os.environ}
+    )
+    if inherited and any(not configuration.setting.variables for configuration in chosen):
         verb = "is" if len(inherited) == 1 else "are"
         found.notes.append(f"{', '.join(inherited)} {verb} set in this environment: default has it too.")
     handled = dict.fromkeys(trial.name for trial in found.trials if trial.run and handled_oom(trial.run))
@@ -69,8 +71,10 @@ def compared(
         for trial in found.trials
     ):
         found.notes.append("No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.")
-    found.trials += [Trial(asked=one.name, not_tried=one.reason) for one in missing]
-    found.answer = answer(found.trials, {one.setting.name: one.setting.code for one in chosen})
+    found.trials += [Trial(asked=setting.name, not_tried=setting.reason) for setting in missing]
+    found.answer = answer(
+        found.trials, {configuration.setting.name: configuration.setting.code for configuration in chosen}
+    )
     return found
 
 
@@ -83,7 +87,7 @@ def _shared(trial: Trial) -> bool:
     """Whether other programs held memory on the program's GPUs."""
     run = trial.run
     used = {mapping.uuid for mapping in run.device_map} if run is not None else set()
-    return run is not None and any(one.others_peak_bytes and one.uuid in used for one in run.memory.devices)
+    return run is not None and any(device.others_peak_bytes and device.uuid in used for device in run.memory.devices)
 
 
 def not_run(start: Trial) -> ExperimentResult:
@@ -110,7 +114,7 @@ def _run_rounds(
     took: dict[str, float] = {}
     left = list(chosen)
     for number in range(1, rounds + 1):
-        expected = sum(took.get(one.name, 0.0) for one in left)
+        expected = sum(took.get(configuration.name, 0.0) for configuration in left)
         if number > 1 and time.monotonic() + expected > until:
             found.notes.append(
                 f"{number - 1} of {rounds} rounds: another would take {lasted(expected)}, more than --budget"
@@ -118,7 +122,7 @@ def _run_rounds(
             )
             break
         again: list[Configuration] = []
-        for index, one in enumerate(left):
+        for index, configuration in enumerate(left):
             remaining = until - time.monotonic()
             mean = sum(took.values()) / len(took) if took else 0.0
             if number == 1 and index and mean > remaining:
@@ -127,13 +131,13 @@ def _run_rounds(
             share = remaining / (len(left) - index) if number == 1 else remaining
             deadline = max(remaining if rule.kind == "end" else share, _LEAST)
             began = time.monotonic()
-            trial = run_trial(setup, one, Goal(rule, found.steps, deadline), number)
-            took[one.name] = time.monotonic() - began
+            trial = run_trial(setup, configuration, Goal(rule, found.steps, deadline), number)
+            took[configuration.name] = time.monotonic() - began
             found.trials.append(trial)
             if found.steps is None and _set_pace(trial):
                 found.steps = trial.steps
             if trial.run is not None and trial.run.verdict in PASSED and _shows_setting(trial):
-                again.append(one)
+                again.append(configuration)
         found.rounds = number
         if memory and number == 1:
             _record(setup, chosen, rule, found, until)
@@ -147,16 +151,16 @@ def _record(
 ) -> None:
     """Runs each configuration that the first round has shown to be there once more, with the recorder on."""
     late = []
-    for one in chosen:
-        first = next((trial for trial in found.trials if trial.name == one.name), None)
+    for configuration in chosen:
+        first = next((trial for trial in found.trials if trial.name == configuration.name), None)
         if first is None or first.run is None or first.run.verdict not in (*PASSED, "oom") or not _shows_setting(first):
             continue
         left = until - time.monotonic()
         if left < _LEAST:
-            late.append(one.name)
+            late.append(configuration.name)
             continue
         goal = Goal(rule, found.steps, left)
-        found.trials.append(run_trial(setup, one, goal, record=True))
+        found.trials.append(run_trial(setup, configuration, goal, record=True))
     if late:
         found.notes.append(f"No time was left within --budget to record the memory of {listed(late)}.")
 

@@ -79,7 +79,7 @@ def named(text: str) -> Setting:
     if given and _VARIABLE.fullmatch(name):
         return _variables(text.strip(), text.strip(), {name: value}, same=(name,))
     known = [*_PLAIN, *_WITH_VALUE]
-    hint = ", ".join([*_PLAIN, *(f"{one}={example}" for one, (_, example) in _WITH_VALUE.items()), "VARIABLE=value"])
+    hint = ", ".join([*_PLAIN, *(f"{text}={example}" for text, (_, example) in _WITH_VALUE.items()), "VARIABLE=value"])
     raise UsageError(f"unknown setting {text!r}{did_you_mean(name, known)}", hint=f"known: {hint}")
 
 
@@ -94,7 +94,7 @@ def default_set(frameworks: Collection[str], gpus: Sequence[int], simulation: st
         if framework in frameworks:
             for text in _DEFAULT[framework](gpus):
                 chosen.setdefault(text, named(text))
-    return [_applicable(one, gpus, simulation) for one in chosen.values()]
+    return [_applicable(setting, gpus, simulation) for setting in chosen.values()]
 
 
 def possible(setting: Setting, simulation: str | None) -> Setting | NotTried:
@@ -111,10 +111,10 @@ def made_by_program(setting: Setting, settings: Mapping[str, RunSetting]) -> str
     ``settings``: those of the run in which ``setting`` was to be tried.
     """
     for name in setting.same:
-        one = settings.get(name)
-        if one is None or one.source in ("", "environment", "gpuwatch try"):
+        item = settings.get(name)
+        if item is None or item.source in ("", "environment", "gpuwatch try"):
             continue
-        place = "os.environ" if one.source == PROGRAM else one.source
+        place = "os.environ" if item.source == PROGRAM else item.source
         return f"the program sets {name.replace('memory_limit', 'a memory limit')} itself ({place})"
     return ""
 

@@ -47,13 +47,13 @@ def wide(throughput: Throughput | None) -> bool:
     return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE * throughput.median_step_seconds
 
 
-def unproven(one: Throughput, other: Throughput, *, simulated: bool) -> str:
+def unproven(throughput: Throughput, other: Throughput, *, simulated: bool) -> str:
     """Why two speeds of the same work cannot be compared; empty if they can."""
     if simulated:
         return "speeds not compared, as simulated GPUs compute on this computer's CPU"
-    if wide(one) or wide(other):
+    if wide(throughput) or wide(other):
         return "speeds not compared, as step times vary by more than 10 %"
-    apart = one.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < one.p10_step_seconds
+    apart = throughput.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < throughput.p10_step_seconds
     return "" if apart else "same speed within noise"
 
 

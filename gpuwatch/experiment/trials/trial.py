@@ -316,11 +316,11 @@ def _reported(setting: Setting, run: Run, applied: Applied | None) -> Applied | 
 def used_no_gpu(run: Run) -> bool:
     """Whether the program started its framework's devices, and none of them is a GPU."""
     processes = run.processes or (run,)
-    return any(one.devices.logical for one in processes) and not (
+    return any(process.devices.logical for process in processes) and not (
         run.device_map
         or any(
-            one.device_map or any("GPU" in name or name.startswith("cuda") for name in one.devices.logical)
-            for one in processes
+            process.device_map or any("GPU" in name or name.startswith("cuda") for name in process.devices.logical)
+            for process in processes
         )
     )
 

@@ -72,7 +72,7 @@ class TrialSetup:
         """Total memory in bytes of each GPU that the program can use as it is."""
         devices = () if self.machine is None else self.machine.devices
         seen = {entry.uuid for entry in self.visible({}).map}
-        return tuple(int(one.number("memory.total_bytes") or 0) for one in devices if one.uuid in seen)
+        return tuple(int(device.number("memory.total_bytes") or 0) for device in devices if device.uuid in seen)
 
     def visible(self, variables: Mapping[str, str]) -> VisibleMap:
         """The GPUs of a trial with these variables."""

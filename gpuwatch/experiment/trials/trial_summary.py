@@ -124,7 +124,7 @@ def recorded_profiles(trials: Sequence[Trial]) -> dict[str, MemoryProfile]:
     found: dict[str, MemoryProfile] = {}
     for trial in trials:
         if trial.recorded and trial.run is not None:
-            on_gpu = next((one for one in trial.run.memory_profiles if one.device != "host"), None)
+            on_gpu = next((profile for profile in trial.run.memory_profiles if profile.device != "host"), None)
             if on_gpu is not None:
                 found[trial.name] = on_gpu
     return found
@@ -135,20 +135,20 @@ def spread(time: StepTime) -> float:
     return (time.high_seconds - time.low_seconds) / 2 / time.median_seconds if time.median_seconds > 0 else 0.0
 
 
-def apart(one: StepTime, other: StepTime) -> bool:
+def apart(step: StepTime, other: StepTime) -> bool:
     """Whether the intervals show that one is faster, by more than 2 %."""
-    fast, slow = sorted((one, other), key=lambda time: time.median_seconds)
+    fast, slow = sorted((step, other), key=lambda time: time.median_seconds)
     return fast.high_seconds < slow.low_seconds and slow.median_seconds > fast.median_seconds * (1 + DIFFERENT)
 
 
-def speed_against(one: StepTime | None, other: StepTime | None, *, simulated: bool) -> str:
+def speed_against(step: StepTime | None, other: StepTime | None, *, simulated: bool) -> str:
     """``the same speed (±1 %)``, ``12 % faster``, ``2.1 times as fast``; empty where speeds cannot be compared."""
-    if one is None or other is None or simulated or one.median_seconds <= 0 or other.median_seconds <= 0:
+    if step is None or other is None or simulated or step.median_seconds <= 0 or other.median_seconds <= 0:
         return ""
-    if not apart(one, other):
-        width = max(spread(one), spread(other), abs(other.median_seconds / one.median_seconds - 1))
+    if not apart(step, other):
+        width = max(spread(step), spread(other), abs(other.median_seconds / step.median_seconds - 1))
         return f"the same speed (±{max(100 * width, 1):.0f} %)" if width <= _SURE else "speeds cannot be told apart"
-    ratio = other.median_seconds / one.median_seconds
+    ratio = other.median_seconds / step.median_seconds
     if ratio >= 2:
         return f"{ratio:.1f} times as fast"
     if ratio > 1:

@@ -241,7 +241,7 @@ class _Work:
             else:
                 running.note(data)
                 self._queued(running, data)
-        for running in [one for one in self._running if one.process.poll() is not None]:
+        for running in [running for running in self._running if running.process.poll() is not None]:
             ended = time.monotonic()
             if running.streams and running.closed_at is None:
                 running.closed_at = ended  # something that it started still holds its pipes

@@ -71,8 +71,8 @@ def _expanded(pattern: str) -> Iterator[str]:
 
 
 def _numbers(ranges: str, pattern: str) -> Iterator[str]:
-    for one in ranges.split(","):
-        found = _RANGE.fullmatch(one.strip())
+    for text in ranges.split(","):
+        found = _RANGE.fullmatch(text.strip())
         if found is None or (found[2] is not None and int(found[2]) < int(found[1])):
             raise UsageError(f"{ranges[:40]!r} in {pattern[:80]!r} is no range of numbers", hint="for example n[1-4,7]")
         first, last = found[1], found[2] or found[1]

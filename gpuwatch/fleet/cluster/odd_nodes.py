@@ -408,7 +408,7 @@ def _far(group: _Group) -> list[str]:
             continue
         top = max(len(rest) // 8, 2)
         edge = rest[top]  # the largest of those that are not in the tail
-        slope = top / max(sum(math.log(one / edge) for one in rest[:top]), 1e-9)
+        slope = top / max(sum(math.log(value / edge) for value in rest[:top]), 1e-9)
         reached = (top / len(rest)) * (edge / distance) ** min(slope, _STEEPEST)
         alone = distance >= _TWICE and distance > _APART * rest[0]
         if alone or len(distances) * reached < _CHANCE:

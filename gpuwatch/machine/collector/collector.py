@@ -205,12 +205,12 @@ class Collector:
             self._rates.add(device.uuid, device.counters_at, readings, missing)
             if not self._on_demand:
                 _not_asked(readings, missing)
-            one = replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances)
+            item = replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances)
             if complete:
-                self._made[device.uuid] = _Made(read, lacks, rows, description, one)
+                self._made[device.uuid] = _Made(read, lacks, rows, description, item)
             else:
                 self._made.pop(device.uuid, None)
-            devices.append(one)
+            devices.append(item)
             processes.extend(rows)
         return devices, processes
 
@@ -229,9 +229,9 @@ class Collector:
         if len(found) == 1:
             return found[0]
         joined = Topology(
-            places=tuple(place for one in found for place in one.places),
-            connections=tuple(connection for one in found for connection in one.connections),
-            switch_nvlinks={uuid: links for one in found for uuid, links in one.switch_nvlinks.items()},
+            places=tuple(place for topology in found for place in topology.places),
+            connections=tuple(connection for topology in found for connection in topology.connections),
+            switch_nvlinks={uuid: links for topology in found for uuid, links in topology.switch_nvlinks.items()},
         )
         return self._topology if self._topology == joined else joined
 

@@ -62,7 +62,7 @@ def host_snapshot(reader: HostReader, table: ProcessTable) -> Snapshot:
     began = time.monotonic()
     host, problems = reader.read()
     facts = table.everyone(began)
-    processes = tuple(host_process(one) for one in facts)
+    processes = tuple(host_process(fact) for fact in facts)
     table.forget_except({process.pid for process in processes})
     return Snapshot(
         taken_at=taken_at,

@@ -30,7 +30,7 @@ class Bystanders:
     def look(self, now: float, processes: list[Process]) -> tuple[Process, ...]:
         """The bystanders; puts the CPU of their workers into ``processes``. ``now`` is monotonic."""
         if self._programs.look(now, {process.pid for process in processes}):
-            self._bystanders = tuple(_row(one) for one in self._programs.bystanders)
+            self._bystanders = tuple(_row(bystander) for bystander in self._programs.bystanders)
         kept: dict[object, tuple[Process, Process]] = {}
         if self._programs.workers:
             for number, process in enumerate(processes):
@@ -46,8 +46,8 @@ class Bystanders:
         return self._bystanders
 
 
-def _row(one: Bystander) -> Process:
-    process = host_process(one.facts)
+def _row(bystander: Bystander) -> Process:
+    process = host_process(bystander.facts)
     missing = {
         name: lack if name in process.readings or lack.reason != "not_supported" else _NOT_THERE
         for name, lack in process.missing.items()
@@ -55,8 +55,8 @@ def _row(one: Bystander) -> Process:
     }
     return msgspec.structs.replace(
         process,
-        readings={**process.readings, "cpu_percent": one.cpu_percent},
+        readings={**process.readings, "cpu_percent": bystander.cpu_percent},
         missing=missing,
-        state=one.facts.state,
-        cuda_loaded=one.cuda_loaded,
+        state=bystander.facts.state,
+        cuda_loaded=bystander.cuda_loaded,
     )

@@ -178,9 +178,9 @@ class RecordedFeed:
 
     def change_speed(self, step: int) -> None:
         """Plays with the next greater speed (1) or smaller one (-1)."""
-        further = [one for one in SPEEDS if (one - self._speed) * step > 0]
+        further = [speed for speed in SPEEDS if (speed - self._speed) * step > 0]
         if further:
-            self.speed = min(further, key=lambda one: abs(one - self._speed))
+            self.speed = min(further, key=lambda value: abs(value - self._speed))
 
     @property
     def paused(self) -> bool:
@@ -237,7 +237,7 @@ class RecordedFeed:
 
     def _is_damaged(self, to: float) -> bool:
         """Whether blocks between the last sample and a time cannot be read."""
-        return any(self._after <= one.begin <= one.end <= to for one in self.recording.damage.blocks.values())
+        return any(self._after <= block.begin <= block.end <= to for block in self.recording.damage.blocks.values())
 
     def _pass_gap(self, to: float, now: float) -> None:
         """Goes on at the next sample if it is behind a gap."""

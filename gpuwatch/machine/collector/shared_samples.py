@@ -169,6 +169,6 @@ def _is_new(snapshot: Snapshot, interval: float) -> bool:
 def _has(snapshot: Snapshot, seen: Mapping[str, SeenDevice]) -> bool:
     for device in snapshot.devices:
         known = seen.get(device.uuid)
-        if known is not None and not {one.code for one in known.xids} <= {one.code for one in device.xids}:
+        if known is not None and not {xid.code for xid in known.xids} <= {xid.code for xid in device.xids}:
             return False
     return True

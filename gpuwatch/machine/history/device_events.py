@@ -78,9 +78,9 @@ class DeviceEvents:
 def _mig_layout(before: Device, now: Device, at: float) -> list[MachineEvent]:
     """An event if MIG was switched or its instances changed. A failed reading is not a change."""
     modes = before.get("mig.mode"), now.get("mig.mode")
-    then, here = ({one.id: one for one in device.mig_instances} for device in (before, now))
+    then, here = ({instance.id: instance for instance in device.mig_instances} for device in (before, now))
     if then.keys() == here.keys() or not all(isinstance(mode, str) for mode in modes):
         return []
-    profiles = ", ".join(printable(one.profile or one.id) for one in now.mig_instances)
+    profiles = ", ".join(printable(instance.profile or instance.id) for instance in now.mig_instances)
     text = f"MIG layout changed: {profiles or f'no instances, {len(then)} before'}"
     return [of_device(now, at, "mig.changed", text, "info")]

@@ -102,15 +102,15 @@ class EnergyMeter:
 
     def machine(self) -> Energy | None:
         """What all devices have used together; None if nothing is known of any."""
-        known = [one.energy for one in self._devices.values()]
-        found = [one for one in known if one is not None]
+        known = [device.energy for device in self._devices.values()]
+        found = [energy for energy in known if energy is not None]
         if not found:
             return None
         return Energy(
-            sum(one.joules for one in found),
-            max(one.seconds for one in found),
-            any(one.estimated for one in found),
+            sum(energy.joules for energy in found),
+            max(energy.seconds for energy in found),
+            any(energy.estimated for energy in found),
             len(found),
             len(known) - len(found),
-            sum(one.mean_watts for one in found),
+            sum(energy.mean_watts for energy in found),
         )

@@ -165,10 +165,10 @@ def _moved(now: Row, before: Row) -> _Readings | None:
     if _of_device(now) != _of_device(before) or len(parts) != len(old_parts):
         return None
     first = len(now.readings)
-    for one, old in zip(parts, old_parts, strict=True) if parts is not old_parts else ():
-        if _of_instance(one) != _of_instance(old) or not _note_moved(one.readings, old.readings, first, moved):
+    for value, old in zip(parts, old_parts, strict=True) if parts is not old_parts else ():
+        if _of_instance(value) != _of_instance(old) or not _note_moved(value.readings, old.readings, first, moved):
             return None
-        first += len(one.readings)
+        first += len(value.readings)
     return moved
 
 
@@ -181,9 +181,9 @@ def _with(row: Row, moved: _Readings) -> Row:
         workers, state = others.get(_WORKERS, row.workers_cpu_percent), others.get(_STATE, row.state)
         return replace(row, readings=readings, workers_cpu_percent=workers, state=state)
     instances, first = [], len(readings)
-    for one in row.mig_instances:
-        of_instance, _ = _put(one.readings, {place - first: value for place, value in others.items()})
-        instances.append(replace(one, readings=of_instance))
+    for instance in row.mig_instances:
+        of_instance, _ = _put(instance.readings, {place - first: value for place, value in others.items()})
+        instances.append(replace(instance, readings=of_instance))
         first += len(of_instance)
     return replace(row, readings=readings, mig_instances=tuple(instances))
 
@@ -281,7 +281,7 @@ def _clean(what: Any) -> Any:
         return float(what)
     if isinstance(what, dict):
         return {_clean(name): _clean(value) for name, value in what.items()}
-    return [_clean(one) for one in what] if isinstance(what, (list, tuple)) else what
+    return [_clean(value) for value in what] if isinstance(what, (list, tuple)) else what
 
 
 class FrameDecoder:

@@ -97,8 +97,8 @@ class ProcessEvents:
         unsampled = _unsampled(self._unsampled.look(snapshot), at)
         if snapshot.processes is self._rows and read == self._read:
             for uuid in read:
-                for one in self._here[uuid].values():
-                    one.add(at, gap)
+                for item in self._here[uuid].values():
+                    item.add(at, gap)
             return unsampled + (self._events({}, {}, snapshot, at) if self.waiting else []), {}
         self._rows, self._read = snapshot.processes, read
         gone: dict[_Identity, list[_User]] = {}
@@ -185,7 +185,7 @@ def _exited(users: list[_User], at: float, snapshot: Snapshot, peak: float | Non
     row = rows[0]
     others = (*snapshot.processes, *snapshot.bystanders)
     lives = any((other.pid, other.create_time) == (row.pid, row.create_time) for other in others)
-    where = gpus(one.device_index for one in rows if one.device_index is not None)
+    where = gpus(row.device_index for row in rows if row.device_index is not None)
     ran = row.run_seconds(max(user.last for user in users))
     what = f"stopped using {where}" if lives else f"exited on {where}"
     after = f" after {lasted(ran)}" if ran is not None else ""
@@ -199,9 +199,13 @@ def _accounted(rows: list[Process], snapshot: Snapshot) -> list[str]:
     found = []
     for row in rows:
         device = snapshot.device(row.device_uuid)
-        mine = [one for one in device.accounted if one.is_of(row.pid, row.create_time)] if device is not None else []
+        mine = (
+            [process for process in device.accounted if process.is_of(row.pid, row.create_time)]
+            if device is not None
+            else []
+        )
         found += mine[-1:]
-    known = [one.gpu_percent for one in found if one.gpu_percent is not None]
+    known = [process.gpu_percent for process in found if process.gpu_percent is not None]
     if len(found) < len(rows) or not known:
         return []
     return [f"by the driver's accounting GPU avg {sum(known) / len(known):.0f} % over its life"]
@@ -210,14 +214,14 @@ def _accounted(rows: list[Process], snapshot: Snapshot) -> list[str]:
 def _unsampled(found: list[tuple[Device, AccountedProcess]], at: float) -> list[MachineEvent]:
     """An event for the processes of each device that were in no sample."""
     by_device: dict[str, list[tuple[Device, AccountedProcess]]] = {}
-    for device, one in found:
-        by_device.setdefault(device.uuid, []).append((device, one))
+    for device, process in found:
+        by_device.setdefault(device.uuid, []).append((device, process))
     events = []
     for entries in by_device.values():
         device, first = entries[0]
         who = f"process {first.pid}" if len(entries) == 1 else f"{len(entries)} processes"
-        seconds = sum(one.used_seconds for _, one in entries)
-        peak = max((one.peak_bytes or 0 for _, one in entries), default=0)
+        seconds = sum(process.used_seconds for _, process in entries)
+        peak = max((process.peak_bytes or 0 for _, process in entries), default=0)
         most = f", peak {memory(peak)}" if peak else ""
         text = f": {who} used it for {seconds:.1f} s between samples, by the driver's accounting{most}"
         events.append(of_device(device, at, "process.exited", text, "info"))

@@ -121,7 +121,7 @@ class Samples:
     @property
     def times(self) -> list[float]:
         """Their times, in seconds since the epoch."""
-        return [one.at for one in self.kept]
+        return [kept.at for kept in self.kept]
 
     def read(self) -> Iterator[Position]:
         decoder = FrameDecoder()

@@ -117,7 +117,11 @@ class SampleStore(ABC):
                 devices = decoder.devices()
                 if devices is not listed:
                     listed = devices
-                    read = (((one.uuid, name), number(one.readings.get(name))) for one in devices for name in metrics)
+                    read = (
+                        ((device.uuid, name), number(device.readings.get(name)))
+                        for device in devices
+                        for name in metrics
+                    )
                     values = {key: value for key, value in read if value is not None}
                     for key in values.keys() - columns.keys():
                         columns[key] = [None] * len(times)
@@ -155,4 +159,4 @@ class Times(Sequence[float]):
 
     def __getitem__(self, place: int | slice) -> float | list[float]:
         places = range(len(self))[place]
-        return [self.at(one) for one in places] if isinstance(places, range) else self.at(places)
+        return [self.at(place) for place in places] if isinstance(places, range) else self.at(places)

@@ -82,7 +82,10 @@ class Timeline(SampleStore):
         there = self._levels[level]
         last = there[-1].times[-1] if there else -1.0
         for at, (decoder, findings) in zip(old.times, old.read(), strict=True):
-            known, found = self._known[level], frozenset((one.id, one.device_uuid, one.pid) for one in findings)
+            known, found = (
+                self._known[level],
+                frozenset((finding.id, finding.device_uuid, finding.pid) for finding in findings),
+            )
             self._known[level] = found
             if at // apart > last // apart or not found <= known:  # after a hang, that sample alone tells of it
                 self._put(level, decoder.snapshot(), findings)

@@ -36,10 +36,10 @@ class UnsampledProcesses:
                 continue
             self._accounted[device.uuid] = device.accounted
             if known is not None and device.accounted != known:
-                new = [one for one in device.accounted if one not in known]
-                found += [(device, one) for one in new if not self._was_seen(device.uuid, one)]
+                new = [process for process in device.accounted if process not in known]
+                found += [(device, process) for process in new if not self._was_seen(device.uuid, process)]
         return found
 
-    def _was_seen(self, uuid: str, one: AccountedProcess) -> bool:
-        create_time, last = self._seen.get((uuid, one.pid), (None, float("-inf")))
-        return one.is_of(one.pid, create_time) and one.started_at <= last + SLACK
+    def _was_seen(self, uuid: str, process: AccountedProcess) -> bool:
+        create_time, last = self._seen.get((uuid, process.pid), (None, float("-inf")))
+        return process.is_of(process.pid, create_time) and process.started_at <= last + SLACK

@@ -92,10 +92,12 @@ def _copy(
         frames = b"".join([chunk.frames(snapshot, findings) for snapshot, findings in block])
         sealer.seal(0, block, frames, block[-1][0].taken_at.timestamp() - begin)
         samples += len(block)
-    events = [one for one in recording.events() if begin <= one.at <= end]
-    write_events(db, [private.part(one) for one in events] if private is not None else events)
+    events = [event for event in recording.events() if begin <= event.at <= end]
+    write_events(db, [private.part(event) for event in events] if private is not None else events)
     found = recording.findings(begin, end)
-    write_findings(db, [(since, until, private.part(one) if private else one) for since, until, one in found])
+    write_findings(
+        db, [(since, until, private.part(finding) if private else finding) for since, until, finding in found]
+    )
     notes = {"cut": f"{shown(begin)} to {shown(end)} of a recording, every {interval:g} s"}
     if private is not None:
         notes["redacted"] = "users, hosts, paths, addresses and ids have other names"

@@ -55,7 +55,7 @@ class Damage:
         if self.blocks:
             known = [block for block in self.blocks.values() if block.samples]
             if known:
-                begin, end = min(one.begin for one in known), max(one.end for one in known)
+                begin, end = min(block.begin for block in known), max(block.end for block in known)
                 parts.append(f"{self.samples:,} of {samples:,} samples from {shown(begin)} to {shown(end)}")
             if unknown := len(self.blocks) - len(known):
                 parts.append(f"{unknown} block{'s' if unknown > 1 else ''} of unknown length")

@@ -234,10 +234,10 @@ class GpuTimeMeter:
                 self._held[device.uuid] = {_key(row) for row in here}
                 known = before.get(device.uuid)
                 self._device(hour, device, here, known or set(), seconds if known is not None else 0.0)
-        for device, one in self._unsampled.look(snapshot):
+        for device, process in self._unsampled.look(snapshot):
             if (time := hour.devices.get(device.uuid)) is not None:
                 time.unsampled_processes += 1
-                time.unsampled_seconds += one.used_seconds
+                time.unsampled_seconds += process.used_seconds
         if len(self._rows) > _MOST_ROWS + 2 * len(snapshot.processes):
             needed = set().union(*self._held.values(), *(window.shares for window in self._windows.values()))
             self._rows = {key: row for key, row in self._rows.items() if key in needed}
@@ -257,8 +257,8 @@ class GpuTimeMeter:
             time.held_seconds += seconds
             here = {key for key, _ in entries}
             found = _utilizations([row for _, row in entries], busy, len(before - here))  # who came or went shares it
-            used = [one for (key, _), one in zip(entries, found, strict=True) if key in before]
-            own = [one for one, _ in used if one is not None]
+            used = [pair for (key, _), pair in zip(entries, found, strict=True) if key in before]
+            own = [value for value, _ in used if value is not None]
             if busy is not None or len(own) == len(used):
                 idle = busy <= IDLE if busy is not None else max(own) <= IDLE
                 time.idle_seconds += seconds if idle else 0.0
@@ -364,7 +364,7 @@ def _utilizations(rows: list[Process], busy: float | None, gone: int) -> list[tu
     Of processes that the driver samples, one without a sample ran no kernel. ``gone``: how many more were there before.
     """
     own = [row.number("sm_percent") for row in rows]
-    known = [one for one in own if one is not None]
+    known = [value for value in own if value is not None]
     rest = None if busy is None else max(busy - sum(known), 0.0) / max(len(own) - len(known) + gone, 1)
     found: list[tuple[float | None, bool]] = []
     for row, percent in zip(rows, own, strict=True):
@@ -377,10 +377,10 @@ def _utilizations(rows: list[Process], busy: float | None, gone: int) -> list[tu
     return found
 
 
-def _most(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
+def _most(value: float | None, other: float | None) -> float | None:
+    if value is None or other is None:
+        return other if value is None else value
+    return max(value, other)
 
 
 def bounded(time: GpuTime, newest: GpuTime) -> GpuTime:
@@ -390,17 +390,17 @@ def bounded(time: GpuTime, newest: GpuTime) -> GpuTime:
     """
     if len(time.processes) <= _MOST_PROCESSES:
         return time
-    going_on = {one.key for one in newest.processes}
-    ended = [one for one in time.processes if one.key not in going_on]
-    ended.sort(key=lambda one: -one.process_seconds)
+    going_on = {process.key for process in newest.processes}
+    ended = [process for process in time.processes if process.key not in going_on]
+    ended.sort(key=lambda process: -process.process_seconds)
     short: dict[object, ProcessTime] = {}
-    for one in ended[_MOST_PROCESSES // 2 :]:
-        program = program_of(one.command or one.name or "")
-        whose = (one.user, program, one.framework, one.container, one.device_uuid, one.mig_instance)
-        if (first := short.setdefault(whose, one)) is not one:
-            first.merge(one)
+    for process in ended[_MOST_PROCESSES // 2 :]:
+        program = program_of(process.command or process.name or "")
+        whose = (process.user, program, process.framework, process.container, process.device_uuid, process.mig_instance)
+        if (first := short.setdefault(whose, process)) is not process:
+            first.merge(process)
             first.more += 1
-    apart = [one for one in time.processes if one.key in going_on]
+    apart = [process for process in time.processes if process.key in going_on]
     time.processes = [*apart, *ended[: _MOST_PROCESSES // 2], *short.values()]
     return time
 

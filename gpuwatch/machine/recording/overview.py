@@ -27,7 +27,7 @@ def look_at(recording: Recording) -> RecordingInfo:
     snapshot = last.snapshot if last is not None else None
     lives = recording.processes()
     interval = max((run.interval for run in runs), default=1.0)
-    wrong = [one for one in recording.findings() if one.finding.severity != "info"]
+    wrong = [finding for finding in recording.findings() if finding.finding.severity != "info"]
     return RecordingInfo(
         source=file_name(recording.path),
         size_bytes=recording.path.stat().st_size,
@@ -41,11 +41,11 @@ def look_at(recording: Recording) -> RecordingInfo:
         simulated=snapshot.simulated if snapshot is not None else None,
         driver_version=snapshot.driver.version if snapshot is not None and snapshot.driver is not None else None,
         gpus=tuple(
-            RecordedGpu(index=one.index, uuid=one.uuid, name=one.name)
-            for one in (snapshot.devices if snapshot is not None else ())
+            RecordedGpu(index=device.index, uuid=device.uuid, name=device.name)
+            for device in (snapshot.devices if snapshot is not None else ())
         ),
-        processes=len({(one.pid, one.create_time) for one in lives}),
-        users=len({one.user for one in lives if one.user}),
+        processes=len({(life.pid, life.create_time) for life in lives}),
+        users=len({life.user for life in lives if life.user}),
         events=len(recording.events()),
         problems=tuple(map(_problem, wrong)),
         gaps=gaps_of(recording, interval),
@@ -112,16 +112,16 @@ def _shown(when: datetime.datetime | None) -> str:
     return shown(when.timestamp()) if when is not None else "an unknown time"
 
 
-def _problem(one: RecordedFinding) -> RecordedProblem:
-    found = one.finding
+def _problem(finding: RecordedFinding) -> RecordedProblem:
+    found = finding.finding
     return RecordedProblem(
         cause=found.id,
         severity=found.severity,
         title=found.title,
         device_uuid=found.device_uuid,
         pid=found.pid,
-        since=time_of(one.since),
-        until=time_of(one.until),
+        since=time_of(finding.since),
+        until=time_of(finding.until),
     )
 
 

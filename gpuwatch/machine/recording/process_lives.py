@@ -75,16 +75,18 @@ class ProcessLives:
 
     def _account(self, device: Device) -> None:
         """Notes what the driver tells of processes that have ended, with the last life of their pid."""
-        for one in device.accounted:
+        for process in device.accounted:
             mine = [life for life in self._lives.values() if life.device_uuid == device.uuid]
             fitting = [
                 life
                 for life in mine
-                if one.is_of(life.pid, life.create_time) and one.started_at <= life.last + SLACK and not life.accounted
+                if process.is_of(life.pid, life.create_time)
+                and process.started_at <= life.last + SLACK
+                and not life.accounted
             ]
             if fitting:
                 life = max(fitting, key=lambda life: life.last)
-                life.accounted = one
+                life.accounted = process
                 self._changed.add(life.key)
 
     def _add(self, row: Process, at: float) -> None:

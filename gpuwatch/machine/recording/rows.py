@@ -63,12 +63,12 @@ def held(
     found: dict[tuple[str, str, int, float], RecordedFinding] = {}
     first: dict[tuple[str, str | None, int | None], float] = {}
     for at, findings in samples:
-        for one in findings:
-            if one.id == "healthy":
+        for finding in findings:
+            if finding.id == "healthy":
                 continue
-            begun = first.setdefault((one.id, one.device_uuid, one.pid), at)
-            since = one.since.timestamp() if one.since is not None else begun
-            row = RecordedFinding(since, one.until.timestamp() if one.until is not None else at, one)
+            begun = first.setdefault((finding.id, finding.device_uuid, finding.pid), at)
+            since = finding.since.timestamp() if finding.since is not None else begun
+            row = RecordedFinding(since, finding.until.timestamp() if finding.until is not None else at, finding)
             found[row.key] = row
     for row in found.values():
         known = None

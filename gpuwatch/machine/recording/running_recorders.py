@@ -154,7 +154,7 @@ def running(environment: Mapping[str, str] | None = None) -> list[RunningRecorde
             found.append(recorder)
         else:
             recorder.close()
-    return sorted(found, key=lambda one: (one.reads_less, one.entry.interval, one.entry.pid))
+    return sorted(found, key=lambda recorder: (recorder.reads_less, recorder.entry.interval, recorder.entry.pid))
 
 
 def being_written() -> set[str]:
@@ -178,7 +178,7 @@ def _alive() -> Iterator[RunningRecorder]:
 
 def _entries(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
-        yield from sorted(one for one in folder.iterdir() if one.suffix == _SUFFIX)
+        yield from sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
 
 
 def _opened(file: Path, *, anybody: bool) -> RunningRecorder | None:

@@ -122,7 +122,9 @@ def _key(row: Device | Process) -> bytes:
     if isinstance(row, Process):
         return encoded(replace(row, readings=texts, workers_cpu_percent=None))
     return encoded(
-        replace(row, readings=texts, mig_instances=tuple(replace(one, readings={}) for one in row.mig_instances))
+        replace(
+            row, readings=texts, mig_instances=tuple(replace(instance, readings={}) for instance in row.mig_instances)
+        )
     )
 
 

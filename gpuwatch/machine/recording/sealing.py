@@ -61,8 +61,8 @@ class Sealer:
         self._db.executemany(
             "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (*one.key, one.first, one.last, stored(one, one.first, one.last))
-                for one in self._lives.changed(times[-1] - _LIVES_KNOWN)
+                (*life.key, life.first, life.last, stored(life, life.first, life.last))
+                for life in self._lives.changed(times[-1] - _LIVES_KNOWN)
             ],
         )
 
@@ -118,8 +118,16 @@ def write_findings(db: sqlite3.Connection, found: Iterable[tuple[float, float, F
     db.executemany(
         "INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (one.id, one.device_uuid or "", one.pid or 0, since, until, one.severity, stored(one, since, until))
-            for since, until, one in found
+            (
+                finding.id,
+                finding.device_uuid or "",
+                finding.pid or 0,
+                since,
+                until,
+                finding.severity,
+                stored(finding, since, until),
+            )
+            for since, until, finding in found
         ],
     )
 
@@ -128,5 +136,5 @@ def write_events(db: sqlite3.Connection, events: Iterable[MachineEvent]) -> None
     """Writes events, which have no secrets any more, inside a transaction."""
     db.executemany(
         "INSERT INTO events (at, kind, severity, event) VALUES (?, ?, ?, ?)",
-        [(one.at, one.kind, one.severity, stored(one, one.at)) for one in events],
+        [(event.at, event.kind, event.severity, stored(event, event.at)) for event in events],
     )

@@ -66,5 +66,5 @@ def _process(row: Process) -> Process:
     return replace(row, **changes) if changes else row
 
 
-def _ancestor(one: Ancestor) -> Ancestor:
-    return replace(one, command=_masked(one.command)) if one.command else one
+def _ancestor(ancestor: Ancestor) -> Ancestor:
+    return replace(ancestor, command=_masked(ancestor.command)) if ancestor.command else ancestor

@@ -23,17 +23,17 @@ _GAPS = 10
 _CONTAINERS = ("pod ", "container ")
 
 
-def _program(one: ProcessTime) -> str | None:
-    return program_of(printable(one.command or one.name or "")) or None
+def _program(process: ProcessTime) -> str | None:
+    return program_of(printable(process.command or process.name or "")) or None
 
 
 _KEYS: dict[By, Callable[[ProcessTime], object]] = {
-    "user": lambda one: one.user,
-    "job": lambda one: one.container,
-    "container": lambda one: one.container if (one.container or "").startswith(_CONTAINERS) else None,
+    "user": lambda process: process.user,
+    "job": lambda process: process.container,
+    "container": lambda process: process.container if (process.container or "").startswith(_CONTAINERS) else None,
     "command": _program,
-    "framework": lambda one: one.framework,
-    "process": lambda one: (one.pid, one.create_time),
+    "framework": lambda process: process.framework,
+    "process": lambda process: (process.pid, process.create_time),
 }
 
 
@@ -58,10 +58,10 @@ def usage(
     time = gpu_time(recording, since, until, progress)
     newest = recording.at(until)
     groups: dict[object, list[ProcessTime]] = {}
-    for one in time.processes:
-        groups.setdefault(_KEYS[by](one), []).append(one)
+    for process in time.processes:
+        groups.setdefault(_KEYS[by](process), []).append(process)
     found = [_group(members, time, by) for members in groups.values()]
-    found.sort(key=lambda one: (-one.gpu_hours_held, -(one.gpu_hours_used or 0.0), -one.processes))
+    found.sort(key=lambda group: (-group.gpu_hours_held, -(group.gpu_hours_used or 0.0), -group.processes))
     return Usage(
         source=file_name(recording.path),
         host=newest.snapshot.host.hostname if newest is not None else None,
@@ -75,63 +75,65 @@ def usage(
         gaps=tuple(_gaps(recording, since, until)),
         total=_group(time.processes, time, None),
         groups=tuple(found),
-        devices=tuple(_device(one, time) for one in sorted(time.devices, key=lambda one: (one.index, one.uuid))),
-        mig=any(one.mig_instance is not None for one in time.processes),
+        devices=tuple(
+            _device(device, time) for device in sorted(time.devices, key=lambda device: (device.index, device.uuid))
+        ),
+        mig=any(process.mig_instance is not None for process in time.processes),
         graphics_processes=time.graphics,
         notes=tuple(_notes(recording, since, until)),
     )
 
 
 def _group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGroup:
-    indices = {one.uuid: one.index for one in time.devices}
-    process_seconds = sum(one.process_seconds for one in members)
-    known = sum(one.own_seconds + one.shared_seconds for one in members)
-    used = sum(one.used_seconds for one in members)
-    energy_seconds = sum(one.energy_seconds for one in members)
-    more = sum(one.more for one in members)
-    one_process = not more and len({(one.pid, one.create_time) for one in members}) == 1
+    indices = {device.uuid: device.index for device in time.devices}
+    process_seconds = sum(member.process_seconds for member in members)
+    known = sum(member.own_seconds + member.shared_seconds for member in members)
+    used = sum(member.used_seconds for member in members)
+    energy_seconds = sum(member.energy_seconds for member in members)
+    more = sum(member.more for member in members)
+    one_process = not more and len({(member.pid, member.create_time) for member in members}) == 1
     return UsageGroup(
-        user=_common(one.user for one in members),
-        container=_common(one.container for one in members),
+        user=_common(member.user for member in members),
+        container=_common(member.container for member in members),
         command=_common(map(_program, members)),
-        framework=_common(one.framework for one in members),
+        framework=_common(member.framework for member in members),
         pid=members[0].pid if one_process else None,
-        unreadable=by is not None and all(one.create_time is None for one in members),
-        gpus=tuple(sorted({indices[one.device_uuid] for one in members if one.device_uuid in indices})),
-        processes=len({(one.pid, one.create_time) for one in members if one.samples}) + more,
-        gpu_hours_held=sum(one.gpu_seconds for one in members) / _HOUR,
+        unreadable=by is not None and all(member.create_time is None for member in members),
+        gpus=tuple(sorted({indices[member.device_uuid] for member in members if member.device_uuid in indices})),
+        processes=len({(member.pid, member.create_time) for member in members if member.samples}) + more,
+        gpu_hours_held=sum(member.gpu_seconds for member in members) / _HOUR,
         gpu_hours_used=used / _HOUR if known else None,
         process_hours=process_seconds / _HOUR,
-        process_hours_shared=sum(one.shared_seconds for one in members) / _HOUR,
+        process_hours_shared=sum(member.shared_seconds for member in members) / _HOUR,
         gpu_hours_unknown=max(process_seconds - known, 0.0) / _HOUR,
         sm_percent_mean=100 * used / known if known else None,
-        sm_percent_max=_most(one.sm_percent_max for one in members),
-        memory_peak_bytes=_most(one.memory_peak_bytes for one in members),
-        energy_joules=sum(one.energy_joules for one in members) if energy_seconds else None,
+        sm_percent_max=_most(member.sm_percent_max for member in members),
+        memory_peak_bytes=_most(member.memory_peak_bytes for member in members),
+        energy_joules=sum(member.energy_joules for member in members) if energy_seconds else None,
         energy_gpu_hours=energy_seconds / _HOUR,
-        energy_sampled_gpu_hours=sum(one.sampled_seconds for one in members) / _HOUR,
+        energy_sampled_gpu_hours=sum(member.sampled_seconds for member in members) / _HOUR,
     )
 
 
-def _device(one: DeviceTime, time: GpuTime) -> UsageDevice:
-    mine = [process for process in time.processes if process.device_uuid == one.uuid]
+def _device(device: DeviceTime, time: GpuTime) -> UsageDevice:
+    mine = [process for process in time.processes if process.device_uuid == device.uuid]
     known = sum(process.own_seconds + process.shared_seconds for process in mine)
     used = sum(process.used_seconds for process in mine) / _HOUR
     return UsageDevice(
-        index=one.index,
-        uuid=one.uuid,
-        name=one.name,
-        hours_recorded=one.seconds / _HOUR,
-        hours_held=one.held_seconds / _HOUR,
-        hours_used=used if known or not one.held_seconds else None,
-        hours_held_idle=one.idle_seconds / _HOUR,
-        hours_held_unknown=one.unknown_seconds / _HOUR,
-        hours_free=max(one.seconds - one.held_seconds, 0.0) / _HOUR,
-        energy_joules=one.energy_joules if one.energy_seconds else None,
-        energy_sampled=one.sampled_seconds > 0,
-        energy_free_joules=one.free_joules if one.energy_seconds else None,
-        processes_unsampled=one.unsampled_processes,
-        hours_unsampled=one.unsampled_seconds / _HOUR,
+        index=device.index,
+        uuid=device.uuid,
+        name=device.name,
+        hours_recorded=device.seconds / _HOUR,
+        hours_held=device.held_seconds / _HOUR,
+        hours_used=used if known or not device.held_seconds else None,
+        hours_held_idle=device.idle_seconds / _HOUR,
+        hours_held_unknown=device.unknown_seconds / _HOUR,
+        hours_free=max(device.seconds - device.held_seconds, 0.0) / _HOUR,
+        energy_joules=device.energy_joules if device.energy_seconds else None,
+        energy_sampled=device.sampled_seconds > 0,
+        energy_free_joules=device.free_joules if device.energy_seconds else None,
+        processes_unsampled=device.unsampled_processes,
+        hours_unsampled=device.unsampled_seconds / _HOUR,
     )
 
 
@@ -160,7 +162,7 @@ def _common(values: Iterable[str | None]) -> str | None:
 
 
 def _most(values: Iterable[float | None]) -> float | None:
-    return max((one for one in values if one is not None), default=None)
+    return max((value for value in values if value is not None), default=None)
 
 
 def _time(at: float) -> datetime.datetime:

@@ -57,7 +57,7 @@ class CpuPrograms:
         self._parents = {}
         self.workers = {}
         busy: list[tuple[float, int]] = []
-        known = {one.facts.pid for one in self.bystanders}
+        known = {bystander.facts.pid for bystander in self.bystanders}
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue

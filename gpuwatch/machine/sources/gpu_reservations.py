@@ -51,13 +51,13 @@ class Held:
 
     def keep_across_exec(self) -> None:
         """The program that replaces this process, and what it forks, keeps it."""
-        for one in self._sockets:
-            one.set_inheritable(True)
+        for connection in self._sockets:
+            connection.set_inheritable(True)
 
     def release(self) -> None:
         """Ends it, as far as this process is concerned."""
-        for one in self._sockets:
-            one.close()
+        for connection in self._sockets:
+            connection.close()
 
 
 def reserve(uuids: Iterable[str]) -> Held | None:
@@ -69,21 +69,21 @@ def reserve(uuids: Iterable[str]) -> Held | None:
     vain: set[str] = set()
     if most is not None:
         found = reservations()
-        mine = sum(one.user == _name(os.geteuid()) for one in found)
+        mine = sum(reservation.user == _name(os.geteuid()) for reservation in found)
         if mine + len(wanted) > most:
             raise GpuwatchError(f"you have {mine} reservations, and {most} of each user count here ({ENV_MOST})")
-        vain = wanted & {one.uuid for one in found if not one.counts}
+        vain = wanted & {reservation.uuid for reservation in found if not reservation.counts}
     sockets: list[socket.socket] = []
     try:
         # In one order for everybody: of two that want the same GPUs, one gets all.
         for key in sorted(map(_key, wanted - vain)):
             for name in (_LOCK + key, f"{_HOLDER}{key}:{os.getpid()}"):
-                one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-                sockets.append(one)
-                one.bind("\0" + name)
+                connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                sockets.append(connection)
+                connection.bind("\0" + name)
     except OSError as error:
-        for one in sockets:
-            one.close()
+        for connection in sockets:
+            connection.close()
         if error.errno == errno.EADDRINUSE:
             return None
         raise
@@ -96,7 +96,7 @@ def reserved() -> dict[str, str]:
     Of each user as many as :data:`ENV_MOST` says; others count for nothing. UsageError if that is no number.
     """
     _most()
-    return {one.uuid: _described(one) for one in reservations() if one.counts}
+    return {reservation.uuid: _described(reservation) for reservation in reservations() if reservation.counts}
 
 
 def _most() -> int | None:
@@ -115,10 +115,10 @@ def _counted(found: Iterable[Reservation], most: int) -> tuple[Reservation, ...]
     """
     held: Counter[str] = Counter()
     counted = []
-    for one in found:
-        who = "" if one.user is None or one.user.startswith(_NO_ACCOUNT) else one.user
+    for reservation in found:
+        who = "" if reservation.user is None or reservation.user.startswith(_NO_ACCOUNT) else reservation.user
         held[who] += 1
-        counted.append(replace(one, counts=one.user is None or held[who] <= most))
+        counted.append(replace(reservation, counts=reservation.user is None or held[who] <= most))
     return tuple(counted)
 
 

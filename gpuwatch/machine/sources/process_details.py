@@ -55,7 +55,7 @@ def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Deta
     base = Path(proc, str(pid))
     why: dict[str, str] = {}
     raw = _asked(lambda: (base / "environ").read_bytes(), "environment", why)
-    pairs = [one.decode("utf-8", "replace").partition("=") for one in (raw or b"").split(b"\0") if b"=" in one]
+    pairs = [part.decode("utf-8", "replace").partition("=") for part in (raw or b"").split(b"\0") if b"=" in part]
     inner = re.search(rb"^NSpid:.*?(\d+)$", _asked((base / "status").read_bytes, "status", why) or b"", re.MULTILINE)
     families = _families(proc)
     result = Details(
@@ -104,7 +104,7 @@ def _above(pid: int, families: dict[int, tuple[int, str]], proc: str) -> Iterato
 
 
 def _below(pid: int, families: dict[int, tuple[int, str]], proc: str, depth: int = 1) -> Iterator[Relative]:
-    for child in sorted(one for one, (parent, _) in families.items() if parent == pid):
+    for child in sorted(number for number, (parent, _) in families.items() if parent == pid):
         yield _relative(child, depth, families[child][1], proc)
         if depth < _RELATIVES:
             yield from _below(child, families, proc, depth + 1)

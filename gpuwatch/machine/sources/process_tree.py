@@ -44,7 +44,7 @@ class ProcessTree:
     @property
     def pids(self) -> set[int]:
         """The processes of which ``table`` must keep what it knows."""
-        return {one.pid for one in self.ancestors}
+        return {ancestor.pid for ancestor in self.ancestors}
 
     def look(self, now: float, shown: Iterable[int]) -> None:
         """Updates the tree; ``now`` is monotonic, ``shown`` are pids."""
@@ -75,7 +75,7 @@ class ProcessTree:
                     above.add(parent)
                 at = parent
         self._known = {pid: self._known[pid] for pid in wanted | above if pid in self._known}
-        ancestors = tuple(one for pid in sorted(above) if (one := self._described(pid, now)) is not None)
+        ancestors = tuple(ancestor for pid in sorted(above) if (ancestor := self._described(pid, now)) is not None)
         # The same objects if nothing changed, so that comparing them is cheap.
         if parents != self.parents:
             self.parents = parents

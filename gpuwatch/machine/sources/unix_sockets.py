@@ -47,10 +47,10 @@ def _asked() -> Iterator[tuple[str, int | None]]:
                 length, kind, _, _, _ = _HEAD.unpack_from(answer, at)
                 if kind in (_DONE, _ERROR) or length < _HEAD.size:
                     return
-                one = _attributes(answer[at + _HEAD.size + _SOCKET_BYTES : at + length])
-                name = one.get(_NAME, b"")
+                value = _attributes(answer[at + _HEAD.size + _SOCKET_BYTES : at + length])
+                name = value.get(_NAME, b"")
                 if name[:1] == b"\0":
-                    uid = one.get(_UID)
+                    uid = value.get(_UID)
                     yield name[1:].decode("utf-8", "replace"), None if uid is None else int.from_bytes(uid, "little")
                 at += (length + 3) & ~3
 

@@ -55,9 +55,9 @@ class Onsets:
             return list(self._ends(at))
         self._last = findings
         now = {
-            (one.id, one.device_uuid, one.pid): one
-            for one in findings
-            if one.until is None and one.severity in ("error", "warning")
+            (finding.id, finding.device_uuid, finding.pid): finding
+            for finding in findings
+            if finding.until is None and finding.severity in ("error", "warning")
         }
         alerts: list[Alert] = []
         for key, finding in now.items():

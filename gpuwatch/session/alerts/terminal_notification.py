@@ -24,7 +24,7 @@ def text_of(alert: Alert) -> str:
     title = CAUSES.get(alert.finding.id, "a finding")
     gpu = "" if alert.device_index is None else f"GPU {alert.device_index}: "
     text = f"gpuwatch: {gpu}{title}" + (" (over)" if alert.phase == "end" else "")
-    return "".join(one for one in text if one.isprintable() and one not in ";\\")
+    return "".join(word for word in text if word.isprintable() and word not in ";\\")
 
 
 def sequence(alert: Alert, environment: Mapping[str, str], passthrough: Callable[[], bool] | None = None) -> str:

@@ -81,7 +81,7 @@ def checked(url: str) -> str:
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         known = False
-    if not known or any(one.isspace() or not one.isprintable() for one in url):
+    if not known or any(text.isspace() or not text.isprintable() for text in url):
         raise UsageError(
             "--webhook takes a URL that begins with http:// or https://", hint="see gpuwatch record --help"
         )

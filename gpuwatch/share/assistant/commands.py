@@ -121,8 +121,8 @@ def _decoded(output: bytes, errors: bytes, name: str, code: int) -> dict[str, An
         document = msgspec.json.decode(output)
         if isinstance(document, dict):
             return document
-    lines = [one for one in errors.decode(errors="replace").splitlines() if one.strip()]
-    said = next((one for one in reversed(lines) if one.startswith("gpuwatch: ")), lines[-1] if lines else "")
+    lines = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if line.startswith("gpuwatch: ")), lines[-1] if lines else "")
     message = shorten(printable(mask_text(said.removeprefix("gpuwatch: "))), _QUOTED)
     raise GpuwatchError(message or f"gpuwatch {name} ended with {code}")
 

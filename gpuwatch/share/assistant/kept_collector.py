@@ -46,8 +46,10 @@ class Machine:
             silent = without_driver(self._deadline, silence(feed))
             return msgspec.structs.replace(silent, findings=findings(silent))
         seen = findings(newest)
-        known = {(one.id, one.device_uuid) for one in seen}
-        more = tuple(one for one in lasting if one.id != "healthy" and (one.id, one.device_uuid) not in known)
+        known = {(finding.id, finding.device_uuid) for finding in seen}
+        more = tuple(
+            finding for finding in lasting if finding.id != "healthy" and (finding.id, finding.device_uuid) not in known
+        )
         return msgspec.structs.replace(newest, findings=(*seen, *more))
 
     def stop(self) -> None:

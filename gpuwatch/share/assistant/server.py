@@ -75,7 +75,9 @@ async def _end_by_signal(
     received: list[int], scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
     """Ends all by cancelling: an exception out of a signal's handler could be raised in any task, or get lost."""
-    with anyio.open_signal_receiver(*(one for one in _ENDING if signal.getsignal(one) != signal.SIG_IGN)) as signals:
+    with anyio.open_signal_receiver(
+        *(signals for signals in _ENDING if signal.getsignal(signals) != signal.SIG_IGN)
+    ) as signals:
         task_status.started()
         async for number in signals:
             received.append(number)
@@ -181,7 +183,7 @@ def made(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
     ) -> types.CallToolResult:
         tool = BY_NAME.get(params.name)
         if tool is None:
-            there_are = ", ".join(one.name for one in offered)
+            there_are = ", ".join(tool.name for tool in offered)
             return _failed(f"no such tool: {printable(params.name[:100])} (there are {there_are})")
         if tool not in offered:
             return _failed(f"{tool.name} is not allowed (start the server with gpuwatch mcp --allow-work)")

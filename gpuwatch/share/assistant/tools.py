@@ -223,7 +223,7 @@ async def _opened(how: Callable[[str, tuple[Path, ...]], int], path: str, folder
 
 
 async def _list_causes(tools: Tools, asked: NoArguments) -> dict[str, Any]:
-    return bounded(tools.plain(CauseList(causes=tuple(CauseName(id=one, title=CAUSES[one]) for one in CAUSES))))
+    return bounded(tools.plain(CauseList(causes=tuple(CauseName(id=cause, title=CAUSES[cause]) for cause in CAUSES))))
 
 
 async def _cause(tools: Tools, asked: CauseArguments) -> dict[str, Any]:
@@ -247,7 +247,7 @@ async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
             for path in asked.paths:
                 descriptors.append(await _opened(open_document, path, tools.folders))
             # The files that were judged, whatever their names lead to by now.
-            opened = {f"/dev/fd/{one}": path for one, path in zip(descriptors, asked.paths, strict=True)}
+            opened = {f"/dev/fd/{number}": path for number, path in zip(descriptors, asked.paths, strict=True)}
             return bounded(await tools.commands.document(["compare", *opened], 60.0, inherited=descriptors))
         except GpuwatchError as error:
             # The names that the client gave, longest first: /dev/fd/1 also begins /dev/fd/12.
@@ -256,8 +256,8 @@ async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
                 message = message.replace(by_number, file_name(Path(opened[by_number])))
             raise GpuwatchError(message, hint=error.hint) from error
         finally:
-            for one in descriptors:
-                os.close(one)
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def compared() -> Comparison:
         from gpuwatch.share.reports.compare import compare
@@ -302,7 +302,7 @@ async def _try(tools: Tools, asked: TryArguments) -> dict[str, Any]:
     folder = Path(asked.folder) if asked.folder is not None else None
     if folder is not None and not os.path.isdir(folder):  # noqa: PTH112 # does not raise for a name with a NUL
         raise UsageError(f"{file_name(folder)} is no folder")
-    options = [f"--config={name}" for name in asked.configs] + [f"--vary={one}" for one in asked.vary]
+    options = [f"--config={name}" for name in asked.configs] + [f"--vary={text}" for text in asked.vary]
     options += [*_option("largest", asked), *(["--recover"] if asked.recover else [])]
     options += [f"--rounds={asked.rounds}", f"--budget={asked.budget_seconds}s"]
     deadline = asked.budget_seconds + 2 * _START_SECONDS

@@ -155,8 +155,8 @@ def add(
             _add(found, metric, device.readings.get(metric.ours), own)
     if device.xids_missing is None:
         code = device.xids[-1].code if device.xids else 0
-        for one in own:
-            found.add(_XID, one, code)
+        for text in own:
+            found.add(_XID, text, code)
     # Compute instances share the memory and the counters of their GPU instance, which is what DCGM tells of.
     instances = {instance.gpu_instance: instance for instance in reversed(device.mig_instances)}
     for instance in reversed(instances.values()) if mig else ():
@@ -171,8 +171,8 @@ def _add(found: SampleLines, metric: _Metric, reading: Value | None, own: Sequen
         number = {"no": 0.0, "yes": 1.0}.get(reading)
     else:
         number = None if reading is None else round(reading * metric.factor, metric.digits)
-    for one in own:
-        found.add(metric.family, one, number)
+    for text in own:
+        found.add(metric.family, text, number)
 
 
 def _labels(device: Device, snapshot: Snapshot, host: str) -> dict[str, object]:

@@ -84,7 +84,7 @@ class Publisher:
         driver = newest is not None and newest.driver is not None
         content = Content(
             newest,
-            tuple(one for one in all_findings(given, self._conditions) if one.until is None),
+            tuple(finding for finding in all_findings(given, self._conditions) if finding.until is None),
             None if status.state == "starting" else status.state == "ok" and driver,
             status.replaced,
             self._taken_at is not None and self._monotonic() - self._taken_at < STALE,

@@ -58,7 +58,7 @@ class Address:
         except (OSError, UnicodeError):
             raise UsageError(f"cannot listen on {text}: {name} is not a known address") from None
         # All addresses: one socket of IPv6 serves IPv4, too.
-        found.sort(key=lambda one: (one[0] != socket.AF_INET6) if not name else 0)
+        found.sort(key=lambda pair: (pair[0] != socket.AF_INET6) if not name else 0)
         self.family, self.sockaddr = found[0][0], found[0][4]
 
     @property
@@ -146,10 +146,10 @@ class MetricsServer(socketserver.ThreadingTCPServer):
 
     def _end(self, before: float) -> None:
         with self._lock:
-            ended = [one.socket for one in self._connections.values() if one.since < before]
-        for one in ended:
+            ended = [connection.socket for connection in self._connections.values() if connection.since < before]
+        for connection in ended:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
+                connection.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
 
     def answered(self, connection: socket.socket) -> None:
         """A request has been answered: the connection may be idle from now on."""
@@ -161,7 +161,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         """Beyond the most connections the one goes that has been silent for longest: a new scrape is always served."""
         with self._lock:
             if len(self._connections) >= _CONNECTIONS:
-                longest = min(self._connections, key=lambda one: self._connections[one].since)
+                longest = min(self._connections, key=lambda connection: self._connections[connection].since)
                 with suppress(OSError):
                     self._connections.pop(longest).socket.shutdown(socket.SHUT_RDWR)  # its thread closes it
             self._connections[request] = _Connection(request, time.monotonic())

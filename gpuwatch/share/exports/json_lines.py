@@ -26,14 +26,14 @@ def write(stretch: Stretch) -> Iterator[bytes]:
     samples = _means(stretch) if stretch.step else _samples(stretch)
     events = (
         (
-            one.at,
+            event.at,
             EventLine(
-                at=_moment(one.at), host=host, simulated=simulated, kind=one.kind, text=one.text,
-                severity=one.severity, certainty=one.certainty, device_uuid=one.device_uuid,
-                device_uuids=one.device_uuids, pid=one.pid, cause=one.cause, occurrence=one.occurrence,
+                at=_moment(event.at), host=host, simulated=simulated, kind=event.kind, text=event.text,
+                severity=event.severity, certainty=event.certainty, device_uuid=event.device_uuid,
+                device_uuids=event.device_uuids, pid=event.pid, cause=event.cause, occurrence=event.occurrence,
             ),
         )
-        for one in stretch.events()
+        for event in stretch.events()
     )  # fmt: skip
     findings = (
         (
@@ -62,8 +62,10 @@ def _means(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
             device_uuid=device.uuid,
             device_index=_index(device),
             metrics={
-                name: Statistics(minimum=one.least, mean=one.mean, maximum=one.most, samples=one.samples)
-                for name, one in metrics.items()
+                name: Statistics(
+                    minimum=summary.least, mean=summary.mean, maximum=summary.most, samples=summary.samples
+                )
+                for name, summary in metrics.items()
             },
         )
         yield float(at), line

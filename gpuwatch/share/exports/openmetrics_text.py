@@ -96,7 +96,7 @@ class _Spool:
         """The text of all series of a metric."""
         self._file.seek(0, 2)
         self._flush()
-        for series in sorted(one for one in self._places if one[0] == metric):
+        for series in sorted(place for place in self._places if place[0] == metric):
             for place, size in self._places[series]:
                 self._file.seek(place)
                 while size:

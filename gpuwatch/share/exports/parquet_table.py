@@ -29,8 +29,8 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
     out = io.BytesIO()
     schema = pa.schema(
         [
-            pa.field(one.name, _TYPES[one.kind], metadata={"unit": one.unit} if one.unit else None)
-            for one in table.columns
+            pa.field(column.name, _TYPES[column.kind], metadata={"unit": column.unit} if column.unit else None)
+            for column in table.columns
         ],
         metadata={"gpuwatch_version": __version__, "simulated": str(stretch.last.simulated).lower()},
     )
@@ -60,7 +60,9 @@ def _array(values: tuple[object, ...], kind: Any) -> Any:
     try:
         return pa.array(values, type=kind)
     except UnicodeEncodeError:  # a name that is not text (PEP 383)
-        plain = [one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one for one in values]
+        plain = [
+            value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in values
+        ]
         return pa.array(plain, type=kind)
 
 

@@ -177,8 +177,8 @@ class _Writer:
                 "action": printable(finding.action),
                 "pid": finding.pid,
             }
-            one = Slice(since, until, printable(finding.title), details)
-            by_device.setdefault(finding.device_uuid, []).append(one)
+            item = Slice(since, until, printable(finding.title), details)
+            by_device.setdefault(finding.device_uuid, []).append(item)
         for uuid, found in by_device.items():
             yield from self._gpu(uuid)
             yield from self._slices("Findings", self._parent(uuid), found)
@@ -199,8 +199,8 @@ class _Writer:
                 "sm_percent_max": life.sm_percent_max,
                 "sm_percent_mean": life.sm_percent_seconds / life.sm_seconds if life.sm_seconds else None,
             }
-            one = Slice(life.first, life.last, f"{program_of(command) or 'process'} ({life.pid})", details)
-            by_device.setdefault(life.device_uuid, []).append(one)
+            item = Slice(life.first, life.last, f"{program_of(command) or 'process'} ({life.pid})", details)
+            by_device.setdefault(life.device_uuid, []).append(item)
         for uuid, found in by_device.items():
             yield from self._gpu(uuid)
             yield from self._slices("Processes", self._parent(uuid), found)
@@ -221,14 +221,14 @@ class _Writer:
             yield from self._gpu(uuid)
             track = self._new_track()
             yield self._track(track, "Events", self._parent(uuid))
-            for one in found:
-                yield _packet(_head(one.at), _event(track, _INSTANT, one.name, one.arguments))
+            for point in found:
+                yield _packet(_head(point.at), _event(track, _INSTANT, point.name, point.arguments))
 
     def _slices(self, name: str, parent: int, found: Iterable[Slice]) -> Iterator[bytes]:
         """Slices on as many tracks as are needed for none to overlap, cut to what is exported."""
         ends: list[tuple[float, int]] = []
-        for one in sorted(found, key=lambda one: (one.begin, -one.end)):
-            begin, end = max(one.begin, self._stretch.begin), min(one.end, self._stretch.end)
+        for item in sorted(found, key=lambda item: (item.begin, -item.end)):
+            begin, end = max(item.begin, self._stretch.begin), min(item.end, self._stretch.end)
             if begin > end:
                 continue
             lane = next((place for place, (until, _) in enumerate(ends) if until <= begin), None)
@@ -240,11 +240,11 @@ class _Writer:
                 track = ends[lane][1]
                 ends[lane] = (end, track)
             cut: Arguments = {
-                "began_before_the_trace": True if one.begin < begin else None,
-                "ended_after_the_trace": True if one.end > end else None,
+                "began_before_the_trace": True if item.begin < begin else None,
+                "ended_after_the_trace": True if item.end > end else None,
             }
-            yield _packet(_head(begin), _event(track, _BEGIN, one.name, one.arguments | cut))
-            for inner in one.inner:
+            yield _packet(_head(begin), _event(track, _BEGIN, item.name, item.arguments | cut))
+            for inner in item.inner:
                 first, last = max(inner.begin, begin), min(inner.end, end)
                 if first <= last:
                     yield _packet(_head(first), _event(track, _BEGIN, inner.name, inner.arguments))
@@ -254,8 +254,8 @@ class _Writer:
 
 def overlaps(run: Run, stretch: Stretch) -> bool:
     """Whether the run is of the time that is exported."""
-    one = _run(run)
-    return one.begin <= stretch.end and one.end >= stretch.begin
+    item = _run(run)
+    return item.begin <= stretch.end and item.end >= stretch.begin
 
 
 def _run(run: Run) -> Slice:
@@ -289,13 +289,17 @@ def _run(run: Run) -> Slice:
 def _steps(run: Run) -> Iterator[Slice]:
     """The latest steps of a run, one after the other."""
     began, last = run.started_at.timestamp(), -math.inf
-    for one in run.step_times:
-        end = began + one.t
+    for moment in run.step_times:
+        end = began + moment.t
         # Where a step ends, the next one begins: not a microsecond before.
-        begin = max(end - one.seconds, last)
-        name = f"step {one.number}" if one.steps == 1 else f"steps {one.number - one.steps + 1}-{one.number}"
+        begin = max(end - moment.seconds, last)
+        name = (
+            f"step {moment.number}"
+            if moment.steps == 1
+            else f"steps {moment.number - moment.steps + 1}-{moment.number}"
+        )
         if begin <= end:
-            yield Slice(begin, end, name, {"steps": one.steps, "seconds": one.seconds})
+            yield Slice(begin, end, name, {"steps": moment.steps, "seconds": moment.seconds})
             last = end
 
 

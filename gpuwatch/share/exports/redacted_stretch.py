@@ -27,7 +27,7 @@ class RedactedStretch(Stretch):
             private.learn(kept)
         private.learn_parts(self.last.devices)
         private.learn_parts(stretch.events())
-        private.learn_parts(one.finding for one in stretch.findings())
+        private.learn_parts(finding.finding for finding in stretch.findings())
         private.learn_parts(stretch.lives())
         self.runs = [masked(run) for run in runs]
         """The runs, redacted."""
@@ -80,10 +80,10 @@ class RedactedStretch(Stretch):
         return known
 
     def events(self) -> list[MachineEvent]:
-        return [self._private.part(one) for one in super().events()]
+        return [self._private.part(event) for event in super().events()]
 
     def findings(self) -> list[RecordedFinding]:
-        return [one._replace(finding=self._private.part(one.finding)) for one in super().findings()]
+        return [finding._replace(finding=self._private.part(finding.finding)) for finding in super().findings()]
 
     def lives(self) -> list[ProcessLife]:
-        return [self._private.part(one) for one in super().lives()]
+        return [self._private.part(life) for life in super().lives()]

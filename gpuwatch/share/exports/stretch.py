@@ -48,7 +48,7 @@ class Stretch:
             raise GpuwatchError(f"{file_name(recording.path)}: no sample can be read", hint="see gpuwatch record check")
         self.last: Snapshot = last.snapshot
         """The last sample."""
-        self._lasting = (last.at, {_key(one) for one in last.findings if one.until is None})
+        self._lasting = (last.at, {_key(finding) for finding in last.findings if finding.until is None})
         """The time of the last sample, and the findings that had not ended then."""
         self._devices: dict[str, Device] = {device.uuid: device for device in self.last.devices}
 
@@ -68,7 +68,7 @@ class Stretch:
         """
         last = float("-inf")
         for times, columns in self.recording.numbers(self.begin, self.end, frozenset(spec.id for spec in NUMBERS)):
-            if times[0] > last and all(one < two for one, two in pairwise(times)):
+            if times[0] > last and all(value < two for value, two in pairwise(times)):
                 last = times[-1]
                 yield times, columns
                 continue
@@ -115,23 +115,23 @@ class Stretch:
         return known
 
     def events(self) -> list[MachineEvent]:
-        found = [one for one in self.recording.events() if self.begin <= one.at <= self.end]
-        return sorted(found, key=lambda one: one.at)
+        found = [event for event in self.recording.events() if self.begin <= event.at <= self.end]
+        return sorted(found, key=lambda event: event.at)
 
     def findings(self) -> list[RecordedFinding]:
         """The findings that held at some time of it, by onset."""
         at, lasting = self._lasting
         # A file has the end of a finding, and otherwise when it changed last.
         return [
-            one._replace(until=max(one.until, at)) if _key(one.finding) in lasting else one
-            for one in self.recording.findings(self.begin, self.end)
-            if _is_time(one.since) and _is_time(one.until)
+            finding._replace(until=max(finding.until, at)) if _key(finding.finding) in lasting else finding
+            for finding in self.recording.findings(self.begin, self.end)
+            if _is_time(finding.since) and _is_time(finding.until)
         ]
 
     def lives(self) -> list[ProcessLife]:
         """The processes that were seen on a GPU in it, by the time at which they were first seen."""
         found = self.recording.processes(self.begin, self.end)
-        return [one for one in found if _is_time(one.first) and _is_time(one.last)]
+        return [life for life in found if _is_time(life.first) and _is_time(life.last)]
 
 
 def _is_time(at: object) -> bool:
@@ -155,7 +155,7 @@ def stretch_of(recording: Recording, since: str | None, until: str | None, step:
     if step:
         first = min(first, recording.summaries_begin(step))
     # The recording begins and ends with an event.
-    events = [one.at for one in recording.events()]
+    events = [event.at for event in recording.events()]
     begin = min([first, *events[:1]]) if since is None else moment(since, recording.end)
     end = max([recording.end, *events[-1:]]) if until is None else moment(until, recording.end)
     if begin > end:

@@ -81,14 +81,17 @@ def _device_columns(step: int) -> tuple[Column, ...]:
     if not step:
         return (
             *_DEVICE,
-            *(Column(one.id, Kind.TEXT if one.unit is Unit.NAME else Kind.NUMBER, one.unit.value) for one in METRICS),
+            *(
+                Column(metric.id, Kind.TEXT if metric.unit is Unit.NAME else Kind.NUMBER, metric.unit.value)
+                for metric in METRICS
+            ),
         )
     parts = (("_min", ""), ("_mean", ""), ("_max", ""), ("_samples", "n"))
     return (
         *_DEVICE,
         *(
-            Column(f"{one.id}{part}", Kind.WHOLE if unit else Kind.NUMBER, "" if unit else one.unit.value)
-            for one in NUMBERS
+            Column(f"{number.id}{part}", Kind.WHOLE if unit else Kind.NUMBER, "" if unit else number.unit.value)
+            for number in NUMBERS
             for part, unit in parts
         ),
     )
@@ -145,12 +148,21 @@ def _host(stretch: Stretch) -> Iterator[Row]:
 def _lives(stretch: Stretch) -> Iterator[Row]:
     host = stretch.host
     measured = attrgetter(*_LIFE_NUMBERS)
-    for one in stretch.lives():
+    for life in stretch.lives():
         yield [
-            *(one.first, one.last, host, one.device_index, one.device_uuid, one.pid, one.create_time, _text(one.user)),
-            *(_text(one.command or one.name), one.type, one.framework, one.container, one.mig_instance),
-            *measured(one),
-            one.sm_percent_seconds / one.sm_seconds if one.sm_seconds else None,
+            *(
+                life.first,
+                life.last,
+                host,
+                life.device_index,
+                life.device_uuid,
+                life.pid,
+                life.create_time,
+                _text(life.user),
+            ),
+            *(_text(life.command or life.name), life.type, life.framework, life.container, life.mig_instance),
+            *measured(life),
+            life.sm_percent_seconds / life.sm_seconds if life.sm_seconds else None,
         ]
 
 
@@ -159,22 +171,29 @@ _LIFE_NUMBERS = {"held_seconds": "s", "memory_peak_bytes": "B", "sm_seconds": "s
 
 def _events(stretch: Stretch) -> Iterator[Row]:
     host = stretch.host
-    for one in stretch.events():
-        index = None if one.device_uuid is None else stretch.device(one.device_uuid, one.at).index
+    for event in stretch.events():
+        index = None if event.device_uuid is None else stretch.device(event.device_uuid, event.at).index
         yield [
-            *(one.at, host, index if index is not None and index >= 0 else None, one.device_uuid, one.kind),
-            *(one.severity, one.certainty, _text(one.text), one.pid, one.cause or None, one.occurrence or None),
+            *(event.at, host, index if index is not None and index >= 0 else None, event.device_uuid, event.kind),
+            *(
+                event.severity,
+                event.certainty,
+                _text(event.text),
+                event.pid,
+                event.cause or None,
+                event.occurrence or None,
+            ),
         ]
 
 
 def _findings(stretch: Stretch) -> Iterator[Row]:
     host = stretch.host
-    for since, until, one in stretch.findings():
-        index = None if one.device_uuid is None else stretch.device(one.device_uuid, since).index
+    for since, until, finding in stretch.findings():
+        index = None if finding.device_uuid is None else stretch.device(finding.device_uuid, since).index
         yield [
-            *(since, until, host, index if index is not None and index >= 0 else None, one.device_uuid, one.id),
-            *(one.severity, one.certainty, _text(one.title), _text(" / ".join(one.evidence))),
-            *(_text(one.action), one.pid),
+            *(since, until, host, index if index is not None and index >= 0 else None, finding.device_uuid, finding.id),
+            *(finding.severity, finding.certainty, _text(finding.title), _text(" / ".join(finding.evidence))),
+            *(_text(finding.action), finding.pid),
         ]
 
 
@@ -193,14 +212,14 @@ def table(name: str, step: int) -> Table:
         "processes": Table(
             (
                 *(_AT, _HOST, *_GPU, *_WHO),
-                *(Column(one, Kind.NUMBER, _PROCESS_UNITS.get(one, "")) for one in PROCESS_READINGS),
+                *(Column(reading, Kind.NUMBER, _PROCESS_UNITS.get(reading, "")) for reading in PROCESS_READINGS),
             ),
             _processes,
         ),
         "lives": Table(
             (
                 *(Column("first", Kind.MOMENT), Column("last", Kind.MOMENT), _HOST, *_GPU, *_WHO),
-                *(Column(one, Kind.NUMBER, unit) for one, unit in _LIFE_NUMBERS.items()),
+                *(Column(text, Kind.NUMBER, unit) for text, unit in _LIFE_NUMBERS.items()),
                 Column("sm_percent_mean", Kind.NUMBER, "%"),
             ),
             _lives,
@@ -208,8 +227,8 @@ def table(name: str, step: int) -> Table:
         "host": Table(
             (
                 *(_AT, _HOST),
-                *(Column(one, Kind.NUMBER, unit) for one, unit in _HOST_NUMBERS.items()),
-                *(Column(one, Kind.NUMBER) for one in _LOADS),
+                *(Column(text, Kind.NUMBER, unit) for text, unit in _HOST_NUMBERS.items()),
+                *(Column(load, Kind.NUMBER) for load in _LOADS),
             ),
             _host,
         ),

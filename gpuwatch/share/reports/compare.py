@@ -176,11 +176,11 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(known[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _proven(one: Run, other: Run) -> bool:
+def _proven(run: Run, other: Run) -> bool:
     """Whether their speeds differ by more than noise; the sentences about them follow the same rule."""
-    if one.throughput is None or other.throughput is None:
+    if run.throughput is None or other.throughput is None:
         return False
-    return not unproven(one.throughput, other.throughput, simulated=one.simulated or other.simulated)
+    return not unproven(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
 
 
 def cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:

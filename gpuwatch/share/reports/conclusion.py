@@ -295,13 +295,13 @@ def _range(shown: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{shown[0]} to {shown[-1]}"
 
 
-def _noise(one: Run, other: Run) -> str:
+def _noise(run: Run, other: Run) -> str:
     """Why their speeds do not differ; empty if they do."""
-    if one is other:
+    if run is other:
         return "same speed within noise"
-    if one.throughput is None or other.throughput is None:
+    if run.throughput is None or other.throughput is None:
         return "no speed measured"
-    return unproven(one.throughput, other.throughput, simulated=one.simulated or other.simulated)
+    return unproven(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
 
 
 def _unproven(runs: Sequence[Run], group: Sequence[int]) -> str:

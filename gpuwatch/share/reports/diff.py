@@ -41,14 +41,16 @@ def diff(first: Facts, second: Facts) -> Diff:
     for part, name in dict.fromkeys((*first.facts, *second.facts)):
         if part not in shared or (part, name) in first.unknown | second.unknown:
             continue
-        one, two = first.facts.get((part, name)), second.facts.get((part, name))
-        if part == "Machine" and (one is None or two is None):
+        pair, two = first.facts.get((part, name)), second.facts.get((part, name))
+        if part == "Machine" and (pair is None or two is None):
             continue  # a run knows less of the machine than a sample
-        if (one and one[1]) == (two and two[1]):
+        if (pair and pair[1]) == (two and two[1]):
             alike += 1
         else:
-            facts.append(FactChange(part=part, name=clean(name), values=(one and one[0], two and two[0])))
-    findings = sorted(_findings(first, second), key=lambda one: (_ORDER[one.change], SEVERITY_ORDER[one.severity]))
+            facts.append(FactChange(part=part, name=clean(name), values=(pair and pair[0], two and two[0])))
+    findings = sorted(
+        _findings(first, second), key=lambda finding: (_ORDER[finding.change], SEVERITY_ORDER[finding.severity])
+    )
     numbers, same = [], 0
     for key in sorted(first.numbers.keys() & second.numbers.keys()):
         change = _number(*key, first.numbers[key], second.numbers[key], (first.run, second.run))
@@ -61,7 +63,7 @@ def diff(first: Facts, second: Facts) -> Diff:
     return Diff(
         sides=(first.side, second.side),
         simulated=first.simulated or second.simulated,
-        differs=bool(facts or numbers or holders or any(one.change != "stayed" for one in findings)),
+        differs=bool(facts or numbers or holders or any(finding.change != "stayed" for finding in findings)),
         facts=tuple(facts),
         findings=tuple(findings),
         numbers=tuple(numbers),
@@ -82,25 +84,25 @@ def _findings(first: Facts, second: Facts) -> Iterator[FindingChange]:
     for cause in dict.fromkeys((*first.findings, *second.findings)):
         before, after = first.findings.get(cause), second.findings.get(cause)
         change: Change = "stayed" if before and after else "came" if after else "went"
-        one = (after or before or [])[0]
+        finding = (after or before or [])[0]
         yield FindingChange(
             id=cause,
             change=change,
-            severity=one.severity,
-            title=clean(one.title or CAUSES.get(cause, cause)),
+            severity=finding.severity,
+            title=clean(finding.title or CAUSES.get(cause, cause)),
             where=(first.where(cause), second.where(cause)),
         )
 
 
 def _number(
-    part: str, metric: str, one: Spread, two: Spread, runs: tuple[Run | None, Run | None]
+    part: str, metric: str, spread: Spread, two: Spread, runs: tuple[Run | None, Run | None]
 ) -> NumberChange | None:
     """The difference, if it is more than noise."""
-    away = abs(two.median - one.median)
-    larger = max(abs(one.median), abs(two.median))
+    away = abs(two.median - spread.median)
+    larger = max(abs(spread.median), abs(two.median))
     spec = spec_of(metric)
     if metric in _COUNTED:
-        least = max(min(one.median, two.median) * (_MANY_TIMES - 1), 1e-9)
+        least = max(min(spread.median, two.median) * (_MANY_TIMES - 1), 1e-9)
     elif metric == "median_step_seconds":
         if not _slower_or_faster(runs):
             return None
@@ -108,7 +110,7 @@ def _number(
     elif spec is None:
         least = SAME_MEMORY * larger
     else:
-        noise = ((one.high - one.low) + (two.high - two.low)) / 2
+        noise = ((spread.high - spread.low) + (two.high - two.low)) / 2
         least = max(noise, LEAST_SHARE * larger, _LEAST.get(spec.unit, 0.0))
     if away <= least:
         return None
@@ -116,27 +118,27 @@ def _number(
     if metric in _COUNTED:
         name += ", per hour"
     unit = spec.unit.value if spec is not None else "s" if metric == "median_step_seconds" else "B"
-    return NumberChange(part=part, name=name, metric=metric, unit=unit, values=(one, two), threshold=least)
+    return NumberChange(part=part, name=name, metric=metric, unit=unit, values=(spread, two), threshold=least)
 
 
 def _slower_or_faster(runs: tuple[Run | None, Run | None]) -> bool:
-    one, two = runs
-    if one is None or two is None or one.throughput is None or two.throughput is None:
+    run, two = runs
+    if run is None or two is None or run.throughput is None or two.throughput is None:
         return False
-    proven = not unproven(one.throughput, two.throughput, simulated=one.simulated or two.simulated)
-    return proven and comparable.same_work(one, two)
+    proven = not unproven(run.throughput, two.throughput, simulated=run.simulated or two.simulated)
+    return proven and comparable.same_work(run, two)
 
 
 def _importance(change: NumberChange) -> float:
-    one, two = (abs(value.median) for value in change.values)
-    return abs(two - one) / max(one, two) if max(one, two) else 0.0
+    number, two = (abs(value.median) for value in change.values)
+    return abs(two - number) / max(number, two) if max(number, two) else 0.0
 
 
 def _notes(first: Facts, second: Facts) -> Iterator[str]:
-    for one, two in ((first, second), (second, first)):
-        only = sorted(part for part in one.parts - two.parts if not part.startswith("GPU "))
+    for facts, two in ((first, second), (second, first)):
+        only = sorted(part for part in facts.parts - two.parts if not part.startswith("GPU "))
         if only:
-            yield f"{', '.join(only)}: only {one.side.name} has them"
+            yield f"{', '.join(only)}: only {facts.side.name} has them"
     unknown = (first.unknown | second.unknown) & (first.facts.keys() | second.facts.keys())
     if unknown:
         named = sorted(f"{part} {name}" for part, name in unknown)
@@ -156,15 +158,15 @@ def _notes(first: Facts, second: Facts) -> Iterator[str]:
 
 def diff_content(document: Diff) -> Content:
     """Findings, a table of facts for each part, and numbers."""
-    one, two = document.sides
-    heads = ("What", one.name, two.name)
+    item, two = document.sides
+    heads = ("What", item.name, two.name)
     tables = list[Table]()
     if document.findings:
         rows = tuple(
             (change.change, change.id, clean(change.title), change.where[0] or UNKNOWN, change.where[1] or UNKNOWN)
             for change in document.findings
         )
-        tables.append(Table("Findings", ("Change", "Cause", "Finding", one.name, two.name), rows, below=2))
+        tables.append(Table("Findings", ("Change", "Cause", "Finding", item.name, two.name), rows, below=2))
     for part in dict.fromkeys(change.part for change in document.facts):
         rows3 = tuple(
             (clean(change.name), *(clean(value) if value is not None else UNKNOWN for value in change.values))
@@ -173,7 +175,7 @@ def diff_content(document: Diff) -> Content:
         )
         tables.append(Table(clean(part), heads, rows3))
     if document.holders:
-        tables.append(diff_memory.holder_table(document.holders, (one.name, two.name)))
+        tables.append(diff_memory.holder_table(document.holders, (item.name, two.name)))
     if document.numbers:
         rows5 = tuple(
             (
@@ -196,7 +198,7 @@ def diff_content(document: Diff) -> Content:
         _count(len(document.numbers), "number"),
         _count(len(document.holders), "holder"),
     ]
-    names = f"{clean(one.name)} and {clean(two.name)}"
+    names = f"{clean(item.name)} and {clean(two.name)}"
     worse = any(change.severity == "error" for change in came)
     return Content(
         title=f"{names} differ: {', '.join(filter(None, counts))}" if document.differs else f"{names} do not differ",
@@ -250,9 +252,9 @@ def _value(change: NumberChange, value: float) -> str:
 
 
 def _times(change: NumberChange) -> str:
-    one, two = (value.median for value in change.values)
+    number, two = (value.median for value in change.values)
     if change.unit == "%":
-        return f"{two - one:+.0f} points"
+        return f"{two - number:+.0f} points"
     if change.unit == Unit.CELSIUS.value:
-        return f"{two - one:+.0f} °C"
-    return f"{(two / one - 1) * 100:+.0f} %" if one else "from 0"
+        return f"{two - number:+.0f} °C"
+    return f"{(two / number - 1) * 100:+.0f} %" if number else "from 0"

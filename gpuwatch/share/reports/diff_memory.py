@@ -18,7 +18,7 @@ NAMES = {"alive_bytes": "in use when taken", "peak_bytes": "in use at the peak",
 
 def of_profiles(document: Explanation, name: str) -> Facts:
     """One side: the memory of each device, and its holders."""
-    ends = [one.ended_at for one in document.memory_profiles if one.ended_at is not None]
+    ends = [profile.ended_at for profile in document.memory_profiles if profile.ended_at is not None]
     at = max(ends, default=None)
     found = Facts(Side(name=name, kind=document.kind, host=None, begin=at, end=at, samples=1), simulated=False)
     for profile in document.memory_profiles:
@@ -26,7 +26,7 @@ def of_profiles(document: Explanation, name: str) -> Facts:
         numbers: dict[str, int | None] = {
             "alive_bytes": profile.ending_bytes,
             "peak_bytes": profile.peak_bytes if profile.has_history else None,
-            "pool_bytes": sum(one.reserved_bytes for one in profile.segments) or None,
+            "pool_bytes": sum(segment.reserved_bytes for segment in profile.segments) or None,
         }
         for metric, amount in numbers.items():
             if amount is not None:
@@ -61,7 +61,7 @@ def holder_changes(first: Facts, second: Facts) -> list[HolderChange]:
                 held_bytes=(held_then, held),
             )
         )
-    found.sort(key=lambda one: one.held_bytes[0] - one.held_bytes[1])
+    found.sort(key=lambda change: change.held_bytes[0] - change.held_bytes[1])
     return found[:_MOST]
 
 

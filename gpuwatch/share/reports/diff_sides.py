@@ -107,16 +107,16 @@ class Facts:
 
     def where(self, cause: str) -> str:
         """The GPUs of a cause."""
-        known = {self.devices.get(one.device_uuid or "") for one in self.findings.get(cause, ())}
+        known = {self.devices.get(finding.device_uuid or "") for finding in self.findings.get(cause, ())}
         indices = {index for index in known if index is not None}
         return gpus(indices) if indices else ""
 
     def take_findings(self, findings: tuple[Finding, ...]) -> None:
-        for one in findings:
-            if one.severity != "info":
-                self.findings.setdefault(one.id, []).append(one)
+        for finding in findings:
+            if finding.severity != "info":
+                self.findings.setdefault(finding.id, []).append(finding)
         for listed in self.findings.values():
-            listed.sort(key=lambda one: SEVERITY_ORDER[one.severity])
+            listed.sort(key=lambda finding: SEVERITY_ORDER[finding.severity])
 
 
 def of_document(document: Comparable, name: str, *, cards: bool) -> Facts:
@@ -139,7 +139,7 @@ def of_document(document: Comparable, name: str, *, cards: bool) -> Facts:
     found.take_findings(document.findings)
     if isinstance(document, Diagnostic):
         own = Facts(side, document.simulated)
-        own.take_findings(tuple(one for one in document.findings if MACHINE in one.sources))
+        own.take_findings(tuple(finding for finding in document.findings if MACHINE in finding.sources))
         found.findings_of_machine = own.findings
     return found
 
@@ -170,7 +170,7 @@ def last_of(recording: Recording, begin: float, end: float) -> Snapshot | None:
     kept = recording.at(end)
     if kept is None:
         return None
-    findings = tuple(one.finding for one in recording.findings(begin, end))
+    findings = tuple(finding.finding for finding in recording.findings(begin, end))
     return replace(kept.snapshot, findings=findings)
 
 
@@ -216,7 +216,7 @@ def _device(found: Facts, device: Device, cards: bool) -> None:
     if cards:
         _fact(found, part, "UUID", device.uuid)
         _fact(found, part, "PCI bus id", device.pci_bus_id)
-    layout = ", ".join(one.profile or "unknown profile" for one in device.mig_instances)
+    layout = ", ".join(instance.profile or "unknown profile" for instance in device.mig_instances)
     _fact(found, part, "MIG layout", layout or "none")
     for spec in STRUCTURE:
         if spec.id in _OF_THE_CARD and not cards:
@@ -320,7 +320,7 @@ def _points(recording: Recording, begin: float, end: float, step: int) -> Iterat
                 counts[uuid] = max(counts.get(uuid, 0), summary.samples)
             yield (
                 max(counts.values(), default=0),
-                ((key, [one.most if key[1] in counters else one.mean]) for key, one in found.items()),
+                ((key, [summary.most if key[1] in counters else summary.mean]) for key, summary in found.items()),
             )
         at = upto + 1e-3 if upto < end else end + 1
 

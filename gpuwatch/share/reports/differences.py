@@ -30,7 +30,7 @@ def differences(runs: Sequence[Run]) -> tuple[Difference, ...]:
     Runs of one configuration are compared with each other (two versions, two machines), other runs with
     ``default`` if that was run, else with the run before.
     """
-    return tuple(_difference(runs, one, other) for one, other in _pairs(runs))
+    return tuple(_difference(runs, number, other) for number, other in _pairs(runs))
 
 
 def _pairs(runs: Sequence[Run]) -> Iterator[tuple[int, int]]:
@@ -84,7 +84,7 @@ def _who(run: Run, other: Run) -> list[str]:
         (_driver(run), _driver(other)),
     )
     # Only what is known of both can differ.
-    return [one for one, another in facts if one != another and UNKNOWN not in (one, another)]
+    return [text for text, another in facts if text != another and UNKNOWN not in (text, another)]
 
 
 def _driver(run: Run) -> str:
@@ -94,7 +94,7 @@ def _driver(run: Run) -> str:
 def _changed(run: Run, other: Run) -> Iterator[str]:
     if who := _who(run, other):
         against = _who(other, run)
-        yield " and ".join(f"{one} instead of {two}" for one, two in zip(who, against, strict=True))
+        yield " and ".join(f"{text} instead of {two}" for text, two in zip(who, against, strict=True))
     mine, theirs = _requests(run), _requests(other)
     for name in mine:
         if name not in theirs:
@@ -147,13 +147,13 @@ def _how(run: Run) -> str:
 
 
 def _speeds(run: Run, other: Run) -> Iterator[str]:
-    one, two = run.throughput, other.throughput
-    if one is None or two is None or two.median_step_seconds <= 0 or one.median_step_seconds <= 0:
+    throughput, two = run.throughput, other.throughput
+    if throughput is None or two is None or two.median_step_seconds <= 0 or throughput.median_step_seconds <= 0:
         return
     if not comparable.same_work(run, other):
         here, there = comparable.kind(run), comparable.kind(other)
         if comparable.workload(run) != comparable.workload(other):
-            ways = [clean(entry.execution) for entry in (one, two)]
+            ways = [clean(entry.execution) for entry in (throughput, two)]
             alike = comparable.amount(run) == comparable.amount(other)
             other_work = "another command" if comparable.is_program(run) else "another amount of work"
             why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
@@ -161,9 +161,9 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
             why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
         yield f"speeds not comparable ({why})"
         return
-    ratio = two.median_step_seconds / one.median_step_seconds
-    shown = f"{speed(one)} against {speed(two)} steps/s"
-    noise = unproven(one, two, simulated=run.simulated or other.simulated)
+    ratio = two.median_step_seconds / throughput.median_step_seconds
+    shown = f"{speed(throughput)} against {speed(two)} steps/s"
+    noise = unproven(throughput, two, simulated=run.simulated or other.simulated)
     if noise:
         yield f"{noise} ({shown})"
     elif ratio >= 1:
@@ -195,9 +195,9 @@ def _messages(run: Run) -> dict[str, str]:
 
 def _explaining(run: Run, other: Run) -> list[tuple[str, Finding]]:
     """The most severe finding that only this run has; else one that only the other has."""
-    for where, one, another in (("Explained by", run, other), (f"{clean(other.config)} has", other, run)):
+    for where, item, another in (("Explained by", run, other), (f"{clean(other.config)} has", other, run)):
         elsewhere = {found.id for found in another.findings}
-        own = [found for found in one.findings if found.id not in elsewhere and found.id != "healthy"]
+        own = [found for found in item.findings if found.id not in elsewhere and found.id != "healthy"]
         if own:
             return [(where, min(own, key=lambda found: SEVERITY_ORDER[found.severity]))]
     return []

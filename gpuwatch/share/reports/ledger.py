@@ -117,7 +117,7 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
         return
     yield 2, "This process", "at the peak", entry.process_bytes, "NVML"
     yield 3, "CUDA context", "as simulated", entry.context_bytes, "simulation"
-    recorded = [one for one in run.memory_profiles if _is_on(run, one, entry)]
+    recorded = [profile for profile in run.memory_profiles if _is_on(run, profile, entry)]
     if recorded and entry.context_bytes is None:
         yield _context(entry, recorded)
     for profile in recorded:
@@ -129,7 +129,7 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
 def _context(entry: DeviceMemory, recorded: Sequence[MemoryProfile]) -> Row:
     """What the process holds beside the pools of its allocators."""
     owner, what = "CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL"
-    pools = [one.pool_bytes for one in recorded]
+    pools = [profile.pool_bytes for profile in recorded]
     taken = sum(pool for pool in pools if pool is not None)
     if entry.process_bytes is None:
         return 3, owner, what, None, f"{_UNKNOWN_HERE}: NVML does not tell what the process holds"
@@ -272,7 +272,9 @@ def _speeds_note(run: Run) -> str:
     """The unit of the speeds, and why some are not compared."""
     measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
     reasons = [
-        unproven(one, two, simulated=run.simulated) for one, two in measured if one is not None and two is not None
+        unproven(throughput, two, simulated=run.simulated)
+        for throughput, two in measured
+        if throughput is not None and two is not None
     ]
     unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
     note = f" A dash in Slower by: {unknown}." if unknown else ""

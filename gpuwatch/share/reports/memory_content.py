@@ -52,7 +52,7 @@ def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
         of = f", {_whose(profile, profiles)}" if number else ""
         peak, largest, more = (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else (_ALIVE, _LARGEST, _MORE)
         yield _peak(f"{peak}{of}", profile)
-        large = [one for one in profile.holders if one.allocated_bytes >= _LEAST * profile.peak_bytes]
+        large = [holder for holder in profile.holders if holder.allocated_bytes >= _LEAST * profile.peak_bytes]
         if large:
             yield _holders(f"{largest}{of}", profile, large[:_FIRST], folded=number > 0)
         if large[_FIRST:]:
@@ -62,7 +62,7 @@ def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
 
 
 def _whose(profile: MemoryProfile, profiles: Sequence[MemoryProfile]) -> str:
-    several = len({one.pid for one in profiles}) > 1
+    several = len({profile.pid for profile in profiles}) > 1
     of = f" of process {profile.pid}" if several and profile.pid is not None else ""
     return f"{clean(profile.device)}{of}"
 
@@ -70,15 +70,15 @@ def _whose(profile: MemoryProfile, profiles: Sequence[MemoryProfile]) -> str:
 def _segments(title: str, profile: MemoryProfile) -> Table:
     rows = [
         (
-            f"{one.kind}, private pool {one.pool}" if one.pool else clean(one.kind),
-            str(one.stream),
-            str(one.count),
-            size(one.reserved_bytes),
-            size(one.allocated_bytes),
-            size(one.reserved_bytes - one.allocated_bytes),
-            size(one.largest_free_bytes) if one.largest_free_bytes else "–",
+            f"{segment.kind}, private pool {segment.pool}" if segment.pool else clean(segment.kind),
+            str(segment.stream),
+            str(segment.count),
+            size(segment.reserved_bytes),
+            size(segment.allocated_bytes),
+            size(segment.reserved_bytes - segment.allocated_bytes),
+            size(segment.largest_free_bytes) if segment.largest_free_bytes else "–",
         )
-        for one in profile.segments
+        for segment in profile.segments
     ]
     return Table(
         title,

@@ -68,5 +68,7 @@ def in_characters(chart: Areas, width: int) -> Iterator[str]:
     rows += sorted(drawn, key=lambda row: (row[0] == "others", -max(row[1])))
     wide = min(max(len(name) for name, _ in rows), max((width - _MOST) // 2, _MOST))
     for name, amounts in rows:
-        line = course([one or None for one in amounts], 0.0, max(amounts), min(width - wide - _MOST, _WIDEST), of=max)
+        line = course(
+            [amount or None for amount in amounts], 0.0, max(amounts), min(width - wide - _MOST, _WIDEST), of=max
+        )
         yield f"{shorten(name, wide):<{wide}}  {line}  {size(max(amounts))} at most"

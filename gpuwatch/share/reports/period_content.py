@@ -59,25 +59,27 @@ def period_content(period: Period) -> Content:
 def _main(period: Period) -> PeriodFinding | None:
     """The finding that the report is named after."""
     return min(
-        (one for one in period.findings if one.finding.id == period.primary), key=attrgetter("rank"), default=None
+        (finding for finding in period.findings if finding.finding.id == period.primary),
+        key=attrgetter("rank"),
+        default=None,
     )
 
 
 def _others(period: Period, main: PeriodFinding | None) -> Iterator[Finding]:
     """The other findings with their time: what still holds, of the rest one of each cause on each GPU."""
     told = set() if main is None else {(main.finding.id, main.finding.device_uuid)}
-    for one in sorted(period.findings, key=attrgetter("rank")):
-        which = (one.finding.id, one.finding.device_uuid)
-        if one is not main and (which not in told or (one.active and one.finding.severity != "info")):
+    for finding in sorted(period.findings, key=attrgetter("rank")):
+        which = (finding.finding.id, finding.finding.device_uuid)
+        if finding is not main and (which not in told or (finding.active and finding.finding.severity != "info")):
             told.add(which)
-            yield replace(one.finding, title=f"{one.finding.title.rstrip('.')} ({_when(period, one)})")
+            yield replace(finding.finding, title=f"{finding.finding.title.rstrip('.')} ({_when(period, finding)})")
 
 
-def _when(period: Period, one: PeriodFinding) -> str:
-    duration = lasted((one.end - one.begin).total_seconds())
-    if one.active:
-        return f"since {_time(period, one.begin)}, for {duration}, still so at the end"
-    return f"at {_time(period, one.begin)}, for {duration}"
+def _when(period: Period, finding: PeriodFinding) -> str:
+    duration = lasted((finding.end - finding.begin).total_seconds())
+    if finding.active:
+        return f"since {_time(period, finding.begin)}, for {duration}, still so at the end"
+    return f"at {_time(period, finding.begin)}, for {duration}"
 
 
 def _subtitle(period: Period) -> Iterator[str]:
@@ -114,7 +116,7 @@ def _facts(period: Period) -> Iterator[tuple[str, str]]:
     used = f", {hours(total.gpu_hours_used)} used" if total.gpu_hours_used is not None else ""
     recorded = sum(device.hours_recorded for device in usage.devices)
     yield "GPU-hours", f"{hours(total.gpu_hours_held)} of {hours(recorded)} held{used}"
-    counts = Counter(one.finding.id for one in period.findings)
+    counts = Counter(finding.finding.id for finding in period.findings)
     yield "findings", ", ".join(f"{count} × {clean(name)}" for name, count in counts.most_common()) or "none"
     yield "events", str(len(period.events))
     for note in period.notes:
@@ -124,8 +126,8 @@ def _facts(period: Period) -> Iterator[tuple[str, str]]:
 def _changes(period: Period) -> Table | None:
     if period.trouble is None or period.changes_begin is None:
         return None
-    rows = tuple((_time(period, one.at), one.kind, clean(one.text)) for one in period.changes)
-    problems = (one.finding.id for one in period.findings if one.finding.severity != "info")
+    rows = tuple((_time(period, change.at), change.kind, clean(change.text)) for change in period.changes)
+    problems = (finding.finding.id for finding in period.findings if finding.finding.severity != "info")
     what = clean(next(problems, "the first finding"))
     span = lasted((period.trouble - period.changes_begin).total_seconds())
     note = (
@@ -149,8 +151,10 @@ def _readings(period: Period) -> Table:
         cells = [str(device.index)]
         for metric in GRAPHED:
             series = device.series.get(metric)
-            means = [one for one in series.mean if one is not None] if series is not None else []
-            most = max((one for one in series.most if one is not None), default=None) if series is not None else None
+            means = [value for value in series.mean if value is not None] if series is not None else []
+            most = (
+                max((value for value in series.most if value is not None), default=None) if series is not None else None
+            )
             cells.append(shown(metric, sum(means) / len(means)) if means else UNKNOWN)
             cells.append(shown(metric, most))
         rows.append(tuple(cells))
@@ -163,13 +167,13 @@ def _readings(period: Period) -> Table:
 def _findings(period: Period) -> Table:
     rows = tuple(
         (
-            f"{GLYPHS[one.finding.severity]} {one.finding.severity}",
-            _time(period, one.begin),
-            "still" if one.active else _time(period, one.end),
-            clean(one.finding.id),
-            clean(one.finding.title),
+            f"{GLYPHS[finding.finding.severity]} {finding.finding.severity}",
+            _time(period, finding.begin),
+            "still" if finding.active else _time(period, finding.end),
+            clean(finding.finding.id),
+            clean(finding.finding.title),
         )
-        for one in period.findings
+        for finding in period.findings
     )
     heads = ("Severity", "From", "To", "Cause", "Finding")
     long = len(rows) > _LONG
@@ -179,12 +183,12 @@ def _findings(period: Period) -> Table:
 def _runs(period: Period) -> Table:
     rows = tuple(
         (
-            _time(period, one.begin),
-            _time(period, one.end) if one.end is not None else UNKNOWN,
-            clean(one.name),
-            clean(one.verdict),
+            _time(period, run.begin),
+            _time(period, run.end) if run.end is not None else UNKNOWN,
+            clean(run.name),
+            clean(run.verdict),
         )
-        for one in period.runs
+        for run in period.runs
     )
     return Table("Saved runs", ("From", "To", "Run", "Verdict"), rows, keep=frozenset({0, 1}))
 
@@ -192,8 +196,8 @@ def _runs(period: Period) -> Table:
 def _events(period: Period) -> Table:
     last = period.events[-_ROWS:]
     rows = tuple(
-        (_time(period, one.at), f"{GLYPHS.get(one.severity, '•')} {clean(one.severity)}", clean(one.text))
-        for one in last
+        (_time(period, event.at), f"{GLYPHS.get(event.severity, '•')} {clean(event.severity)}", clean(event.text))
+        for event in last
     )
     left_out = len(period.events) - len(last)
     note = f"{left_out} earlier ones are left out; JSON has them all." if left_out else ""
@@ -204,8 +208,8 @@ def _events(period: Period) -> Table:
 
 def _gaps(period: Period) -> Table:
     rows = tuple(
-        (_time(period, one.begin), _time(period, one.end), lasted((one.end - one.begin).total_seconds()))
-        for one in period.gaps
+        (_time(period, gap.begin), _time(period, gap.end), lasted((gap.end - gap.begin).total_seconds()))
+        for gap in period.gaps
     )
     return Table("Not recorded", ("From", "To", "Lasted"), rows, frozenset({2}), keep=frozenset({0, 1}))
 
@@ -216,7 +220,7 @@ def _at(at: datetime.datetime) -> str:
 
 def _time(period: Period, at: datetime.datetime) -> str:
     """Without the day, where all is of one."""
-    days = {one.astimezone().date() for one in (period.begin, period.end, at)}
+    days = {item.astimezone().date() for item in (period.begin, period.end, at)}
     return at.astimezone().strftime("%H:%M:%S") if len(days) == 1 else _at(at)
 
 

@@ -33,19 +33,19 @@ def top(device: PeriodDevice, metric: str) -> float:
     """Where the axis of a graph ends."""
     known = device.tops.get(metric)
     series = device.series.get(metric)
-    most = max((one for one in series.most if one is not None), default=0.0) if series is not None else 0.0
+    most = max((value for value in series.most if value is not None), default=0.0) if series is not None else 0.0
     return max(known or 0.0, most) or 1.0
 
 
 def runs_on(period: Period, device: PeriodDevice) -> list[PeriodRun]:
     """The saved runs that used this GPU."""
-    return [one for one in period.runs if device.uuid in one.device_uuids]
+    return [run for run in period.runs if device.uuid in run.device_uuids]
 
 
 def processes_on(period: Period, device: PeriodDevice) -> list[PeriodProcess]:
     """Its processes, those that held it longest first."""
-    mine = [one for one in period.processes if one.device_uuid == device.uuid]
-    return sorted(mine, key=lambda one: min(one.begin, period.end) - min(one.end, period.end))
+    mine = [process for process in period.processes if process.device_uuid == device.uuid]
+    return sorted(mine, key=lambda process: min(process.begin, period.end) - min(process.end, period.end))
 
 
 def in_characters(device: PeriodDevice, width: int) -> Iterator[str]:
@@ -54,11 +54,11 @@ def in_characters(device: PeriodDevice, width: int) -> Iterator[str]:
         series = device.series.get(metric)
         if series is None:
             continue
-        known = [one for one in series.mean if one is not None]
+        known = [value for value in series.mean if value is not None]
         if not known:
             continue
-        least = min(one for one in series.least if one is not None)
-        most = max(one for one in series.most if one is not None)
+        least = min(value for value in series.least if value is not None)
+        most = max(value for value in series.most if value is not None)
         drawn = course(series.mean, bottom(metric), top(device, metric), width)
         mean = shown(metric, sum(known) / len(known))
         yield f"{name:<8}  {drawn}  avg {mean}, {shown(metric, least)} to {shown(metric, most)}"
@@ -76,7 +76,7 @@ def course(
     drawn = []
     for place in range(count):
         part = values[place * len(values) // count : (place + 1) * len(values) // count]
-        known = [one for one in part if one is not None]
+        known = [value for value in part if value is not None]
         if not known:
             drawn.append(" ")
             continue

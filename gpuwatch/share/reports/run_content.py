@@ -234,7 +234,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
 
 def _of_which(run: Run) -> str:
     """The process that has this device map, if another one has another."""
-    maps = {one.pid: one.device_map for one in run.processes if one.device_map}
+    maps = {process.pid: process.device_map for process in run.processes if process.device_map}
     own = next((pid for pid, known in maps.items() if known == run.device_map), None)
     return f" (process {own}; others below)" if own is not None and len({*maps.values()}) > 1 else ""
 
@@ -301,12 +301,12 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
 
     Of the ops of a device those that fell back come first.
     """
-    moved = {(clean(one.op), one.actual) for one in run.fallbacks}
+    moved = {(clean(fallback.op), fallback.actual) for fallback in run.fallbacks}
     devices: dict[tuple[bool, str], Counter[str]] = {}
-    for one in filter(lambda one: one.actual, run.placements):
-        kind = " ".join(clean(part) for part in (one.op, one.dtype) if part)
-        where = (not _kept_off_the_gpu(run, one), short_device(one.actual))
-        devices.setdefault(where, Counter())[kind] += one.count
+    for placement in filter(lambda placement: placement.actual, run.placements):
+        kind = " ".join(clean(part) for part in (placement.op, placement.dtype) if part)
+        where = (not _kept_off_the_gpu(run, placement), short_device(placement.actual))
+        devices.setdefault(where, Counter())[kind] += placement.count
     in_order = sorted(devices.items(), key=lambda entry: (entry[0][0], -entry[1].total()))
     for (free, device), ops in in_order[:_DEVICES]:
         told = {kind for kind in ops if (kind.partition(" ")[0], device) in moved}

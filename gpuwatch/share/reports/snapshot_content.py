@@ -83,7 +83,9 @@ def _reservations(snapshot: Snapshot) -> Table:
     """Who reserved which GPU, with ``gpuwatch pick --reserve``."""
     names = {device.uuid: str(device.index) for device in snapshot.devices}
     for device in snapshot.devices:
-        names |= {one.uuid: f"{device.index} MIG {one.id}" for one in device.mig_instances if one.uuid}
+        names |= {
+            instance.uuid: f"{device.index} MIG {instance.id}" for instance in device.mig_instances if instance.uuid
+        }
     rows = tuple(
         (
             clean(names.get(found.uuid, found.uuid)),
@@ -91,7 +93,7 @@ def _reservations(snapshot: Snapshot) -> Table:
             str(found.pid) if found.pid is not None else UNKNOWN,
             shorten(clean(found.command), _COMMAND) if found.command else UNKNOWN,
         )
-        for found in sorted(snapshot.reservations, key=lambda one: names.get(one.uuid, ""))
+        for found in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, ""))
     )
     return Table("Reserved", ("GPU", "User", "PID", "Command"), rows, frozenset({0, 2}))
 
@@ -119,11 +121,11 @@ def _silence(snapshot: Snapshot) -> str:
     """Why the GPUs are unknown; empty if the driver listed them, or that there are none."""
     if snapshot.driver is not None:
         return ""
-    if any(one.reason == FAILED_ITSELF for one in snapshot.problems):
+    if any(problem.reason == FAILED_ITSELF for problem in snapshot.problems):
         return "gpuwatch could not ask the driver"
-    refuses = any(one.source == "nvml" and one.reason not in _SILENT for one in snapshot.problems)
+    refuses = any(problem.source == "nvml" and problem.reason not in _SILENT for problem in snapshot.problems)
     silent = "the driver refuses" if refuses else "driver not answering"
-    return next((_SILENT[one.reason] for one in snapshot.problems if one.reason in _SILENT), silent)
+    return next((_SILENT[problem.reason] for problem in snapshot.problems if problem.reason in _SILENT), silent)
 
 
 def _device_row(device: Device, *, marked: bool) -> tuple[str, ...]:

@@ -55,9 +55,11 @@ def cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...],
 def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) -> Table:
     """Framework devices and their physical GPUs; with a run, the expected grants, and every process that has some."""
     predicted = run is not None and bool(run.predicted)
-    mapped = [one for one in run.processes if one.device_map] if run is not None else []
+    mapped = [process for process in run.processes if process.device_map] if run is not None else []
     several = len(mapped) > 1
-    owned = [(one.pid, m) for one in mapped for m in one.device_map] if several else [(0, m) for m in mappings]
+    owned = (
+        [(process.pid, m) for process in mapped for m in process.device_map] if several else [(0, m) for m in mappings]
+    )
     rows = [
         (
             *([str(pid)] if several else []),

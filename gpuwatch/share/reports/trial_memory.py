@@ -33,8 +33,8 @@ def recorded_tables(trials: Sequence[Trial]) -> Iterator[Table]:
 
 
 def _groups(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Table:
-    top = max((one.peak_bytes for one in profiles.values()), default=0)
-    held = {name: _parts(one) for name, one in profiles.items()}
+    top = max((profile.peak_bytes for profile in profiles.values()), default=0)
+    held = {name: _parts(profile) for name, profile in profiles.items()}
     columns = [
         group
         for group in (*GROUP_KINDS, _MISSING)
@@ -115,7 +115,11 @@ def _holders(profiles: dict[str, MemoryProfile]) -> Table:
         "Largest holders, side by side",
         ("Op, variable or line", "Group", *map(clean, profiles)),
         tuple(
-            (clean(name) or UNKNOWN, clean(group), *(size(of[one]) if one in of else "–" for one in profiles))
+            (
+                clean(name) or UNKNOWN,
+                clean(group),
+                *(size(of[profile]) if profile in of else "–" for profile in profiles),
+            )
             for (group, name), of in largest
         ),
         frozenset(range(2, 2 + len(profiles))),

@@ -87,22 +87,22 @@ def _verdict(document: Experiment, known: Sequence[Summary]) -> tuple[str, str]:
     if any(trial.run is not None and trial.run.verdict == "interrupted" for trial in document.trials):
         return "warning", "interrupted"
     if document.fits:
-        return ("ok", "fits") if any(one.fits for one in document.fits) else ("error", "does not fit")
+        return ("ok", "fits") if any(fit.fits for fit in document.fits) else ("error", "does not fit")
     if document.recover:
-        good = any(one.verified for one in document.recover)
+        good = any(recovery.verified for recovery in document.recover)
         return ("ok", "recovered") if good else ("error", "not recovered")
     if document.largest is not None:
         if document.largest.value is None:
             return "error", "none fits"
         return ("ok", "confirmed") if document.largest.confirmed else ("warning", "not confirmed")
-    failed = sum(one.tried and not one.passed for one in known)
+    failed = sum(summary.tried and not summary.passed for summary in known)
     beside = [trial.run.verdict in PASSED for trial in document.trials if trial.copy and trial.run is not None]
     if beside and not all(beside):
         return "warning", f"{beside.count(False)} of {len(beside)} copies failed"
-    if not any(one.tried for one in known):
+    if not any(summary.tried for summary in known):
         return "warning", "nothing to compare"
     if failed:
-        tried = sum(one.tried for one in known)
+        tried = sum(summary.tried for summary in known)
         return ("error" if failed == tried else "warning"), f"{failed} of {tried} failed"
     return "ok", "all ran"
 
@@ -117,18 +117,18 @@ def _subject(document: Experiment) -> str:
 
 
 def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
-    runs = [one for one in known if one.runs]
+    runs = [summary for summary in known if summary.runs]
     if document.largest is not None:
         name = document.largest.name
-        runs.sort(key=lambda one: int(one.trials[0].values.get(name, "0")))
-    simulated = any(run.simulated for one in runs for run in one.runs)
+        runs.sort(key=lambda summary: int(summary.trials[0].values.get(name, "0")))
+    simulated = any(run.simulated for summary in runs for run in summary.runs)
     # Values differ in what they need, which NVML does not show of a framework that takes all memory at its start.
-    peaks = any(one.trials[0].values and one.allocator_peak is not None for one in runs)
-    rows = tuple(_row(one) for one in runs)
+    peaks = any(run.trials[0].values and run.allocator_peak is not None for run in runs)
+    rows = tuple(_row(run) for run in runs)
     notes = [
         f"Each run is measured {document.rule}{_OR_ITS_END if 'steps' in document.rule else ''}.",
         "Memory is NVML's peak of the steps that ran: what comes later can take more."
-        if any(one.memory for one in runs)
+        if any(run.memory for run in runs)
         else "",
         "ALLOCATOR is the most that the framework's own allocator had handed out, until it failed if it did."
         if peaks
@@ -136,15 +136,15 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
         "± is half of the 95 % interval of the median step."
         if any(" ±" in row[_HEADS.index("STEP")] for row in rows) and not simulated
         else "",
-        f"{_CHANGES} changes what the program computes." if any(one.changes_results for one in runs) else "",
+        f"{_CHANGES} changes what the program computes." if any(run.changes_results for run in runs) else "",
         _CPU if simulated else "",
         "With another value a step may do other work."
-        if not simulated and len({tuple(one.trials[0].values.items()) for one in runs if one.step_time}) > 1
+        if not simulated and len({tuple(run.trials[0].values.items()) for run in runs if run.step_time}) > 1
         else "",
         *_signals(document),
         *map(clean, document.notes),
     ]
-    named = [(one.name, one.shown) for one in runs]
+    named = [(run.name, run.shown) for run in runs]
     charted = [(name, run) for name, run in named if run is not None]
     drawn: list[Chart | None] = [charts.allocator_peaks(charted)] if peaks else []
     if not peaks or not _same_memory(runs):
@@ -170,36 +170,36 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
 
 def _same_memory(runs: Sequence[Summary]) -> bool:
     """Whether NVML reports the same of all: of what they need, its bars would show nothing."""
-    held = [amount for one in runs if one.memory is not None for amount in one.memory]
+    held = [amount for run in runs if run.memory is not None for amount in run.memory]
     return bool(held) and max(held) <= min(held) * (1 + SAME_MEMORY)
 
 
-def _row(one: Summary) -> tuple[str, ...]:
-    run, time = one.shown, one.step_time
-    mark = f" {_CHANGES}" if one.changes_results else ""
-    held = one.memory
+def _row(summary: Summary) -> tuple[str, ...]:
+    run, time = summary.shown, summary.step_time
+    mark = f" {_CHANGES}" if summary.changes_results else ""
+    held = summary.memory
     memory = UNKNOWN if held is None else size(held[1])
     verdict = run.verdict if run is not None else UNKNOWN
-    times = f" ×{len(one.runs)}" if len(one.runs) > 1 and one.passed else ""
+    times = f" ×{len(summary.runs)}" if len(summary.runs) > 1 and summary.passed else ""
     return (
-        f"{clean(one.name)}{mark}",
-        _applied(one),
+        f"{clean(summary.name)}{mark}",
+        _applied(summary),
         memory,
-        size(one.allocator_peak),
+        size(summary.allocator_peak),
         device_map(run) if run is not None else UNKNOWN,
         _step(time),
         per_second(1 / time.median_seconds) if time is not None and time.median_seconds > 0 else UNKNOWN,
-        clean(one.furthest.covered).replace(" steps", "\u00a0steps"),
+        clean(summary.furthest.covered).replace(" steps", "\u00a0steps"),
         f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}{times}",
     )
 
 
-def _applied(one: Summary) -> str:
-    if one.overridden:
-        return f"no, set at {clean(one.overridden)}"
-    if one.not_tried:
+def _applied(summary: Summary) -> str:
+    if summary.overridden:
+        return f"no, set at {clean(summary.overridden)}"
+    if summary.not_tried:
         return "not applied"
-    trial = one.trials[0]
+    trial = summary.trials[0]
     # A variable that is there is all that is known of most; what TensorFlow made of others is.
     known = {name: value for name, value in trial.effective.items() if not name.isupper()}
     if known:
@@ -250,8 +250,8 @@ def _fits(document: Experiment) -> Table:
     """The cards that were asked about."""
     words = {True: f"{GLYPHS['ok']}\u00a0yes", False: f"{GLYPHS['oom']}\u00a0no", None: "not known"}
     rows = tuple(
-        (clean(one.card), words[one.fits], "it was run so" if one.tried else "it follows from the other runs")
-        for one in document.fits
+        (clean(fit.card), words[fit.fits], "it was run so" if fit.tried else "it follows from the other runs")
+        for fit in document.fits
     )
     need = document.needed_bytes
     note = f"It fails with {need[0] >> 20:,} MiB and runs with {need[1] >> 20:,} MiB." if need is not None else ""
@@ -262,14 +262,14 @@ def _recover(document: Experiment) -> Table:
     """What became of each setting that might have made the program pass."""
     rows = tuple(
         (
-            clean(one.name),
+            clean(recovery.name),
             f"{GLYPHS['ok']}\u00a0verified"
-            if one.verified
-            else f"{GLYPHS['oom' if one.runs else 'skipped']}\u00a0" + ("no" if one.runs else "not tried"),
-            f"{one.passed} of {one.runs}" if one.runs else UNKNOWN,
-            clean(one.reason) if one.reason else "",
+            if recovery.verified
+            else f"{GLYPHS['oom' if recovery.runs else 'skipped']}\u00a0" + ("no" if recovery.runs else "not tried"),
+            f"{recovery.passed} of {recovery.runs}" if recovery.runs else UNKNOWN,
+            clean(recovery.reason) if recovery.reason else "",
         )
-        for one in document.recover
+        for recovery in document.recover
     )
     note = "Verified: it passed, and then twice more, to the end of the program or past three times the failure."
     return Table("What makes it pass", ("SETTING", "PASSES", "RUNS", "WHY NOT"), rows, frozenset({2}), note=note)
@@ -282,7 +282,7 @@ def _copies(trials: Sequence[Trial]) -> Table:
         run = trial.run
         if run is None or not trial.copy:
             continue
-        alone = next((one.step_time for one in trials if one.name == trial.name and not one.copy), None)
+        alone = next((item.step_time for item in trials if item.name == trial.name and not item.copy), None)
         granted, slower = run_content.granted(run), slow_down(alone, [trial], simulated=run.simulated)
         rows.append(
             (
@@ -329,7 +329,7 @@ def _decisive(run: Run) -> list[str]:
 
 
 def _not_tried(known: Sequence[Summary]) -> Table:
-    rows = tuple((clean(one.name), clean(one.not_tried)) for one in known if one.not_tried)
+    rows = tuple((clean(summary.name), clean(summary.not_tried)) for summary in known if summary.not_tried)
     return Table("Not tried", ("Setting", "Why"), rows)
 
 

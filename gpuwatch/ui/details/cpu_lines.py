@@ -25,7 +25,7 @@ def cpu_lines(process: Process, view: View, details: Details | None) -> Lines:
     environment = details.environment if details is not None else None
     snapshot = view.snapshot
     if snapshot is None or not view.devices:
-        why = "; ".join(printable(one.detail) for one in snapshot.problems) if snapshot is not None else ""
+        why = "; ".join(printable(problem.detail) for problem in snapshot.problems) if snapshot is not None else ""
         lines: Lines = [[("– ", "dim"), ("unknown: gpuwatch sees no GPU here, so it cannot see who uses one", "text")]]
         lines += [[("  · ", "dim"), (why, "text")]] if why else []
         return [*lines, *_commands(process, environment, details)]

@@ -26,21 +26,23 @@ def known_map(rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snaps
     first = rows[0] if rows else None
     if first is None:
         return Known((), "")
-    by_environment = tuple(sorted(first.device_map, key=lambda one: one.ordinal))
+    by_environment = tuple(sorted(first.device_map, key=lambda mapping: mapping.ordinal))
     if numbers and snapshot is not None:
         exact = tuple(
             Mapped(ordinal=ordinal, uuid=uuid, index=device.index, certainty="fact")
             for ordinal, uuid in sorted(numbers)
             if (device := snapshot.device(uuid)) is not None
         )
-        differs = {one.ordinal: one.uuid for one in by_environment} != {one.ordinal: one.uuid for one in exact}
+        differs = {mapping.ordinal: mapping.uuid for mapping in by_environment} != {
+            mapping.ordinal: mapping.uuid for mapping in exact
+        }
         how = "fact: reported by the simulated driver"
-        if by_environment and differs and any(one.uuid not in dict(numbers).values() for one in by_environment):
+        if by_environment and differs and any(mapping.uuid not in dict(numbers).values() for mapping in by_environment):
             how += "; its environment alone suggests others"
         return Known(exact, how)
     if not by_environment:
         return Known((), "")
-    if all(one.certainty == "fact" for one in by_environment):
+    if all(mapping.certainty == "fact" for mapping in by_environment):
         return Known(by_environment, "fact: reported by the driver or the framework")
     here = {row.device_uuid for row in rows if row.device_uuid is not None}
     if len(by_environment) == 1 and here == {by_environment[0].uuid} and first.cuda_visible_devices is not None:

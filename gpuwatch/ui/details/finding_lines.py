@@ -103,7 +103,9 @@ def evidence(view: View) -> Lines:
         if problem.reason not in found:
             lines += [*lines_of_problem(problem), []]
     if not lines:
-        healthy = next((one for one in view.findings if one.id == "healthy" and one.until is None), None)
+        healthy = next(
+            (finding for finding in view.findings if finding.id == "healthy" and finding.until is None), None
+        )
         lines = [[("● ", "ok"), ("No problems found.", "text")]]
         lines += [[("  · ", "dim"), (line, "text")] for line in (healthy.evidence if healthy is not None else ())]
     return lines

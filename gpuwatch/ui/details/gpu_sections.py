@@ -83,7 +83,7 @@ def _throttling_line(reason: str, known: Sequence[Episode], now: float) -> list[
     else:
         line.append((f": for {at_least}{lasted}, ended {ago(now - last.last)}", "text"))
     if len(known) > 1:
-        together = span(sum(one.last - one.began for one in known))
+        together = span(sum(episode.last - episode.began for episode in known))
         line.append((f"  ({len(known)} times in the last hour, {together} in total)", "dim"))
     line.append((f"  {reason}", "faint"))
     return line
@@ -156,11 +156,11 @@ def part_lines(device: Device, processes: Iterable[Process], width: int) -> Line
     """Its MIG instances: profile, memory, and the processes on each."""
     on = by_instance(device, processes)
     lines: Lines = []
-    for one in device.mig_instances:
-        lines.append(part_spans(one, on.pop(one.id, []), 10 if width >= 66 else 4))
-        uuid = printable(one.uuid) if one.uuid else f"{UNKNOWN} UUID not reported"
-        if one.gpu_instance is not None and one.compute_instance is not None:
-            uuid += f"  GPU instance {one.gpu_instance}, compute instance {one.compute_instance}"
+    for instance in device.mig_instances:
+        lines.append(part_spans(instance, on.pop(instance.id, []), 10 if width >= 66 else 4))
+        uuid = printable(instance.uuid) if instance.uuid else f"{UNKNOWN} UUID not reported"
+        if instance.gpu_instance is not None and instance.compute_instance is not None:
+            uuid += f"  GPU instance {instance.gpu_instance}, compute instance {instance.compute_instance}"
         lines.append([("    ", "text"), (uuid, "faint")])
     for name, rows in on.items():
         if rows and device.mig_instances:
@@ -194,7 +194,7 @@ def topology_lines(device: Device, snapshot: Snapshot) -> Lines:
     if switched:
         text = f"{switched} NVLinks to an NVSwitch, which connects all GPUs with such links"
         lines.append([(f"{'switch':<8}", "strong"), (text, "text")])
-    place = next((one for one in topology.places if one.uuid == device.uuid), None)
+    place = next((place for place in topology.places if place.uuid == device.uuid), None)
     if place is not None:
         for name, value, lack in (
             ("CPUs", place.cpus, place.missing.get("cpus")),
@@ -225,16 +225,16 @@ def event_lines(
 ) -> Lines:
     """Events of the device, newest first; ``since``: from when on they are known."""
     lines: Lines = []
-    for one in reversed(happened):
-        if not one.concerns(device.uuid):
+    for event in reversed(happened):
+        if not event.concerns(device.uuid):
             continue
-        glyph, ink = MARKS[one.severity]
-        text = one.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")
-        likely = " (likely)" if one.certainty == "likely" else ""
+        glyph, ink = MARKS[event.severity]
+        text = event.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")
+        likely = " (likely)" if event.certainty == "likely" else ""
         if len(lines) >= most:
             lines.append([("older events: ", "dim"), (f"{number_of('events')} Events", "key")])
             break
-        lines.append([(f"{clock(one.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
+        lines.append([(f"{clock(event.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
     return lines or [[("● ", "ok"), (f"no events since {since}", "text")]]
 
 
@@ -244,8 +244,8 @@ def with_events(lines: list[Line], happened: Sequence[MachineEvent], now: float,
     if not happened or spare < _SPARE or width < _WIDE:
         return lines
     below = [Pen(width).add("  LATEST EVENTS", "header").to(width, ink="header").line()]
-    for one in islice(reversed(happened), spare - 2):
-        glyph, ink = MARKS[one.severity]
-        pen = Pen(width).add(f"  {clock(one.at, now)}  ", "dim").add(f"{glyph} ", ink)
-        below.append(pen.add(cut(one.text, pen.left), "text").line())
+    for event in islice(reversed(happened), spare - 2):
+        glyph, ink = MARKS[event.severity]
+        pen = Pen(width).add(f"  {clock(event.at, now)}  ", "dim").add(f"{glyph} ", ink)
+        below.append(pen.add(cut(event.text, pen.left), "text").line())
     return [*lines, *[Line(())] * (spare - len(below)), *below]

@@ -115,7 +115,7 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
     for pane in dict.fromkeys(order):
         rows = found.setdefault(_HEADS[pane], [])
         if pane == "everywhere" and not fleet:
-            rows.append((f"1-{len(TABS)}", " ".join(one.title for one in TABS)))
+            rows.append((f"1-{len(TABS)}", " ".join(tab.title for tab in TABS)))
         into = rows
         for action in ACTIONS[pane]:
             entry = (action.help, action.shown)

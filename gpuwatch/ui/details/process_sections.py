@@ -37,7 +37,7 @@ def without_secrets(details: Details) -> Details:
         environment = {name: mask_value(name, value) for name, value in environment.items()}
 
     def hidden(relatives: tuple[Relative, ...]) -> tuple[Relative, ...]:
-        return tuple(Relative(one.pid, one.depth, mask_text(one.command)) for one in relatives)
+        return tuple(Relative(relative.pid, relative.depth, mask_text(relative.command)) for relative in relatives)
 
     return replace(details, environment=environment, parents=hidden(details.parents), children=hidden(details.children))
 
@@ -48,11 +48,11 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
         state = ("not seen since it was selected", "dim") if not note[0] else note
         return [[(" ", "text"), (str(who[0]), "strong"), ("  ", "text"), state], []]
     first = rows[0]
-    one: list[Span] = [(" ", "text"), (str(first.pid), "strong"), ("  ", "text")]
-    one += [(printable(first.user), "text") if first.user else (UNKNOWN, "dim"), ("  ", "text")]
+    value: list[Span] = [(" ", "text"), (str(first.pid), "strong"), ("  ", "text")]
+    value += [(printable(first.user), "text") if first.user else (UNKNOWN, "dim"), ("  ", "text")]
     if note[0]:
-        one += [note, ("  ", "text")]
-    one.append((without_folder(mask_text(command_text(first))), "strong"))
+        value += [note, ("  ", "text")]
+    value.append((without_folder(mask_text(command_text(first))), "strong"))
     two: list[Span] = [(" ", "text")]
     if first.create_time is not None:
         begun = datetime.datetime.fromtimestamp(first.create_time).strftime("%Y-%m-%d %H:%M:%S")
@@ -72,7 +72,7 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
         two += [("  ", "text"), (printable(first.note), "warning")]
     if details is not None and details.interpreter:
         two += [("  ", "text"), (printable(details.interpreter), "dim")]
-    return [one, two]
+    return [value, two]
 
 
 def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()) -> Lines:
@@ -85,27 +85,27 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
     known = known_map(rows, numbers, view.snapshot)
     lines: Lines = []
     # Of many devices only those that it uses have their own lines.
-    unused = [one for one in known.map if one.uuid not in held]
+    unused = [mapping for mapping in known.map if mapping.uuid not in held]
     folded = unused if len(known.map) > _DEVICES and len(unused) > 1 else []
-    for one in known.map:
-        if one in folded:
+    for mapping in known.map:
+        if mapping in folded:
             continue
-        row = held.pop(one.uuid, None)
-        ink = "ok" if one.certainty == "fact" else "dim"
+        row = held.pop(mapping.uuid, None)
+        ink = "ok" if mapping.certainty == "fact" else "dim"
         lines.append(
             [
-                (f"{prefix or 'device '}{one.ordinal}", "strong"),
-                (f" → physical {one.index}", "strong"),
-                (f"  {one.certainty}", ink),
+                (f"{prefix or 'device '}{mapping.ordinal}", "strong"),
+                (f" → physical {mapping.index}", "strong"),
+                (f"  {mapping.certainty}", ink),
                 (f"  {_held(row)}" if row is not None else "  no memory", "dim"),
             ]
         )
-        lines.append([("  ", "text"), (printable(one.uuid), "dim")])
+        lines.append([("  ", "text"), (printable(mapping.uuid), "dim")])
     if folded:
         lines.append(
             [
-                (f"{len(folded)} more: {prefix or 'device '}{_runs(one.ordinal for one in folded)}", "text"),
-                (f" → physical {_runs(one.index for one in folded)}", "text"),
+                (f"{len(folded)} more: {prefix or 'device '}{_runs(mapping.ordinal for mapping in folded)}", "text"),
+                (f" → physical {_runs(mapping.index for mapping in folded)}", "text"),
                 ("  no memory", "dim"),
             ]
         )
@@ -183,10 +183,10 @@ def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None
         return [[("– cannot be read: ", "dim"), (details.problem, "warning")]]
     lines: Lines = []
     deep = len(details.parents)
-    for number, one in enumerate(reversed(details.parents)):
-        lines.append(_branch(number, one.pid, one.command, "dim"))
+    for number, parent in enumerate(reversed(details.parents)):
+        lines.append(_branch(number, parent.pid, parent.command, "dim"))
     lines.append(_branch(deep, who[0], mask_text(command_text(rows[0])) if rows else "", "strong"))
-    lines += [_branch(deep + one.depth, one.pid, one.command, "text") for one in details.children]
+    lines += [_branch(deep + relative.depth, relative.pid, relative.command, "text") for relative in details.children]
     return lines
 
 

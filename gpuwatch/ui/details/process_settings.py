@@ -54,7 +54,7 @@ def _visible(environment: Mapping[str, str], framework: str | None, devices: Seq
         return Setting("CUDA_VISIBLE_DEVICES", value, f"effect unknown: {seen.unsure}")
     if not devices:
         return Setting("CUDA_VISIBLE_DEVICES", value, "no GPU is known here to compare with")
-    parts = [f"{prefix or 'device '}{one.ordinal} is physical {one.index}" for one in seen.map]
+    parts = [f"{prefix or 'device '}{mapping.ordinal} is physical {mapping.index}" for mapping in seen.map]
     if seen.invalid is not None and not seen.hidden:
         end = f"the list ends at “{seen.invalid}”, which is not a GPU here or is listed twice"
         end += "" if parts else ": it sees no GPU"

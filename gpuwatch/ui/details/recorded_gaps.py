@@ -29,6 +29,6 @@ def gap_text(skipped: Sequence[Gap], now: float, events: Sequence[MachineEvent])
     more = f"; {len(skipped)} gaps" if len(skipped) > 1 else ""
     if last.damaged:
         return f"▲ damaged, cannot be read: {span}{more}"
-    kinds = [one.kind for one in events if last.begin < one.at <= last.end + _AFTER]
-    why = next((words for kind, words in _WHY if any(one.startswith(kind) for one in kinds)), "")
+    kinds = [event.kind for event in events if last.begin < event.at <= last.end + _AFTER]
+    why = next((words for kind, words in _WHY if any(text.startswith(kind) for text in kinds)), "")
     return f"nothing recorded {span}{f': {why}' if why else ''}{more}"

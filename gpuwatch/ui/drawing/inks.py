@@ -65,7 +65,7 @@ _CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTU
 
 def palette_of(theme: str) -> Palette | None:
     """One of gpuwatch's own themes; None for Textual's themes, whose colors are not known here."""
-    return next((one for one in PALETTES if one.name == theme), None)
+    return next((palette for palette in PALETTES if palette.name == theme), None)
 
 
 def depth_of(environment: Mapping[str, str]) -> int:

@@ -225,8 +225,8 @@ def packed(cells: Sequence[int], width: int) -> tuple[int, int]:
     """The gap between fields in one line of a card, and how many of them fit, from the first on."""
     gap = min(max((width - sum(cells[:4])) // 4, 1), 3)
     x = 0
-    for count, one in enumerate(cells):
-        x += one + (gap if count else 0)
+    for count, cell in enumerate(cells):
+        x += cell + (gap if count else 0)
         if x > width:
             return gap, count
     return gap, len(cells)
@@ -238,13 +238,13 @@ def field_rows(cells: tuple[int, ...], width: int) -> tuple[tuple[int, ...], ...
     gap, count = packed(cells, width)
     rows = [[sum(cells[:place]) + gap * place for place in range(count)]]
     x = width
-    for one in cells[count:]:
+    for cell in cells[count:]:
         start = next(stop for stop in (n * _STOPS // 2 for n in range(width + 1)) if stop >= x)
-        if start + one > width or len(rows) == 1:
+        if start + cell > width or len(rows) == 1:
             rows.append([])
             start = 0
         rows[-1].append(start)
-        x = start + one + 1
+        x = start + cell + 1
     return tuple(map(tuple, rows))
 
 

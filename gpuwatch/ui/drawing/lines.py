@@ -98,7 +98,7 @@ def _by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[P
 def _cells(spans: tuple[Span, ...], width: int) -> list[tuple[str, str]] | None:
     cells: list[tuple[str, str]] = []
     for text, ink in spans:
-        if not text.isascii() and any(width_of(one) != 1 for one in text):
+        if not text.isascii() and any(width_of(word) != 1 for word in text):
             return None
         cells += [(character, ink) for character in text]
     return cells + [(" ", "")] * (width - len(cells)) if len(cells) <= width else None

@@ -51,7 +51,7 @@ def recent(
     until = view.until if view.until is not None else view.now
     span = span_for(width, view.interval)
     if whole and times:
-        span = next((one for one in SPANS if until - times[0] <= one), SPANS[-1])
+        span = next((span for span in SPANS if until - times[0] <= span), SPANS[-1])
     return span, buckets(times, values, columns=width * 2, span=span, until=until, interval=view.interval)
 
 

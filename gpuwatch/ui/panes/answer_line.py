@@ -62,16 +62,16 @@ def wrong_now(view: View) -> Wrong | None:
     if snapshot is None:
         return None
     idle = [finding for *_, finding in idle_holders(view, snapshot)]
-    found = [one for one in view.wrong if one not in idle]
+    found = [finding for finding in view.wrong if finding not in idle]
     if found:
         return _of_finding(found[0], snapshot, len(found))
     if snapshot.problems and not view.wrong:
         problem = snapshot.problems[0]
         return Wrong("warning", "", printable(problem.detail), printable(problem.hint), len(snapshot.problems))
-    throttled = [(one, text) for one in view.devices if (text := throttled_now(one, view.findings))]
+    throttled = [(device, text) for device in view.devices if (text := throttled_now(device, view.findings))]
     if throttled:
         return Wrong("warning", "", f"GPU {throttled[0][0].index} {throttled[0][1]}", "", len(throttled))
-    noted = [one for one in notes(view.findings) if one not in idle]
+    noted = [note for note in notes(view.findings) if note not in idle]
     return _of_finding(noted[0], snapshot, len(noted)) if noted else None
 
 
@@ -146,7 +146,9 @@ def parts_of(view: View) -> list[Part]:
     snapshot = view.snapshot
     if snapshot is None or view.waiting or not snapshot.devices:
         return []
-    if any(one.id in _SILENCE and one.severity == "error" and one.device_uuid is None for one in view.wrong):
+    if any(
+        finding.id in _SILENCE and finding.severity == "error" and finding.device_uuid is None for finding in view.wrong
+    ):
         # What was free before the driver or the collector fell silent may be taken.
         return [Part("free", (f"Free: {UNKNOWN}",), "dim")]
     return [_free(view, snapshot), *_idle(view, snapshot)]
@@ -205,14 +207,14 @@ def _names(free: Sequence[Unit]) -> str:
 
 def idle_holders(view: View, snapshot: Snapshot) -> list[tuple[float, Process, Finding]]:
     """Idle processes, as a finding judges them, and the bytes that each holds; the one with most first."""
-    found = [one for one in view.findings if one.id == "idle.memory-held" and one.until is None]
+    found = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
     holders = [
-        (row.number("gpu_memory_bytes") or 0.0, row, one)
-        for one in found
+        (row.number("gpu_memory_bytes") or 0.0, row, finding)
+        for finding in found
         for row in snapshot.processes
-        if (row.pid, row.device_uuid) == (one.pid, one.device_uuid)
+        if (row.pid, row.device_uuid) == (finding.pid, finding.device_uuid)
     ]
-    return sorted(holders, key=lambda one: -one[0])
+    return sorted(holders, key=lambda holder: -holder[0])
 
 
 def _idle(view: View, snapshot: Snapshot) -> list[Part]:

@@ -140,7 +140,7 @@ def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) ->
     for place in placed:
         chosen = place.column.id == sort
         title = place.column.title
-        if place.column.id == "state" and not any(one.column.id == "user" for one in placed):
+        if place.column.id == "state" and not any(placement.column.id == "user" for placement in placed):
             title = "USED BY, STATE"
         if chosen:
             arrow = "↓" if place.column.descending != reverse else "↑"
@@ -153,7 +153,7 @@ def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) ->
 def host_line(host: HostSummary, placed: Sequence[Placed], width: int) -> Line:
     """One host."""
     pen = Pen(width)
-    both = any(one.column.id == "user" for one in placed)
+    both = any(placement.column.id == "user" for placement in placed)
     for place in placed:
         pen.to(place.x)
         room = Pen(place.width)

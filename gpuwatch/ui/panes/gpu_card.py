@@ -84,7 +84,7 @@ def ledger(device: Device, view: View, inner: int) -> Pen:
     """GPU memory by process, unexplained memory, and free memory."""
     processes = view.snapshot.processes if view.snapshot is not None else ()
     held = [(row.number("gpu_memory_bytes"), row) for row in processes if row.device_uuid == device.uuid]
-    held.sort(key=lambda one: -1.0 if one[0] is None else one[0], reverse=True)
+    held.sort(key=lambda pair: -1.0 if pair[0] is None else pair[0], reverse=True)
     parts = [(amount, f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()) for amount, row in held]
     nobody, free = device.number("memory.unexplained_bytes"), device.number("memory.free_bytes")
     after: list[tuple[float | None, str]] = []
@@ -162,7 +162,7 @@ def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding 
 
 def card_fields(chosen: Sequence[str], drawn: Collection[str] = ()) -> list[GpuField]:
     """The fields that cards show between their frames, without those of graphs that are ``drawn``."""
-    fields = [*LOADS, *(FIELDS[one] for one in chosen if FIELDS[one].cells)]
+    fields = [*LOADS, *(FIELDS[text] for text in chosen if FIELDS[text].cells)]
     return [field for field in fields if field.id not in drawn]
 
 
@@ -172,7 +172,7 @@ def fields_that_fit(inner: int, plan: Plan, choice: GpuChoice) -> list[str]:
     rows = field_rows(tuple(field.cells for field in drawn), inner)
     fits = sum(map(len, rows[: max(plan.facts, 1)]))
     hidden = {field.id for field in drawn[fits:]}
-    return [one for one in choice.fields if one not in hidden]
+    return [field for field in choice.fields if field not in hidden]
 
 
 def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[Pen]:
@@ -193,13 +193,13 @@ def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoic
     pens: list[Pen] = []
     for band in range(plan.bands):
         here = shown[plan.across * band :][: plan.across]
-        one = (inner + 3) // max(len(here), 1) - 3
+        value = (inner + 3) // max(len(here), 1) - 3
         height = (band + 1) * lines // plan.bands - band * lines // plan.bands
-        parts = [_graph(device, view, GRAPHS[name], one, height, choice, shown) for name in here]
+        parts = [_graph(device, view, GRAPHS[name], value, height, choice, shown) for name in here]
         for row in range(height):
             pens.append(pen := Pen(inner))
             for number, part in enumerate(parts):
-                pen.to(number * (one + 3)).write(part[row])
+                pen.to(number * (value + 3)).write(part[row])
     return pens
 
 
@@ -210,7 +210,7 @@ def _graph(
     spec, why = BY_ID[graph.metric], device.get(graph.metric)
     ends = axis_of(spec, device, view.history)
     pen = Pen(width)
-    field = next((one for one in LOADS if one.id == graph.id), None) or FIELDS[graph.id]
+    field = next((load for load in LOADS if load.id == graph.id), None) or FIELDS[graph.id]
     spans = in_card(field, device, choice.thresholds, sorted_by=choice.order)
     span, columns = recent(view, view.history.times, view.history.series(device.uuid, graph.metric), width)
     end = f"{span}s"

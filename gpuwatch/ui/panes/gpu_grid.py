@@ -79,15 +79,15 @@ def _cards(
 def _rows(
     view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], choice: GpuChoice
 ) -> list[Line]:
-    one = width // plan.columns
-    at = gpu_line.columns_for(one, tuple(view.devices), choice.fields)
+    value = width // plan.columns
+    at = gpu_line.columns_for(value, tuple(view.devices), choice.fields)
     lines: list[Line] = []
     if plan.heading:
         pen = Pen(width)
         for column in range(plan.columns):
-            part = Pen(one)
+            part = Pen(value)
             gpu_line.heading(part, at, view, choice.order)
-            pen.to(column * one)
+            pen.to(column * value)
             pen.write(part.spans)
         lines.append(pen.to(width, ink="header").line())
     rows = rows_of_lines(len(view.devices), plan)
@@ -98,9 +98,9 @@ def _rows(
             if number >= len(view.devices):
                 continue
             device = view.devices[number]
-            pen.to(column * one)
+            pen.to(column * value)
             severity = found[device.uuid].severity if device.uuid in found else ""
-            part = Pen(one)
+            part = Pen(value)
             gpu_line.draw(part, device, at, view, choice.thresholds, finding=severity, selected=number == chosen)
             pen.write(part.spans)
         lines.append(pen.to(width).line())

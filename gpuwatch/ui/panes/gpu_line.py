@@ -61,7 +61,7 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     index = max((len(str(d.index)) for d in devices), default=1)
     name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 20 if width >= 110 else 9)
     name = name if "name" in chosen else 0
-    fields = [FIELDS[one] for one in chosen if FIELDS[one].width]
+    fields = [FIELDS[text] for text in chosen if FIELDS[text].width]
     kept = [field.id for field in fields if field.id in _CORE]
     total = _TOTAL
     # Cursor, index, two framed bars, " 97 %", memory used with its unit, attention.

@@ -52,7 +52,7 @@ def _verdict(view: View) -> Span:
     if snapshot is None or view.waiting:
         return "◌ starting", "dim"
     silent = view.status.state in ("not-answering", "stopped")
-    wrong = [one for one in view.wrong if not (silent and one is view.silence)]  # condition() shows it
+    wrong = [finding for finding in view.wrong if not (silent and finding is view.silence)]  # condition() shows it
     errors = sum(f.severity == "error" for f in wrong)
     if not errors and not snapshot.devices and snapshot.problems:
         return f"✖ {no_gpus(snapshot)[0]}", "badge-error"
@@ -62,7 +62,7 @@ def _verdict(view: View) -> Span:
         return "– no GPU", "dim"
     if silent:
         return "", "dim"  # condition() shows that the data are old
-    well = next((one.since for one in view.findings if one.id == "healthy" and one.until is None), None)
+    well = next((finding.since for finding in view.findings if finding.id == "healthy" and finding.until is None), None)
     if _mostly_unexplained(snapshot.devices):
         return "▲ unexplained", "warning"  # the row below the processes shows how much and where
     if well is not None and any(throttled_now(device, view.findings) for device in snapshot.devices):
@@ -86,7 +86,11 @@ def badge(errors: int, warnings: int) -> list[Span]:
 
 def notes(findings: Sequence[Finding]) -> list[Finding]:
     """Notes that somebody should know."""
-    return [one for one in findings if one.severity == "info" and one.until is None and one.id not in _USUAL]
+    return [
+        finding
+        for finding in findings
+        if finding.severity == "info" and finding.until is None and finding.id not in _USUAL
+    ]
 
 
 def _looks_bad(device: Device) -> bool:

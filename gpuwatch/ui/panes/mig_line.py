@@ -17,16 +17,18 @@ _ROOMY = 10
 """Cells of the bar if there is room for more than the essentials."""
 
 
-def part_spans(one: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
+def part_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
     """``MIG 0  7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice python``: index as in nvidia-smi, GPU and compute
     instance, profile, memory, processes. ``cells``: width of the bar; 0 omits it.
     """
-    used, total = one.number("memory.used_bytes"), one.number("memory.total_bytes")
+    used, total = instance.number("memory.used_bytes"), instance.number("memory.total_bytes")
     filled, empty = bar(fraction(used, total), cells)
-    line: list[Span] = [("MIG ", "dim"), (f"{one.index:<3}", "strong")]
+    line: list[Span] = [("MIG ", "dim"), (f"{instance.index:<3}", "strong")]
     if cells >= _ROOMY:
-        line.append((f"{printable(one.id) if one.gpu_instance is not None else UNKNOWN:<5}", "dim"))
-    line.append((f"{printable(one.profile) if one.profile else UNKNOWN:<9} ", "text" if one.profile else "dim"))
+        line.append((f"{printable(instance.id) if instance.gpu_instance is not None else UNKNOWN:<5}", "dim"))
+    line.append(
+        (f"{printable(instance.profile) if instance.profile else UNKNOWN:<9} ", "text" if instance.profile else "dim")
+    )
     if cells:
         line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
     line.append((f"{UNKNOWN if used is None else gib(used):>6}", "dim" if used is None else "strong"))
@@ -64,10 +66,10 @@ def part_pens(device: Device, processes: Iterable[Process], lines: int, width: i
     parts = device.mig_instances
     shown = parts if len(parts) <= lines else parts[: max(lines - 1, 0)]
     pens: list[Pen] = []
-    for number, one in enumerate(shown):
+    for number, instance in enumerate(shown):
         last = number == len(shown) - 1 and len(shown) == len(parts)
         pen = Pen(width).add("└─ " if last else "├─ ", "faint")
-        pen.write(part_spans(one, on.get(one.id, []), 10 if width >= 70 else 4 if width >= 54 else 0))
+        pen.write(part_spans(instance, on.get(instance.id, []), 10 if width >= 70 else 4 if width >= 54 else 0))
         pens.append(pen)
     if len(shown) < len(parts) and lines:
         pens.append(Pen(width).add("└─ ", "faint").add(f"{len(parts) - len(shown)} more instances", "dim"))

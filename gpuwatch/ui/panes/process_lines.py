@@ -67,9 +67,9 @@ def marks_of(findings: Iterable[Finding]) -> dict[tuple[int, str | None], Span]:
     """A sign before each row that a current finding is about, by pid and device: an idle holder has ``●`` from the
     first minute on.
     """
-    current = [one for one in findings if one.pid is not None and one.until is None]
-    current.sort(key=lambda one: -SEVERITY_ORDER[one.severity])  # the worst one wins
-    return {(one.pid or 0, one.device_uuid): _SIGNS[one.severity] for one in current}
+    current = [finding for finding in findings if finding.pid is not None and finding.until is None]
+    current.sort(key=lambda finding: -SEVERITY_ORDER[finding.severity])  # the worst one wins
+    return {(finding.pid or 0, finding.device_uuid): _SIGNS[finding.severity] for finding in current}
 
 
 _SIGNS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("●", "text")}
@@ -77,7 +77,9 @@ _SIGNS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("�
 
 def parts_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
     """The value of :attr:`TableStyle.parts`."""
-    return {(device.uuid, one.id): one.index for device in snapshot.devices for one in device.mig_instances}
+    return {
+        (device.uuid, instance.id): instance.index for device in snapshot.devices for instance in device.mig_instances
+    }
 
 
 def time_cell(process: Process, placed: Placed, at: float) -> Span:

@@ -91,5 +91,5 @@ def _size(width: int, height: int) -> Line:
     """What this terminal has, and what the dashboard needs."""
     needs = f"needs {MIN_WIDTH}×{MIN_HEIGHT}"
     short = f" {width}×{height}, {needs}  q quit"
-    text = next((one for one in (f" Terminal too small:{short}", short) if width_of(one) <= width), needs)
+    text = next((text for text in (f" Terminal too small:{short}", short) if width_of(text) <= width), needs)
     return Pen(width).add(text, "dim").line()

@@ -60,8 +60,8 @@ def graphs_of(count: int, chosen: Sequence[str]) -> list[Choice]:
     return [Choice(graph.id, graph.id, graph.help, hidden=_hidden(graph.id, shown, chosen)) for graph in gpu_graphs.ALL]
 
 
-def _hidden(one: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
-    return "no room at this size" if one in chosen and one not in shown else ""
+def _hidden(text: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
+    return "no room at this size" if text in chosen and text not in shown else ""
 
 
 class Chooser(Modal[None]):
@@ -136,7 +136,7 @@ class Chooser(Modal[None]):
         if not on:
             self.app.bell()
             return
-        self._chosen = [one for one in self._order if one in on]
+        self._chosen = [text for text in self._order if text in on]
         self._apply(name)
 
     def action_shift(self, by: int) -> None:

@@ -62,10 +62,10 @@ class EventList(ScrollList):
         before = self.chosen if self.cursor else None
         self._view, self._wanted, self._total = view, wanted, len(view.events)
         every = list(reversed(view.events))
-        self._events = every if wanted is None else [one for one in every if wanted(one.text, one.kind)]
-        self._new = new if wanted is None else sum(wanted(one.text, one.kind) for one in every[:new])
+        self._events = every if wanted is None else [event for event in every if wanted(event.text, event.kind)]
+        self._new = new if wanted is None else sum(wanted(event.text, event.kind) for event in every[:new])
         if before is not None:
-            self.cursor = next((n for n, one in enumerate(self._events) if one is before), 0)
+            self.cursor = next((n for n, event in enumerate(self._events) if event is before), 0)
         self.refill()
 
     def refill(self) -> None:
@@ -82,10 +82,10 @@ class EventList(ScrollList):
         if form != self._drawn_for or len(self._drawn) > 4 * EVENTS:
             self._drawn_for, self._drawn = form, {}
         lines = []
-        for number, one in enumerate(self._events):
-            key = (one, number < self._new)
+        for number, event in enumerate(self._events):
+            key = (event, number < self._new)
             if key not in self._drawn:
-                self._drawn[key] = self._line(one, view, fresh=key[1])
+                self._drawn[key] = self._line(event, view, fresh=key[1])
             lines.append(self._drawn[key])
         self.set_lines(lines or _nothing(view, self.inner, filtered=self._wanted is not None), stale=view.stale)
 
@@ -99,13 +99,13 @@ class EventList(ScrollList):
         if isinstance(self.screen, EventsScreen):
             self.screen.draw_event()
 
-    def _line(self, one: MachineEvent, view: View, *, fresh: bool) -> Line:
+    def _line(self, event: MachineEvent, view: View, *, fresh: bool) -> Line:
         pen = Pen(self.inner)
-        pen.add("  ").add(clock(one.at, view.now), "strong" if fresh else "dim")
-        glyph, ink = MARKS[one.severity]
+        pen.add("  ").add(clock(event.at, view.now), "strong" if fresh else "dim")
+        glyph, ink = MARKS[event.severity]
         pen.add(f"  {glyph} ", ink)
-        end = f"  {one.kind} · {one.certainty} "
-        pen.add(cut(one.text, pen.left), "strong" if fresh else "text")
+        end = f"  {event.kind} · {event.certainty} "
+        pen.add(cut(event.text, pen.left), "strong" if fresh else "text")
         if self.inner >= 100 and pen.left >= len(end):
             pen.to(pen.limit - len(end)).add(end, "dim")
         return pen.line()
@@ -176,28 +176,30 @@ class EventsScreen(FilterableScreen):
 
     def draw_event(self) -> None:
         """Draws the event under the cursor, on a wide terminal."""
-        one, view = self.event_list.chosen, self._view
+        event, view = self.event_list.chosen, self._view
         if not self.about.display or view is None:
             return
         lines: Lines = []
-        if one is not None:
+        if event is not None:
             room = max(self.app.size.width * 2 // 5 - 4, 10)
-            if self._below is None or self._below[0] is not one or self._below[1] != room:
-                self._below = (one, room, self._lines_below(one, room))
+            if self._below is None or self._below[0] is not event or self._below[1] != room:
+                self._below = (event, room, self._lines_below(event, room))
                 self.about.top = 0
-            lines = [part for line in _event_lines(one, self.gpuwatch.session.clock()) for part in wrapped(line, room)]
+            lines = [
+                part for line in _event_lines(event, self.gpuwatch.session.clock()) for part in wrapped(line, room)
+            ]
             lines += self._below[2]
         self.about.set_lines([Line(((" ", "text"), *line)) for line in lines], stale=view.stale)
 
-    def _lines_below(self, one: MachineEvent, room: int) -> Lines:
-        then = self.gpuwatch.session.timeline.at(one.at)
-        lines = [fitted(line, room) if line else line for line in then_lines(one, then)]
-        if one.cause in CAUSES:
+    def _lines_below(self, event: MachineEvent, room: int) -> Lines:
+        then = self.gpuwatch.session.timeline.at(event.at)
+        lines = [fitted(line, room) if line else line for line in then_lines(event, then)]
+        if event.cause in CAUSES:
             from gpuwatch.explain.diagnosis.reference.cause_pages import page
             from gpuwatch.ui.screens.cause_sheet import page_lines
 
-            lines += [[], [("Cause page", "title"), (f"  gpuwatch cause {one.cause}", "dim")]]
-            lines += [part for line in page_lines(page(one.cause)) for part in wrapped(line, room)]
+            lines += [[], [("Cause page", "title"), (f"  gpuwatch cause {event.cause}", "dim")]]
+            lines += [part for line in page_lines(page(event.cause)) for part in wrapped(line, room)]
         return lines
 
     @property
@@ -215,27 +217,27 @@ class EventsScreen(FilterableScreen):
 
     async def action_view_event(self) -> None:
         """Shows the overview at the time of the event."""
-        one = self.event_list.chosen
-        if one is not None:
-            self.gpuwatch.look_at(lambda past: past.go(one.at))
+        event = self.event_list.chosen
+        if event is not None:
+            self.gpuwatch.look_at(lambda past: past.go(event.at))
             await self.go("overview")
 
     def action_open_event(self) -> None:
         """Shows the event in full."""
-        one = self.event_list.chosen
-        if one is None:
+        event = self.event_list.chosen
+        if event is None:
             return
-        lines = _event_lines(one, self.gpuwatch.session.clock())
-        lines += [[(f"  {uuid}", "dim")] for uuid in one.device_uuids or (one.device_uuid,) if uuid is not None]
+        lines = _event_lines(event, self.gpuwatch.session.clock())
+        lines += [[(f"  {uuid}", "dim")] for uuid in event.device_uuids or (event.device_uuid,) if uuid is not None]
         self.open_sheet("Event", lines)
 
 
-def _event_lines(one: MachineEvent, now: float) -> Lines:
+def _event_lines(event: MachineEvent, now: float) -> Lines:
     """The whole event, with its time and kind."""
-    glyph, ink = MARKS[one.severity]
-    moment = datetime.datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M:%S")
+    glyph, ink = MARKS[event.severity]
+    moment = datetime.datetime.fromtimestamp(event.at).strftime("%Y-%m-%d %H:%M:%S")
     return [
-        [(f"{glyph} ", ink), (one.text, "strong")],
-        [(f"  {moment}, {ago(now - one.at)}", "text")],
-        [(f"  {one.kind} · {one.certainty}", "dim")],
+        [(f"{glyph} ", ink), (event.text, "strong")],
+        [(f"  {moment}, {ago(now - event.at)}", "text")],
+        [(f"  {event.kind} · {event.certainty}", "dim")],
     ]

@@ -39,7 +39,11 @@ def entries_of(view: View) -> list[Entry]:
     well = [finding for finding in now if finding.id == "healthy"]
     rest = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
     found = {finding.id for finding in view.wrong}
-    problems = [one for one in view.snapshot.problems if one.reason not in found] if view.snapshot is not None else []
+    problems = (
+        [problem for problem in view.snapshot.problems if problem.reason not in found]
+        if view.snapshot is not None
+        else []
+    )
     past = [finding for finding in view.findings if finding.until is not None]
     return [*well, *view.wrong, *problems, *rest, *past]
 
@@ -71,7 +75,7 @@ class FindingList(ScrollList):
         before = _key(self.chosen) if self.chosen is not None else None
         every = entries_of(view)
         self._view, self._wanted, self._total = view, wanted, len(every)
-        self.entries = every if wanted is None else [one for one in every if wanted(*_texts(one, view))]
+        self.entries = every if wanted is None else [finding for finding in every if wanted(*_texts(finding, view))]
         self.keep_cursor([_key(entry) for entry in self.entries], before)
         self.refill()
 
@@ -102,7 +106,10 @@ class FindingList(ScrollList):
         pen.add(f"{named}  " if named and named not in entry.title else "", "dim" if past else "strong")
         title = printable(entry.title)
         if entry.id == "healthy":
-            notes = sum(isinstance(one, Finding) and one.until is None and one is not entry for one in self.entries)
+            notes = sum(
+                isinstance(finding, Finding) and finding.until is None and finding is not entry
+                for finding in self.entries
+            )
             title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
         cause = _tail(entry, title, pen.left)
         room = pen.left - len(cause)

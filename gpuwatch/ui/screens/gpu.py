@@ -277,7 +277,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         elif self.focused_pane in ("processes", "timeline"):
             self.processes.move(where)
         else:
-            next((one for one in (self.about, self.device_events) if one.has_focus), self.readings).move(where)
+            next((about for about in (self.about, self.device_events) if about.has_focus), self.readings).move(where)
 
     def action_missing_device(self) -> None:
         """Shows why readings are missing."""

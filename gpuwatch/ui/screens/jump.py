@@ -85,10 +85,10 @@ class Jump(Modal[None]):
     def compose(self) -> ComposeResult:
         """The labels at their places, and the hint in the last line."""
         for label, target in self.targets.items():
-            one = Static(Content(label), classes="jump")
-            one.styles.offset = (target.x, target.y)
-            self._shown[label] = one
-            yield one
+            item = Static(Content(label), classes="jump")
+            item.styles.offset = (target.x, target.y)
+            self._shown[label] = item
+            yield item
         hint = Static(Content(_HINT), classes="jump-hint")
         hint.styles.offset = (0, self.app.size.height - 1)
         yield hint
@@ -108,8 +108,8 @@ class Jump(Modal[None]):
             self.dismiss(None)
             self.app.call_later(self.targets[typed].go, self._opens)
             return
-        for label, one in self._shown.items():
-            one.display = label in left
+        for label, item in self._shown.items():
+            item.display = label in left
 
     def on_click(self, event: events.Click) -> None:
         """A click leaves."""

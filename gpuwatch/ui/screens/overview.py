@@ -226,7 +226,8 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
         self.app.push_screen(
-            SortMenu(self.processes.sort_column, [(one.id, one.title, one.help) for one in COLUMNS]), self._sort_chosen
+            SortMenu(self.processes.sort_column, [(column.id, column.title, column.help) for column in COLUMNS]),
+            self._sort_chosen,
         )
 
     def action_doctor(self) -> None:
@@ -348,8 +349,8 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         if self.users is None or not self.by_user:
             await self.action_users()
             return
-        one, by_job = self.users.chosen, self.users.by_job
-        name = one.name if one is not None else None
+        total, by_job = self.users.chosen, self.users.by_job
+        name = total.name if total is not None else None
         if name is None or (by_job and name == NO_JOB):
             what = (
                 "belong to no job" if name is not None else "have an unknown job" if by_job else "have an unknown owner"

@@ -15,7 +15,11 @@ class Palette(CommandPalette, inherit_bindings=False):
     """The palette with page keys of its own."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(one for one in CommandPalette.BINDINGS if not (isinstance(one, Binding) and one.key in _PAGES)),
+        *(
+            binding
+            for binding in CommandPalette.BINDINGS
+            if not (isinstance(binding, Binding) and binding.key in _PAGES)
+        ),
         Binding("pageup", "page('page_up')", "Previous page", show=False),
         Binding("pagedown", "page('page_down')", "Next page", show=False),
     ]

@@ -114,7 +114,7 @@ def _taken(ahead: Preflight) -> str:
         known = [amount for amount in free if amount is not None]
         total = f"{size(sum(known))} of {len(free)} GPUs" if len(known) == len(free) else f"of {len(free)} GPUs"
         return f"up to all free: {total}"
-    free_of = ", ".join(f"{size(one.number('memory.free_bytes'))} of GPU {one.index}" for one in ahead.devices)
+    free_of = ", ".join(f"{size(device.number('memory.free_bytes'))} of GPU {device.index}" for device in ahead.devices)
     return f"up to all free: {free_of}"
 
 

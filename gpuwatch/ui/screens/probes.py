@@ -178,7 +178,7 @@ class ProbesScreen(TabScreen):
         width, height = self.app.size
         row = self.table.chosen
         run = row.run if isinstance(row, (Config, Earlier)) else None
-        chosen = next((number for number, one in enumerate(document.runs) if one is run), None)
+        chosen = next((number for number, item in enumerate(document.runs) if item is run), None)
         lines = bar_lines(document, width, height // 5, chosen) if height >= _TALL else []
         self.bars.display = bool(lines)
         self.bars.styles.height = max(len(lines), 1)
@@ -251,7 +251,7 @@ class ProbesScreen(TabScreen):
     def _marks_of(self, run: Run | None) -> list[list[Span]]:
         """The meaning of the marks beside the speed."""
         document = self.document()
-        place = next((number for number, one in enumerate(document.runs) if one is run), None)
+        place = next((number for number, item in enumerate(document.runs) if item is run), None)
         marks = speed_marks(document, place) if place is not None else ()
         return [[(f"{mark} ", "warning"), (_MARKS[mark], "text")] for mark in marks]
 

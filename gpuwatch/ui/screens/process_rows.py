@@ -56,12 +56,15 @@ def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[li
         if number is None:
             return
         outcomes: list[tuple[Process, Outcome]] = [(p, host.signal(p.pid, p.create_time, number)) for p in people]
-        got = {identity(one) for one, outcome in outcomes if outcome.state == "delivered"}
-        delivered([one for one in chosen if identity(one) in got])
+        got = {identity(process) for process, outcome in outcomes if outcome.state == "delivered"}
+        delivered([process for process in chosen if identity(process) in got])
         screen.say(*outcome_message(outcomes, number))
 
     # A pid of the host may by chance be that of an innocent process in here: start times cannot tell.
-    doubt = any(one.id == "container.pid-namespace" and one.until is None for one in screen.gpuwatch.session.findings)
+    doubt = any(
+        finding.id == "container.pid-namespace" and finding.until is None
+        for finding in screen.gpuwatch.session.findings
+    )
     screen.app.push_screen(SignalSheet(people, screen.app.size.width, doubt=doubt), answered)
 
 

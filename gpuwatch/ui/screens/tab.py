@@ -110,9 +110,9 @@ class TabScreen(Screen[None]):
         self._show_timeline(view)
         self.draw(view)
         if small:  # some tabs show and hide panes themselves
-            for pane in (one for one in self.panes if one.styles.inline.has_rule("display") and one.display):
+            for pane in (pane for pane in self.panes if pane.styles.inline.has_rule("display") and pane.display):
                 pane.display = False
-                self._hidden = [*(one for one in self._hidden if one is not pane), pane]
+                self._hidden = [*(widget for widget in self._hidden if widget is not pane), pane]
         self.show_keys()
 
     def show_sample(self, view: View) -> None:

@@ -178,10 +178,10 @@ def names_of(value: object, known: Iterable[str], what: str) -> tuple[str, ...]:
 def _thresholds(value: object, *, falling: bool = False) -> tuple[float, ...]:
     """At most two percentages; ``falling``: the second is the lower one."""
     if not isinstance(value, list) or not all(
-        isinstance(one, (int, float)) and not isinstance(one, bool) and 0 <= one <= 200 for one in value
+        isinstance(entry, (int, float)) and not isinstance(entry, bool) and 0 <= entry <= 200 for entry in value
     ):
         raise InvalidValue(f"is {_quoted(value)}, not a list of percentages")
-    found = tuple(float(one) for one in value)
+    found = tuple(float(entry) for entry in value)
     if len(found) > 2:
         raise InvalidValue(f"has {len(found)} percentages: name one for high and one for full")
     if found != tuple(sorted(found, reverse=falling)):

@@ -74,9 +74,9 @@ class Loaded:
         full = self._with_first(" (w)")
         short = re.split(r"[,;:] ", self.problems[0], maxsplit=1)[0]
         shorter = f"{self._name}: {count} problems (w): {short}" if count > 1 else f"{self._name}: {short} (w)"
-        for one in (full, shorter):
-            if width_of(one) <= width:
-                return one
+        for text in (full, shorter):
+            if width_of(text) <= width:
+                return text
         return f"{self._name}: {count} problem{'s' * (count > 1)}, w shows {'them' if count > 1 else 'it'}"
 
     def _with_first(self, where: str) -> str:

@@ -308,7 +308,7 @@ def unavailable(column: Column, snapshot: Snapshot) -> str:
     processes = snapshot.processes
     if column.empty_reason:
         known = any(column.value_of(process) is not None for process in (*processes, *snapshot.bystanders))
-        later = column.known_late and all(not one.command and not one.note for one in processes)
+        later = column.known_late and all(not process.command and not process.note for process in processes)
         return "" if known or later else column.empty_reason
     if not column.reading or not processes:
         return ""
@@ -325,15 +325,15 @@ def unavailable(column: Column, snapshot: Snapshot) -> str:
 def unexplained_of(snapshot: Snapshot, device: str | None = None) -> Unexplained | None:
     """Notable memory that no listed process owns, on one ``device`` (a UUID) or all."""
     parts = tuple(
-        (one, amount)
-        for one in snapshot.devices
-        if device in (None, one.uuid)
-        and (amount := one.number("memory.unexplained_bytes")) is not None
+        (item, amount)
+        for item in snapshot.devices
+        if device in (None, item.uuid)
+        and (amount := item.number("memory.unexplained_bytes")) is not None
         and amount >= NOTABLE_UNEXPLAINED
     )
     if not parts:
         return None
-    where = ", ".join(f"{memory(amount)} on GPU {one.index}" for one, amount in parts) if len(parts) > 1 else ""
+    where = ", ".join(f"{memory(amount)} on GPU {device.index}" for device, amount in parts) if len(parts) > 1 else ""
     return Unexplained(parts, f"not owned by any visible process{f': {where}' if where else ''}")
 
 

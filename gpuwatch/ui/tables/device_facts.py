@@ -93,7 +93,7 @@ def throttled_now(device: Device, findings: Sequence[Finding]) -> str:
     """``throttled (thermal)``, of a sample that shows it; empty once a finding judges it, as a note or a warning."""
     reasons = clock_reasons(device) or frozenset()
     bad = reasons & (THERMAL | BRAKE)
-    if not bad or device.state in BAD_STATES or any(_about_clocks(one, device) for one in findings):
+    if not bad or device.state in BAD_STATES or any(_about_clocks(finding, device) for finding in findings):
         return ""
     named = "sw-thermal" if bad & THERMAL else "hw-power-brake" if "hw-power-brake" in bad else "hw-slowdown"
     return f"throttled ({NAMES[named]})"
@@ -165,7 +165,9 @@ def reserved_note(device: Device, snapshot: Snapshot | None) -> str:
     """``reserved by alice (4711)``, with ``gpuwatch pick --reserve``; empty if it is not."""
     if snapshot is None or not snapshot.reservations:
         return ""
-    parts = {device.uuid: ""} | {one.uuid: f"MIG {one.id} " for one in device.mig_instances if one.uuid}
+    parts = {device.uuid: ""} | {
+        instance.uuid: f"MIG {instance.id} " for instance in device.mig_instances if instance.uuid
+    }
     names = [
         f"{parts[found.uuid]}by {found.holder}{'' if found.counts else ', beyond the limit'}"
         for found in snapshot.reservations

@@ -55,9 +55,11 @@ def _sees(wanted: str) -> Test:
     pair = _PAIR.match(wanted)
     if pair is not None:
         own, index = int(pair[1]), int(pair[2])
-        return lambda process, at: any((one.ordinal, one.index) == (own, index) for one in process.device_map)
+        return lambda process, at: any(
+            (mapping.ordinal, mapping.index) == (own, index) for mapping in process.device_map
+        )
     index = whole("sees", wanted, "the number of a GPU, or 0>1 for its own device 0 on GPU 1")
-    return lambda process, at: any(one.index == index for one in process.device_map)
+    return lambda process, at: any(mapping.index == index for mapping in process.device_map)
 
 
 def _visible(wanted: str) -> Test:
@@ -68,10 +70,10 @@ def _lists(visible: str | None, wanted: str) -> bool:
     """Whether CUDA_VISIBLE_DEVICES lists a device, by number or UUID prefix, or equals ``wanted``."""
     if visible is None:
         return False
-    named = [one.strip() for one in visible.lower().split(",")]
+    named = [text.strip() for text in visible.lower().split(",")]
     if wanted.isdecimal():
         return wanted in named
-    return visible.lower() == wanted or any(one.startswith(wanted) for one in named)
+    return visible.lower() == wanted or any(text.startswith(wanted) for text in named)
 
 
 _EXACT = {"gpu": _gpu, "mig": _mig, "sees": _sees, "visible": _visible}
@@ -129,7 +131,10 @@ _FIELDS: Fields[[Process, float]] = Fields(
     exact=_EXACT,
     ids={"pid": lambda process, at: process.pid},
     also={
-        name: _name(one) for one in COLUMNS for name in (one.id, one.title.lower().rstrip("%")) if name != _name(one)
+        name: _name(column)
+        for column in COLUMNS
+        for name in (column.id, column.title.lower().rstrip("%"))
+        if name != _name(column)
     },
 )
 FIELDS = tuple(map(_name, COLUMNS))

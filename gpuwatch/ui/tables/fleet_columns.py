@@ -50,7 +50,7 @@ def natural(name: str) -> tuple[object, ...]:
 def _trouble(host: HostSummary) -> float:
     if not host.view.answered:
         return 3.0
-    errors = any(one.severity == "error" for one in host.wrong)
+    errors = any(finding.severity == "error" for finding in host.wrong)
     return 2.0 if errors else 1.0 if host.wrong else 0.0
 
 

@@ -26,11 +26,11 @@ def _reading(metric: str, kind: Kind, shown: Callable[[float], float] = round) -
 
 
 def _findings(host: HostSummary) -> str:
-    return "\n".join(f"{one.id} {one.title}" for one in host.wrong) + host.view.reason
+    return "\n".join(f"{finding.id} {finding.title}" for finding in host.wrong) + host.view.reason
 
 
 def _holders(gpu: GpuUse | None) -> str:
-    return "\n".join(f"{one.user or ''} {one.job or ''}" for one in gpu.holders) if gpu is not None else ""
+    return "\n".join(f"{holder.user or ''} {holder.job or ''}" for holder in gpu.holders) if gpu is not None else ""
 
 
 _TEXTS: dict[str, Callable[[HostSummary, GpuUse | None], str]] = {

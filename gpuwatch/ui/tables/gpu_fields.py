@@ -115,7 +115,7 @@ def _throttled(device: Device) -> tuple[float | None, str]:
     ]
     if not shares:
         return None, ""
-    share, words = max(shares, key=lambda one: one[0])
+    share, words = max(shares, key=lambda share: share[0])
     return share, words if share else ""
 
 

@@ -44,7 +44,7 @@ def in_order(devices: Sequence[Device], order: GpuOrder) -> list[Device]:
         load = _load(device, order)
         return (load is None, -(load or 0.0), device.index)
 
-    return sorted(devices, key=(lambda one: one.index) if order == "index" else key)
+    return sorted(devices, key=(lambda device: device.index) if order == "index" else key)
 
 
 def with_devices(view: View, devices: Sequence[Device]) -> View:

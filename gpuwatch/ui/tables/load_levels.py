@@ -52,12 +52,12 @@ def rank(load: Load, device: Device, thresholds: Thresholds) -> int:
         busy = device.number("utilization.gpu_percent")
         if share is None or busy is None or busy < _UNDER_LOAD:
             return NORMAL
-        return sum(share * 100 <= one for one in thresholds.clock)
+        return sum(share * 100 <= value for value in thresholds.clock)
     return NORMAL
 
 
 def _reached(value: float | None, at: Sequence[float]) -> int:
-    return NORMAL if value is None else sum(value >= one for one in at)
+    return NORMAL if value is None else sum(value >= number for number in at)
 
 
 def _share(metric: str, limit: str, device: Device, at: Sequence[float]) -> int:

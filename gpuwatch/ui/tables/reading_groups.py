@@ -161,9 +161,9 @@ def table_of(
                     continue
             else:
                 row = Row(spec.title, printable(units.reading(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
-            for one in (row, *extra):
-                if wanted is None or found or wanted(group, one.title, one.short, one.text):
-                    rows.append(one)
+            for item in (row, *extra):
+                if wanted is None or found or wanted(group, item.title, item.short, item.text):
+                    rows.append(item)
         if rows:
             groups.append((group, tuple(rows)))
     return Table(tuple(groups), tuple(folded.items()), sum(len(rows) for _, rows in groups), total)

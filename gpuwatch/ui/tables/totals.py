@@ -81,7 +81,7 @@ def totals(rows: Iterable[Process], of: Callable[[Process], str | None] = user_o
         total.processes += 1
         total.cpu.add(row.number("cpu_percent"))
         total.host.add(row.number("host_memory_bytes"))
-    return sorted(found.values(), key=lambda one: (-one.memory.known, -one.host.known, one.name or "\uffff"))
+    return sorted(found.values(), key=lambda total: (-total.memory.known, -total.host.known, total.name or "\uffff"))
 
 
 def unexplained(parts: Sequence[tuple[Device, float]]) -> Total:

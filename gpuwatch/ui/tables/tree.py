@@ -40,7 +40,7 @@ def branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
     """``rows`` as a tree. Siblings and roots keep the order of their first row."""
     pids = {row.pid for row in rows if isinstance(row, Process)}
     shown = pids | _joining(pids, snapshot.parents)
-    ancestors = {one.pid: one for one in snapshot.ancestors}
+    ancestors = {ancestor.pid: ancestor for ancestor in snapshot.ancestors}
     hidden = {row.pid: row for row in snapshot.processes}
     nodes: dict[int, _Node] = {}
     top = _Node()

@@ -143,7 +143,7 @@ class HostTable(ScrollList):
 
     def column_at(self, x: int) -> str | None:
         """The column whose title is at cell ``x`` inside the frame."""
-        return next((one.column.id for one in self._placed if one.x <= x < one.x + one.width + 1), None)
+        return next((placed.column.id for placed in self._placed if placed.x <= x < placed.x + placed.width + 1), None)
 
     def next_sort(self, column: str) -> None:
         """Sorts by a column, or the other way round if it sorts already."""

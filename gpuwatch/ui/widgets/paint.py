@@ -31,14 +31,14 @@ READABLE = 3.0
 _UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
 
 
-def contrast(one: Color, other: Color) -> float:
+def contrast(item: Color, other: Color) -> float:
     """Ratio of the relative luminances of two colors, 1 to 21 (WCAG 2)."""
 
     def light(color: Color) -> float:
         parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
-    low, high = sorted((light(one), light(other)))
+    low, high = sorted((light(item), light(other)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -221,8 +221,8 @@ class Painted(Widget):
         if self.size != self.outer_size:
             return super().render_lines(crop)
         strips = [self.render_line(y) for y in crop.line_range]
-        for one in self.get_line_filters():
-            strips = [strip.apply_filter(one, self.background_colors[1]) for strip in strips]
+        for filter_ in self.get_line_filters():
+            strips = [strip.apply_filter(filter_, self.background_colors[1]) for strip in strips]
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def render_line(self, y: int) -> Strip:

@@ -45,8 +45,8 @@ class PreferencesApp(App[None]):
         self.settings_file = settings
         """The settings file as it was read, with its problems."""
         self._ascii_filter = AsciiFilter()
-        for one in theme.textual_themes():
-            self.register_theme(one)
+        for item in theme.textual_themes():
+            self.register_theme(item)
         chosen = self.preferences.theme if self.preferences.theme in self.available_themes else theme.DEFAULT
         self._stood_in_for = chosen if few_colors and not self.available_themes[chosen].ansi else ""
         """The chosen theme, if one of sixteen colours replaces it."""

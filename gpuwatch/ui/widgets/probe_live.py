@@ -67,7 +67,7 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
     if total is None or not live.times or height < 2:
         return [Line((("no GPU memory data", "dim"),))] if live.times else []
     until = live.times[-1]
-    span = next((one for one in _SPANS if until <= one), _SPANS[-1])
+    span = next((span for span in _SPANS if until <= span), _SPANS[-1])
     lines: list[Line] = []
     parts = (("process", live.process, "memory"), (f"{live.device_name}, all owners", live.device, "memory"))
     for number, (caption, values, ink) in enumerate(parts):

@@ -35,7 +35,7 @@ def axis_of(reading: str, history: ProcessHistory, rows: tuple[Process, ...], vi
         return None, "it is on no GPU"
     if reading == "gpu_memory_bytes":
         totals = [_total(view, uuid) for uuid in on]
-        known = [one for one in totals if one is not None]
+        known = [value for value in totals if value is not None]
         if not known or len(known) < len(totals):
             return None, "GPU memory size unknown"
         return sum(known), f"0–{gib(sum(known))} GiB"

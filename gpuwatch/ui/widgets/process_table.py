@@ -64,7 +64,10 @@ def _same_rows(before: Snapshot, now: Snapshot) -> bool:
 
 def _beside_processes(snapshot: Snapshot) -> list[object]:
     """Device data that the table shows: unexplained memory and MIG instances."""
-    return [(one.uuid, one.readings.get("memory.unexplained_bytes"), one.mig_instances) for one in snapshot.devices]
+    return [
+        (device.uuid, device.readings.get("memory.unexplained_bytes"), device.mig_instances)
+        for device in snapshot.devices
+    ]
 
 
 class ProcessTable(Painted, can_focus=True):
@@ -333,7 +336,7 @@ class ProcessTable(Painted, can_focus=True):
     def _title_at(self, event: events.MouseEvent) -> Column | None:
         """The column whose title is under the mouse."""
         x = event.x - self._inset
-        here = (one.column for one in self._columns if one.start <= x <= one.start + one.width)
+        here = (column.column for column in self._columns if column.start <= x <= column.start + column.width)
         return next(here, None) if event.y == self._inset else None
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
@@ -471,7 +474,7 @@ class ProcessTable(Painted, can_focus=True):
         if self.filter is not None:
             return f"no match for “{self.filter.text}” in {self._total} processes; Esc clears the filter"
         snapshot, only = self._view.snapshot, self.only_device
-        devices = [one for one in snapshot.devices if only in (None, one.uuid)]
+        devices = [device for device in snapshot.devices if only in (None, device.uuid)]
         if any(memory_without_processes(device) for device in devices):
             owned = owners(self._view.owners, devices)
             return "processes are not reported here" + (f"; {owned}" if owned else "")

@@ -89,7 +89,7 @@ class TerminalWrites:
     ) -> list[str] | None:
         """The changes as escape sequences; None if one is covered or cannot be written alone."""
         filters = pane.get_line_filters()
-        ascii_only = any(isinstance(one, AsciiFilter) for one in filters)
+        ascii_only = any(isinstance(filter_, AsciiFilter) for filter_ in filters)
         pieces: list[tuple[str, int, int, str]] = []
         for row, before, now in changes:
             if row >= region.height:
@@ -126,15 +126,15 @@ def _since(before: str, style: str) -> str:
     was, now = _COLORED.fullmatch(before or "\x1b[0;38;;48;m"), _COLORED.fullmatch(style)
     if was is None or now is None:
         return style
-    return f"\x1b[{';'.join(one for one in now.groups() if one not in was.groups())}m"
+    return f"\x1b[{';'.join(group for group in now.groups() if group not in was.groups())}m"
 
 
 def sequence_of(pane: Painted, style: Style, filters: Sequence[LineFilter]) -> str | None:
     """The escape sequence that sets a style, after Textual's filters; None if it cannot be isolated."""
     strip = Strip([Segment(_PROBE, style)])
     background = pane.background_colors[1]
-    for one in filters:
-        strip = strip.apply_filter(one, background)
+    for filter_ in filters:
+        strip = strip.apply_filter(filter_, background)
     head, found, _ = strip.render(pane.app.console).partition(_PROBE)
     if not found:
         return None

@@ -134,8 +134,8 @@ class TimelineStrip(Strip, can_focus=True):
         line, start, width = self._track
         past = self._past
         if past is not None and start <= event.x < start + width and event.y >= line:
-            begin, one = _grid(past, width)
-            self.post_message(self.Wanted(min(max(begin + (event.x - start + 0.5) * one, past.begin), past.end)))
+            begin, value = _grid(past, width)
+            self.post_message(self.Wanted(min(max(begin + (event.x - start + 0.5) * value, past.begin), past.end)))
 
 
 def _time(at: float, other: float) -> str:
@@ -147,30 +147,32 @@ def _time(at: float, other: float) -> str:
 
 def _grid(past: PlayheadPosition, width: int) -> tuple[float, float]:
     """When the first cell begins, and the seconds of each: at multiples of them, so that a live track stands still."""
-    one = (past.end - past.begin) / max(width - 1, 1)
-    return math.floor(past.begin / one) * one, one
+    value = (past.end - past.begin) / max(width - 1, 1)
+    return math.floor(past.begin / value) * value, value
 
 
 def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | None) -> list[Span]:
     """The history in exactly ``width`` cells: samples, gaps, what was wrong and for how long, and the cursor."""
-    begin, one = _grid(past, width)
+    begin, value = _grid(past, width)
 
     def cell(moment: float) -> int:
-        return min(max(int((moment - begin) / one), 0), width - 1)
+        return min(max(int((moment - begin) / value), 0), width - 1)
 
     def is_hole(left: float) -> bool:
         place = bisect_left(past.stretches, (left, -math.inf))
         before = past.stretches[place - 1][1] if place else -math.inf
         after = past.stretches[place][0] if place < len(past.stretches) else math.inf
-        return before < left and after > left + one
+        return before < left and after > left + value
 
-    cells: list[Span] = [(" " if is_hole(begin + number * one) else "─", "dim") for number in range(width)]
+    cells: list[Span] = [(" " if is_hole(begin + number * value) else "─", "dim") for number in range(width)]
     ranks = {severity: rank for rank, severity in enumerate(SIGNS)}  # the worst is drawn last
-    for incident in sorted(happened.incidents, key=lambda one: ranks[one.severity]):
+    for incident in sorted(happened.incidents, key=lambda incident: ranks[incident.severity]):
         if incident.begin <= past.end and incident.end >= past.begin:
             first, last = cell(incident.begin), cell(min(incident.end, past.end))
             cells[first : last + 1] = [("━", incident.severity)] * (last + 1 - first)
-    for mark in sorted((one for one in happened.marks if one.severity in ranks), key=lambda one: ranks[one.severity]):
+    for mark in sorted(
+        (mark for mark in happened.marks if mark.severity in ranks), key=lambda incident: ranks[incident.severity]
+    ):
         if past.begin <= mark.begin <= past.end:
             cells[cell(mark.begin)] = (SIGNS[mark.severity], mark.severity)
     if cursor is not None:
@@ -180,19 +182,19 @@ def track(past: PlayheadPosition, happened: Track, width: int, cursor: float | N
 
 def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
     """Names of what was wrong, each from its begin on, and round times where there is room, in ``width`` cells."""
-    begin, one = _grid(past, width)
+    begin, value = _grid(past, width)
     cells: list[Span] = [(" ", "text")] * width
 
     def put(at: float, text: str, ink: str, least: int) -> None:
-        place = max(int((at - begin) / one), 0)
+        place = max(int((at - begin) / value), 0)
         free = next((x for x in range(place, width) if cells[x] != (" ", "text")), width) - place
         free -= 1 if place + free < width else 0
         if free >= least and (place == 0 or cells[place - 1] == (" ", "text")):
             shown = cut(text, min(free, _NAME))
             cells[place : place + width_of(shown)] = [(shown, ink), *[("", ink)] * (width_of(shown) - 1)]
 
-    named = [one for one in happened.incidents if one.begin <= past.end and one.end >= past.begin]
-    for incident in sorted(named, key=lambda one: (one.severity != "error", one.begin)):
+    named = [incident for incident in happened.incidents if incident.begin <= past.end and incident.end >= past.begin]
+    for incident in sorted(named, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = printable(incident.text)
         put(max(incident.begin, past.begin), name, incident.severity, min(width_of(name), _SHORTEST))
     for at, text in round_times(past.begin, past.end, max(width // _CLOCKS, 1)):

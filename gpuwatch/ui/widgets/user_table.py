@@ -59,8 +59,8 @@ class UserTable(ScrollList):
     def chosen(self) -> Total | None:
         """The user or job under the cursor; None on unexplained memory."""
         place = self.cursor or 0
-        one = self._totals[place] if place < len(self._totals) else None
-        return one if one is not None and one.name != "" else None
+        total = self._totals[place] if place < len(self._totals) else None
+        return total if total is not None and total.name != "" else None
 
     def show(self, view: View, wanted: Filter | None, *, framed: bool) -> None:
         """Sums up the processes of ``view`` that match a filter; the cursor stays with its user."""
@@ -73,7 +73,7 @@ class UserTable(ScrollList):
             nobody = unexplained_of(view.snapshot) if view.snapshot is not None else None
             if nobody is not None:
                 self._totals.append(unexplained(nobody.parts))
-        self.keep_cursor([one.name for one in self._totals], before)
+        self.keep_cursor([total.name for total in self._totals], before)
         self.refill()
 
     def refill(self) -> None:
@@ -81,7 +81,7 @@ class UserTable(ScrollList):
         view = self._view
         if view is None:
             return
-        named = sum(one.name not in (None, "", NO_JOB) for one in self._totals)
+        named = sum(total.name not in (None, "", NO_JOB) for total in self._totals)
         what, title = ("job", "Jobs") if self.by_job else ("user", "Users")
         self.note = f" {named} {what}{'s' * (named != 1)}, by GPU memory "
         if self._filter is not None:
@@ -92,7 +92,7 @@ class UserTable(ScrollList):
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner >= 100 else _USUAL
         fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner]
-        words = all(_in_words(one)[1] <= self.inner - usual.rest - 2 for one in self._totals)
+        words = all(_in_words(total)[1] <= self.inner - usual.rest - 2 for total in self._totals)
         if fits == [_TIGHT] and words:
             fits = []
         at = fits[0] if fits else usual if words else _TIGHT
@@ -106,7 +106,7 @@ class UserTable(ScrollList):
         if indices and not fits:
             pen.add("  ON GPU", "header")
         self.head = [pen.to(self.inner, ink="header").line()]
-        lines = [self._line(one, indices, at, side_by_side=bool(fits)) for one in self._totals]
+        lines = [self._line(total, indices, at, side_by_side=bool(fits)) for total in self._totals]
         self.set_lines(lines or [Line((("  no process uses a GPU", "dim"),))], stale=view.stale)
 
     def marked(self, line: Line) -> Line:
@@ -117,53 +117,53 @@ class UserTable(ScrollList):
         mark = ("▶ ", "focus" if self.has_focus else "dim")
         return super().marked(Line((mark, *rest)))
 
-    def _label_of(self, one: Total, width: int) -> str:
-        if one.name is None:
+    def _label_of(self, total: Total, width: int) -> str:
+        if total.name is None:
             return UNKNOWN
-        return short_job(one.name, width) if self.by_job and one.name != NO_JOB else printable(one.name)
+        return short_job(total.name, width) if self.by_job and total.name != NO_JOB else printable(total.name)
 
-    def _line(self, one: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
+    def _line(self, total: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
         pen = Pen(self.inner)
-        nobody = one.name == ""
-        name = "unexplained" if nobody else self._label_of(one, at.user)
-        ink = "warning" if nobody else "strong" if one.name else "dim"
+        nobody = total.name == ""
+        name = "unexplained" if nobody else self._label_of(total, at.user)
+        ink = "warning" if nobody else "strong" if total.name else "dim"
         pen.add("  ").add(left(cut(name, at.user), at.user + 1), ink)
-        pen.add(right("" if nobody else str(one.processes), 5), "text")
+        pen.add(right("" if nobody else str(total.processes), 5), "text")
         each = _number if at is _TIGHT else short_gib
-        amount = _rounded if at is _TIGHT and (one.memory.value or 0) >= 100 * _GIB else short_gib
+        amount = _rounded if at is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else short_gib
         if indices:
-            pen.add(right(one.memory.shown(amount), at.memory), "strong")
-        pen.add(right("" if nobody else one.cpu.shown(_percent), at.cpu), "text")
-        pen.add(right("" if nobody else one.host.shown(short_gib), at.host), "dim")
+            pen.add(right(total.memory.shown(amount), at.memory), "strong")
+        pen.add(right("" if nobody else total.cpu.shown(_percent), at.cpu), "text")
+        pen.add(right("" if nobody else total.host.shown(short_gib), at.host), "dim")
         if side_by_side:
             for index in indices:
-                held = one.by_gpu.get(index)
+                held = total.by_gpu.get(index)
                 text = held.shown(each) if held is not None else "·"
                 pen.add(right(text, at.each), "memory" if held is not None else "faint")
         elif indices:
-            _behind(pen.add("  "), one)
+            _behind(pen.add("  "), total)
         return pen.to(self.inner).line()
 
 
-def _in_words(one: Total) -> tuple[list[tuple[str, str]], int]:
+def _in_words(total: Total) -> tuple[list[tuple[str, str]], int]:
     """A user's GPUs with the memory held on each, and the cells they need."""
-    full = [(f"GPU {index}: ", one.by_gpu[index].shown(short_gib)) for index in sorted(one.by_gpu)]
+    full = [(f"GPU {index}: ", total.by_gpu[index].shown(short_gib)) for index in sorted(total.by_gpu)]
     return full, sum(width_of(name + text) + 2 for name, text in full) - 2
 
 
-def _behind(pen: Pen, one: Total) -> None:
+def _behind(pen: Pen, total: Total) -> None:
     """A user's GPUs in one line: all in full, or those with most memory and the number of others."""
-    full, cells = _in_words(one)
+    full, cells = _in_words(total)
     if cells <= pen.left:
         named = full
     else:
-        named = [(f"{index}:", one.by_gpu[index].shown(_rounded)) for index in sorted(one.by_gpu)]
-        most = sorted(one.by_gpu, key=lambda index: (-one.by_gpu[index].known, index))
+        named = [(f"{index}:", total.by_gpu[index].shown(_rounded)) for index in sorted(total.by_gpu)]
+        most = sorted(total.by_gpu, key=lambda index: (-total.by_gpu[index].known, index))
         room, count = pen.left, len(named)
         while sum(width_of(name + text) + 1 for name, text in named) > room and count > 1:
             count -= 1
             room = pen.left - len(f"+{len(most) - count} more")
-            named = [(f"{index}:", one.by_gpu[index].shown(_rounded)) for index in sorted(most[:count])]
+            named = [(f"{index}:", total.by_gpu[index].shown(_rounded)) for index in sorted(most[:count])]
     for number, (name, text) in enumerate(named):
         pen.add(" " * (number > 0) * (1 + (named is full))).add(name, "dim").add(text, "memory")
     if len(named) < len(full):

@@ -100,9 +100,10 @@ class Accounting:
                 )
             )
         if found:
-            device.accounted = (*device.accounted, *sorted(found, key=lambda one: one.started_at + one.used_seconds))[
-                -_MOST:
-            ]
+            device.accounted = (
+                *device.accounted,
+                *sorted(found, key=lambda process: process.started_at + process.used_seconds),
+            )[-_MOST:]
 
 
 def _known(value: int | None) -> int | None:

@@ -39,7 +39,10 @@ class DeviceList:
         """``seen``: the devices of an earlier session, of which some may not answer any more."""
         self._lib = lib
         self._seen = [
-            NvmlDevice(one.index, one.uuid, one.name, one.pci_bus_id, one.compute_capability, one.state) for one in seen
+            NvmlDevice(
+                device.index, device.uuid, device.name, device.pci_bus_id, device.compute_capability, device.state
+            )
+            for device in seen
         ]
         self._runtime_pm = RuntimePm()
         self.devices: list[NvmlDevice] = []
@@ -66,16 +69,16 @@ class DeviceList:
         }
         places = there if len(there) == count else [""] * count
         answers = [None if index in asleep else self._ask(index) for index in range(count)]
-        silent = [index for index, one in enumerate(answers) if one is not None and not one.uuid]
-        taken = {one.uuid for one in answers if one is not None and one.uuid}
-        before = _silent_ones(silent, places, [one for one in known.values() if one.uuid not in taken])
+        silent = [index for index, answer in enumerate(answers) if answer is not None and not answer.uuid]
+        taken = {answer.uuid for answer in answers if answer is not None and answer.uuid}
+        before = _silent_ones(silent, places, [device for device in known.values() if device.uuid not in taken])
         self.devices = [
             self._sleeping(index, asleep[index], known)
-            if one is None
-            else self._describe(index, one, known)
-            if one.uuid
-            else self._silent(index, one, places[index], before.get(index))
-            for index, one in enumerate(answers)
+            if answer is None
+            else self._describe(index, answer, known)
+            if answer.uuid
+            else self._silent(index, answer, places[index], before.get(index))
+            for index, answer in enumerate(answers)
         ]
         self.woke = False
 
@@ -113,7 +116,7 @@ class DeviceList:
 
     def _sleeping(self, index: int, pci_bus_id: str, known: Mapping[str, NvmlDevice]) -> NvmlDevice:
         """A suspended device: the known one, or a placeholder for its PCI address."""
-        before = next((one for one in known.values() if one.pci_bus_id == pci_bus_id), None)
+        before = next((device for device in known.values() if device.pci_bus_id == pci_bus_id), None)
         device = before or NvmlDevice(index, f"{ASLEEP_AT}{pci_bus_id}", "sleeping GPU", pci_bus_id)
         device.index, device.state, device.state_detail = index, ASLEEP, _SUSPENDED
         return device
@@ -173,10 +176,10 @@ def _silent_ones(silent: list[int], places: Sequence[str], known: Sequence[NvmlD
     if not silent:
         return {}
     if places[silent[0]]:
-        by_place = {one.pci_bus_id: one for one in known}
+        by_place = {device.pci_bus_id: device for device in known}
         return {index: by_place[places[index]] for index in silent if places[index] in by_place}
-    ordered = sorted(known, key=lambda one: one.index)
-    for some in (ordered, [one for one in ordered if one.state != "ok"]):
+    ordered = sorted(known, key=lambda device: device.index)
+    for some in (ordered, [device for device in ordered if device.state != "ok"]):
         if len(some) == len(silent):
             return dict(zip(silent, some, strict=True))
     return {}

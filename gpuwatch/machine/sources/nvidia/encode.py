@@ -89,27 +89,31 @@ def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
         if call == _MEMORY or (call == _MIG and "mig.mode" in device.readings):
             continue
         answers.append(_answer(call, argument, specs, device))
-    instances = [one for one in device.mig_instances if one.index < MAX_INSTANCES]
-    for one in instances:
-        part = one.readings.get("memory.total_bytes")
+    instances = [instance for instance in device.mig_instances if instance.index < MAX_INSTANCES]
+    for instance in instances:
+        part = instance.readings.get("memory.total_bytes")
         if isinstance(part, (int, float)):
-            answers += _memory(one.readings, part, one.index + 1)
-        if one.multiprocessors is not None:
-            answers.append(SimAnswer("nvmlDeviceGetAttributes_v2", one.index + 1, numbers=(one.multiprocessors,)))
+            answers += _memory(instance.readings, part, instance.index + 1)
+        if instance.multiprocessors is not None:
+            answers.append(
+                SimAnswer("nvmlDeviceGetAttributes_v2", instance.index + 1, numbers=(instance.multiprocessors,))
+            )
     free = next(answer.numbers[2] for answer in memory if not answer.code)
     return DescribedGpu(
         name=device.name,
         memory_bytes=int(total),
         taken_bytes=int(total) - free,
         answers=tuple(answers),
-        mig=tuple(_instance(one, total) for one in instances) if device.readings.get("mig.mode") == "enabled" else None,
+        mig=tuple(_instance(instance, total) for instance in instances)
+        if device.readings.get("mig.mode") == "enabled"
+        else None,
     )
 
 
 def _memory(readings: dict[str, int | float | str], total: float, argument: int = 0) -> list[SimAnswer]:
     """Without a reserve the driver knows only version 1 of the call, which counts it as used."""
     reserved, free, used = (readings.get(f"memory.{kind}_bytes") for kind in ("reserved", "free", "used"))
-    held, kept = (int(one) if isinstance(one, (int, float)) else 0 for one in (used, reserved))
+    held, kept = (int(number) if isinstance(number, (int, float)) else 0 for number in (used, reserved))
     left = int(free) if isinstance(free, (int, float)) else max(int(total) - held - kept, 0)
     shown = NOT_AVAILABLE if argument and reserved is None else kept
     found = [SimAnswer(_MEMORY, argument, numbers=(int(total), shown, min(left, int(total)), held))]
@@ -118,13 +122,17 @@ def _memory(readings: dict[str, int | float | str], total: float, argument: int 
     return found
 
 
-def _instance(one: MigInstance, total: float) -> SimInstance:
+def _instance(instance: MigInstance, total: float) -> SimInstance:
     """Its slices as the file tells them, else by its share of memory and, of three or four of seven, the lower."""
-    memory = one.readings.get("memory.total_bytes")
+    memory = instance.readings.get("memory.total_bytes")
     share = round(float(memory) / total * _EIGHTHS) if isinstance(memory, (int, float)) else 1
-    slices = one.gpu_slices or {8: 7, 7: 7, 4: 3, 3: 3}.get(share, max(min(share, 2), 1))
+    slices = instance.gpu_slices or {8: 7, 7: 7, 4: 3, 3: 3}.get(share, max(min(share, 2), 1))
     return SimInstance(
-        one.index, one.gpu_instance or 0, one.compute_instance or 0, slices, one.compute_slices or slices
+        instance.index,
+        instance.gpu_instance or 0,
+        instance.compute_instance or 0,
+        slices,
+        instance.compute_slices or slices,
     )
 
 

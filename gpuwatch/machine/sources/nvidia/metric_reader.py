@@ -115,11 +115,11 @@ class MetricReader:
         if type(answer) is int:
             kept = device.answers.get(query.name)
             if kept is None or kept[0] != answer:
-                picked = tuple([(one.id, pick(one, answer)) for one in query.specs])
+                picked = tuple([(spec.id, pick(spec, answer)) for spec in query.specs])
                 kept = device.answers[query.name] = (answer, picked)
             found = kept[1]
         else:
-            found = tuple([(one.id, pick(one, answer)) for one in query.specs])
+            found = tuple([(spec.id, pick(spec, answer)) for spec in query.specs])
         for name, value in found:
             if isinstance(value, Missing):
                 missing[name] = value

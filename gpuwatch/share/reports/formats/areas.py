@@ -79,7 +79,7 @@ def _columns(points: list[tuple[float, MemoryMoment]], right: float, visible: li
     step = max(1, -(-len(points) // _COLUMNS))
     for begin in range(0, len(points), step):
         bucket = points[begin : begin + step]
-        _, moment = max(bucket, key=lambda one: one[1].in_use_bytes)
+        _, moment = max(bucket, key=lambda pair: pair[1].in_use_bytes)
         until = points[begin + step][0] if begin + step < len(points) else right
         held = sorted(((layer.held(moment), layer.name) for layer in visible), reverse=True)
         shown = escape(", ".join(f"{name} {size(amount)}" for amount, name in held if amount > 0))

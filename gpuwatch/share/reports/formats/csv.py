@@ -116,7 +116,7 @@ def render(document: Document) -> str:
         return _table(("kind", "part", "name", *(side.name for side in document.sides)), _diff_rows(document))
     if isinstance(document, Diagnostic):
         main = document.primary
-        by_source = (_finding_rows("; ".join(one.sources), (one,), main) for one in document.findings)
+        by_source = (_finding_rows("; ".join(finding.sources), (finding,), main) for finding in document.findings)
         return _table(_FINDING_FIELDS, itertools.chain.from_iterable(by_source))
     if isinstance(document, Period):
         return _table(("at", "index", "uuid", *_of_steps(GRAPHED)), _period_rows(document))

@@ -132,11 +132,11 @@ def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list
     for run in runs_on(period, device)[:_RUNS]:
         name, ended = f"{clean(run.name)}: {clean(run.verdict)}", run.end or period.end
         rows.append([bar(run.begin.timestamp(), ended.timestamp(), name, f"run {name}", "phase p3")])
-    for number, one in enumerate(processes_on(period, device)[:_PROCESSES]):
+    for number, process in enumerate(processes_on(period, device)[:_PROCESSES]):
         look = f"lane c{number % _COLOURS}"
-        rows.append([bar(one.begin.timestamp(), one.end.timestamp(), _name(one), _name(one), look)])
+        rows.append([bar(process.begin.timestamp(), process.end.timestamp(), _name(process), _name(process), look)])
     told: list[list[_Bar]] = []
-    for incident in sorted(track.incidents, key=lambda one: (one.severity != "error", one.begin)):
+    for incident in sorted(track.incidents, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = clean(incident.text)
         new = bar(incident.begin, incident.end, name, name, f"band {incident.severity}")
         row = next((row for row in told if not any(_meet(new, other) for other in row)), None)
@@ -147,13 +147,13 @@ def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list
     return rows + told
 
 
-def _meet(one: _Bar, other: _Bar) -> bool:
-    return one.ends[0] < other.ends[1] + 6 and other.ends[0] < one.ends[1] + 6
+def _meet(bar: _Bar, other: _Bar) -> bool:
+    return bar.ends[0] < other.ends[1] + 6 and other.ends[0] < bar.ends[1] + 6
 
 
-def _name(one: PeriodProcess) -> str:
-    whose = f"{clean(one.user)}'s " if one.user else ""
-    return f"{whose}{clean(one.program) if one.program else 'process'} ({one.pid})"
+def _name(process: PeriodProcess) -> str:
+    whose = f"{clean(process.user)}'s " if process.user else ""
+    return f"{whose}{clean(process.program) if process.program else 'process'} ({process.pid})"
 
 
 def _clock(at: float) -> str:
@@ -168,24 +168,24 @@ def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iter
             f'<rect class="not-recorded" fill="url(#hatch)" x="{left:.1f}" y="{begin}"'
             f' width="{max(right - left, 1.0):.1f}" height="{end - begin}"/>'
         )
-    for one in track.incidents:
-        left, right = x(one.begin), x(one.end)
+    for incident in track.incidents:
+        left, right = x(incident.begin), x(incident.end)
         yield (
-            f'<rect class="band {one.severity}" x="{left:.1f}" y="{begin - 8}" width="{max(right - left, 2.0):.1f}"'
-            f' height="{end - begin + 8}"/>'
+            f'<rect class="band {incident.severity}" x="{left:.1f}" y="{begin - 8}"'
+            f' width="{max(right - left, 2.0):.1f}" height="{end - begin + 8}"/>'
         )
 
 
 def _marks(track: Track, x: X, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
-    for one in track.marks[:_EVENTS]:
-        at = x(one.begin)
-        look = one.severity if one.severity in SIGNS else "plain"
+    for mark in track.marks[:_EVENTS]:
+        at = x(mark.begin)
+        look = mark.severity if mark.severity in SIGNS else "plain"
         yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
         yield (
             f'<text class="event-mark {look}" x="{at:.1f}" y="{y:.1f}" text-anchor="middle">'
-            f"<title>{escape(f'{_clock(one.begin)} {clean(one.text)}')}</title>"
-            f"{SIGNS.get(one.severity, '•')}</text>"
+            f"<title>{escape(f'{_clock(mark.begin)} {clean(mark.text)}')}</title>"
+            f"{SIGNS.get(mark.severity, '•')}</text>"
         )
 
 
@@ -211,13 +211,13 @@ def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) ->
             places = [begin, begin]
         else:
             places = list(range(begin, stop))
-        above = " ".join(f"{one:.1f} {at(series.most[n] or 0.0):.1f}" for one, n in zip(xs, places, strict=True))
+        above = " ".join(f"{value:.1f} {at(series.most[n] or 0.0):.1f}" for value, n in zip(xs, places, strict=True))
         below = " ".join(
-            f"{one:.1f} {at(series.least[n] or 0.0):.1f}" for one, n in reversed(list(zip(xs, places, strict=True)))
+            f"{value:.1f} {at(series.least[n] or 0.0):.1f}" for value, n in reversed(list(zip(xs, places, strict=True)))
         )
         if any(series.most[n] != series.least[n] for n in places):
             yield f'<path class="range" d="M{above} {below}Z"/>'
-        line = " ".join(f"{one:.1f} {at(series.mean[n] or 0.0):.1f}" for one, n in zip(xs, places, strict=True))
+        line = " ".join(f"{value:.1f} {at(series.mean[n] or 0.0):.1f}" for value, n in zip(xs, places, strict=True))
         yield f'<path class="line course" d="M{line}"/>'
 
 
@@ -249,7 +249,7 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
             if metric in device.series and (value := _mean(device.series[metric], first, last)) is not None
         ]
         until = at + step * period.step_seconds
-        wrong = [clean(one.text) for one in track.incidents if one.begin <= until and one.end >= at]
+        wrong = [clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at]
         also = f"; {'; '.join(dict.fromkeys(wrong))}" if wrong else ""
         when = clock(datetime.datetime.fromtimestamp(at, datetime.UTC), day=day)
         title = f"{when}: {', '.join(values) or 'not recorded'}{also}"
@@ -260,7 +260,7 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
 
 
 def _mean(series: PeriodSeries, first: int, last: int) -> float | None:
-    known = [one for one in series.mean[first:last] if one is not None]
+    known = [value for value in series.mean[first:last] if value is not None]
     return sum(known) / len(known) if known else None
 
 
@@ -276,8 +276,9 @@ def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterato
 def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
     lanes = [
         f'<span class="key lane-key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
-        f'<rect class="lane c{number % _COLOURS}" x="1" y="1" width="12" height="12"/></svg>{escape(_name(one))}</span>'
-        for number, one in enumerate(processes_on(period, device)[:_PROCESSES])
+        f'<rect class="lane c{number % _COLOURS}" x="1" y="1" width="12" height="12"/></svg>'
+        f"{escape(_name(process))}</span>"
+        for number, process in enumerate(processes_on(period, device)[:_PROCESSES])
     ]
     keys = [
         *lanes,
@@ -286,7 +287,7 @@ def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
         '<rect class="range" x="1" y="1" width="12" height="12"/></svg>least to most</span>',
     ]
     for severity in SIGNS:
-        if any(one.severity == severity for one in track.incidents):
+        if any(incident.severity == severity for incident in track.incidents):
             keys.append(
                 f'<span class="key"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
                 f'<rect class="band {severity}" x="1" y="1" width="12" height="12"/></svg>{severity}</span>'
