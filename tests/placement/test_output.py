@@ -1,4 +1,4 @@
-"""``run --placement`` adds nothing to the output of a program, and takes nothing of what it switched on itself."""
+"""``run --placement`` and ``run --memory`` add nothing to a program's output, and take nothing that it switched on."""
 
 from __future__ import annotations
 
@@ -53,3 +53,8 @@ def test_the_output_is_the_programs_own(own: bool, tmp_path: Path) -> None:
     assert watched[1] == without[1]
     assert watched[0].count(b"\n") == without[0].count(b"\n")
     assert (b"StringJoin: (StringJoin)" in watched[0]) == own
+
+
+def test_a_recording_of_memory_adds_nothing_to_the_output(tmp_path: Path) -> None:
+    without, watched = _output(tmp_path, _WORK), _output(tmp_path, _WORK, "--memory")
+    assert watched == without
