@@ -81,13 +81,13 @@ def replay(
                 )
         need_terminal("gpuwatch record info FILE tells what is in it", "gpuwatch record info FILE tells what is in it")
         gc.disable()  # what is imported now stays
-        from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+        from gpuwatch.machine.collector.recording_player import RecordingPlayer
         from gpuwatch.session.replay import replay as replayed
         from gpuwatch.ui.app import run_dashboard
 
         gc.freeze()
         gc.enable()
-        feed = RecordedFeed(recording, speed=speed)
+        feed = RecordingPlayer(recording, speed=speed)
         try:
             ctx.exit(
                 run_dashboard(

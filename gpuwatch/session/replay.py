@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.session.judge import RecordedJudge
 from gpuwatch.session.session import Session
 
 
-def replay(feed: RecordedFeed, moment: float | None = None) -> Session:
+def replay(feed: RecordingPlayer, moment: float | None = None) -> Session:
     """A session that shows what the dashboard showed then, with the findings and events that were recorded.
 
     ``feed``: of a recording that has samples. ``moment``: where to begin; None: at its beginning. It plays once it is

@@ -26,7 +26,7 @@ from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import Conditions
     from gpuwatch.explain.diagnosis.conditions.throttling import Episode
-    from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+    from gpuwatch.machine.collector.recording_player import RecordingPlayer
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.event_track import EventTrack
     from gpuwatch.session.joined_samples import JoinedSamples, Past
@@ -61,7 +61,7 @@ class Session:
         read_only: bool = False,
         looks_back: bool = False,
         alerts: Alerts | None = None,
-        player: RecordedFeed | None = None,
+        player: RecordingPlayer | None = None,
         judge: Judge | None = None,
     ) -> None:
         self.feed = feed

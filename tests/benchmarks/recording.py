@@ -19,7 +19,7 @@ from typing import get_args
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording import gpu_time
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.stored_data import checksum, pack_times, unpack_times
@@ -146,7 +146,7 @@ def play(path: Path) -> None:
     """Jumps as ``gpuwatch replay`` does them, with graphs and findings, without drawing."""
     began = time.process_time()
     recording = open_recording(path)
-    feed = RecordedFeed(recording)
+    feed = RecordingPlayer(recording)
     session = replay(feed)
     session.pause()
     print(f"  replay: opened in {(time.process_time() - began) * 1e3:.0f} ms of CPU")

@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 
 from gpuwatch.core.model.codec import schema_of
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording.check import checked
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.replay import replay
@@ -151,7 +151,7 @@ def use(file: Path) -> None:
         assert export.code == 0, export.err
     with Recording(file) as recording:
         assert recording.end is not None
-        session = replay(RecordedFeed(recording), recording.end - 30)
+        session = replay(RecordingPlayer(recording), recording.end - 30)
         session.start(lambda: None)
         snapshot = session.view().snapshot
         session.stop()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.machine.recording.reader import Recording
@@ -75,7 +75,7 @@ def samples_of(path: Path, *, replay: bool = False) -> tuple[int, bool]:
 def replayed(path: Path) -> tuple[list[float], list[Gap]]:
     """The times that a replay plays, and the gaps that it passes over."""
     seconds = count()
-    feed = RecordedFeed(Recording(path), speed=64.0, clock=lambda: 0.3 * next(seconds))
+    feed = RecordingPlayer(Recording(path), speed=64.0, clock=lambda: 0.3 * next(seconds))
     feed.paused = False
     played = []
     while not feed.ended:

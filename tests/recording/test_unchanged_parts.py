@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.collector.wire import Receiver
 from gpuwatch.machine.history.frames import FrameEncoder, split
 from gpuwatch.machine.history.timeline import CHUNK, Timeline
@@ -56,7 +56,7 @@ def in_a_recording(given: list[Snapshot], folder: Path) -> Iterator[Snapshot]:
 def replayed(given: list[Snapshot], folder: Path) -> Iterator[Snapshot]:
     seconds = iter(range(10_000))
     path = recorded(folder / "a.gpuwatch", given, seal_seconds=BLOCK)
-    feed = RecordedFeed(open_recording(path), speed=8, clock=lambda: next(seconds) / 10)
+    feed = RecordingPlayer(open_recording(path), speed=8, clock=lambda: next(seconds) / 10)
     feed.paused = False
     while not feed.ended:
         yield from feed.drain()

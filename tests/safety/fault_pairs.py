@@ -27,7 +27,7 @@ from gpuwatch.core.model.period import Period
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.collector.wire import note
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
@@ -293,7 +293,7 @@ class Watched:
 
     def _replay(self, recording: Recording) -> None:
         """What was told then is told when it is looked at again."""
-        session = replay(RecordedFeed(recording))
+        session = replay(RecordingPlayer(recording))
         for at, when, wanted, noted in self.moments:
             session.pause().go(at, within=True)
             view = session.view()

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed, RecordedHost
+from gpuwatch.machine.collector.recording_player import RecordedHost, RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.session.judge import all_findings
@@ -41,7 +41,7 @@ class Replayed:
 
     def __init__(self, path: Path, *, speed: float = 1.0, at: float | None = None) -> None:
         self.path, self.seconds = path, 0.0
-        self.feed = RecordedFeed(open_recording(path), speed=speed, clock=lambda: self.seconds)
+        self.feed = RecordingPlayer(open_recording(path), speed=speed, clock=lambda: self.seconds)
         self.feed.today = lambda: BEGIN + 7200
         self.session = replayed(self.feed, at)
         self.app = GpuwatchApp(self.session)
@@ -600,7 +600,7 @@ async def test_findings_judged_again_are_the_recorded_ones(replay: Callable[...,
     """While it plays, over faults: what is shown is what the rules find in the played samples."""
     one = replay(troubled())
     again, seen = Conditions(), set()
-    feed = RecordedFeed(open_recording(one.path), speed=64, clock=lambda: one.seconds)
+    feed = RecordingPlayer(open_recording(one.path), speed=64, clock=lambda: one.seconds)
     feed.paused = False
     count = 0
     while not feed.ended:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.collector.recorded_feed import RecordedFeed
+from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.sample_store import Gap
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import Storable
@@ -21,7 +21,7 @@ class Played:
 
     def __init__(self, path: Path, *, speed: float = 1.0) -> None:
         self.seconds = 100.0
-        self.feed = RecordedFeed(Recording(path), speed=speed, clock=lambda: self.seconds)
+        self.feed = RecordingPlayer(Recording(path), speed=speed, clock=lambda: self.seconds)
         self.times: list[float] = []
         self.feed.paused = False
         self.pass_(0)
@@ -147,7 +147,7 @@ def test_a_file_that_grows_is_followed(tmp_path: Path, play: Callable[..., Playe
 
 
 def test_wakes_when_a_sample_is_due(minute: Path) -> None:
-    feed = RecordedFeed(Recording(minute), speed=8)
+    feed = RecordingPlayer(Recording(minute), speed=8)
     arrived = threading.Event()
     feed.start(arrived.set)
     feed.paused = False
@@ -163,7 +163,7 @@ def test_samples_are_those_recorded(tmp_path: Path, play: Callable[..., Played])
     shots = list(day(2, 4, 30))
     seconds = iter(range(1000))
     recording = Recording(recorded(tmp_path / "a.gpuwatch", shots))
-    feed = RecordedFeed(recording, speed=64, clock=lambda: next(seconds) / 4)
+    feed = RecordingPlayer(recording, speed=64, clock=lambda: next(seconds) / 4)
     feed.paused = False
     got = []
     while not feed.ended:
@@ -173,7 +173,7 @@ def test_samples_are_those_recorded(tmp_path: Path, play: Callable[..., Played])
 
 
 def test_nothing_is_read_from_this_machine(minute: Path) -> None:
-    feed = RecordedFeed(Recording(minute))
+    feed = RecordingPlayer(Recording(minute))
     assert feed.host.name == "node07"
     assert "recording" in feed.host.details(1, None).problem
     assert feed.host.signal(1, None, 15).state == "denied"

@@ -34,7 +34,7 @@ class RecordedHost(HostAccess):
         return "not part of a recording"
 
 
-class RecordedFeed:
+class RecordingPlayer:
     """Plays a recording from a moment on; at its end it waits for more.
 
     A :class:`~gpuwatch.machine.collector.feed.Feed`, used by one thread: samples are read when they are taken. Another
