@@ -44,6 +44,8 @@ SAMPLES = (
            "RuntimeClass named nvidia"),
     Sample('docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
            "nvidia-container-toolkit", "$ sudo nvidia-ctk runtime configure --runtime=docker", "Restart Docker"),
+    Sample("Failed to initialize NVML: GPU access blocked by the operating system", "wsl --shutdown"),
+    Sample("ERROR: The nvidia-drm kernel module failed to build.", "linux-headers"),
     Sample("Error! Bad return status for module build on kernel: 6.8.0-31-generic\nConsult /var/lib/dkms/nvidia/535.1/build/make.log for more information.",
            "linux-headers"),
     Sample('docker: Error response from daemon: could not inject: unresolvable CDI devices nvidia.com/gpu=all', "nvidia-ctk cdi generate"),

@@ -61,7 +61,19 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
          "TF_CONFIG"),
         (_TRACE + "ValueError: To use this dataset, you need to pass this dataset to"
          " ClusterCoordinator.create_per_worker_dataset.", "as fit() of Keras 3 does", "tf_keras"),
-        (_TRACE + "RuntimeError: odd", "ended in RuntimeError", "end of the log"),
+        (_TRACE + "RuntimeError: odd", "ended in RuntimeError: odd", "that line"),
+        ("&&&& RUNNING TensorRT.trtexec\n[E] Error[4]: [a.cpp::f::1] Error Code 4: Internal Error (Conv_7: kernel"
+         " weights are empty)\n[E] Engine set up failed\n&&&& FAILED TensorRT.trtexec [TensorRT v8601]",
+         "engine: Conv_7: kernel weights are empty", "names the layer"),
+        ("c10::Error\nframe #1: c10d::ProcessGroupNCCL::WorkNCCL::checkTimeout(std::optional<long>) + 0x1d2 (0x7f)",
+         "waited for one that never arrived",
+         "stopped first"),
+        ("NCCL WARN [1] ncclRemoteError: A call failed\n" + _TRACE + "RuntimeError: The server socket has failed to bind to"
+         " [::]:7 (errno: 98 - Address already in use).", "port is taken", "--master-port"),
+        ("shard-manager: Shard process was signaled to shutdown with signal 11 rank=1", "SIGSEGV",
+         "faulthandler"),
+        (_TRACE + "RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "Triton's CUDA is newer",
+         "PTXAS"),
     ],
 )  # fmt: skip
 def test_what_ended_it(text: str, title: str, action: str) -> None:
@@ -193,11 +205,14 @@ def test_a_reason_that_was_reported_comes_before_one_that_is_inferred() -> None:
     assert explain(text.split("\n")).primary == "cuda.version-mismatch"
 
 
+_AT_LINE_3 = "a.py, line 3: x = work()"
+
+
 def test_a_message_that_begins_on_a_later_line() -> None:
     found = explain([*_TRACE.split("\n")[:3], "RuntimeError: ", "", "  the weights are of another model", ""])
-    assert found.findings[0].evidence == ("RuntimeError: the weights are of another model",)
+    assert found.findings[0].evidence == ("RuntimeError: the weights are of another model", f"raised at {_AT_LINE_3}")
     bare = explain([*_TRACE.split("\n")[:3], "AssertionError", "bye"]).findings[0]
-    assert bare.evidence == ("AssertionError", "raised at a.py, line 3: x = work()")
+    assert bare.evidence == ("AssertionError", f"raised at {_AT_LINE_3}")
 
 
 _OLD = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."

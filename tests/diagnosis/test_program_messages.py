@@ -47,6 +47,12 @@ ERRORS = (
     ("Exception: Dataset not found.", "dataset that the configuration names"),
     ("ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10", "bfloat16 was asked for"),
     ("RuntimeError: PassManager::run failed", "Triton could not compile"),
+    ("RuntimeError: Tried to instantiate class '_ext_C.Kind', but it does not exist! Ensure that", "compiled part of a package"),
+    ("AttributeError: '_OpNamespace' '_moe_C' object has no attribute 'topk'", "compiled part of a package is missing, or was built for another PyTorch: _moe_C"),
+    ("RuntimeError: stack expects each tensor to be equal size, but got [3, 9] at entry 0 and [1, 9] at entry 1", "Samples of different sizes"),
+    ("NotFoundError: Key dense/kernel not found in checkpoint", "does not fit the model"),
+    ("NotFoundError: Not found: /data/7.png; No such file or directory", "does not exist: /data/7.png"),
+    ("EOFError: EOF when reading a line", "no terminal to read it from"),
     ("sqlite3.OperationalError: database is locked", "database file is in use"),
     ("ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96", "version of NumPy"),
     ("RuntimeError: operator torchvision::nms does not exist", "torch and torchvision"),
@@ -225,6 +231,34 @@ def test_errors_that_may_follow_from_a_gpu(error: str) -> None:
     assert explain([*_TRACE, error]).primary != "program.error"
 
 
+@pytest.mark.parametrize(
+    "error",
+    ["TransportTableFull: 7 rows", "OSError: [Errno 9] Bad file descriptor", "KeyError: 7", "ShapeGuard: odd 3"],
+)
+def test_an_exception_that_nobody_knows_is_told_with_its_message_and_line(error: str) -> None:
+    found = explain([*_TRACE[:2], "    ids = [workers[rank].pid for rank in gone]", error]).findings[0]
+    assert found.title.startswith(f"It ended in {error}"[:30])
+    assert "raised at train.py, line 3: ids = [workers[rank].pid for rank in gone]" in found.evidence
+
+
+def test_the_last_line_of_a_package_is_told_if_a_traceback_has_none_of_the_program() -> None:
+    package = '  File "/env/lib/python3.11/site-packages/pool/pin.py", line 9, in setup'
+    found = explain(
+        [_TRACE[0], package, "    os.sched_setaffinity(0, self.cores)", "OSError: [Errno 22] Invalid argument"]
+    )
+    assert "line 9: os.sched_setaffinity(0, self.cores)" in found.findings[0].evidence[1]
+
+
+def test_the_message_of_an_op_stands_below_its_heading() -> None:
+    heads = ["Graph execution error:", "", "Detected at node 'ReadFile' defined at (most recent call last):"]
+    below = ["Node: 'ReadFile'", "2 root error(s) found.", "  (0) NOT_FOUND:  /data/7.png; No such file or directory"]
+    for lines in ([*heads, *below], below[1:], [*heads, below[0], "/data/7.png; No such file or directory"]):
+        head = f"tensorflow.python.framework.errors_impl.NotFoundError: {lines[0]}"
+        found = explain([*_TRACE, head, *lines[1:], "\t [[{{node ReadFile}}]]"]).findings[0]
+        assert found.title == "A file or folder does not exist: /data/7.png"
+        assert "raised at train.py, line 3: x = work()" in found.evidence
+
+
 def test_an_error_that_the_program_raises_itself_is_its_own_unless_it_passes_another_on() -> None:
     assert explain([*_RAISED, "RuntimeError: the loader is gone"]).primary == "program.error"
     before = [*_TRACE, "RuntimeError: CUDA error: no kernel image is available for execution on the device", ""]
@@ -349,7 +383,7 @@ def test_an_exception_of_a_package_that_knows_no_gpu_is_the_programs_own() -> No
         "torch.jit.Broken: bad",
         "ray.exceptions.TaskTimeout: slow",
         "docker.errors.ApiError: cuda",
-        "Broken: bad",
+        "Broken: cuda",
     ):
         assert explain([*raised, error]).primary == "unknown", error
 

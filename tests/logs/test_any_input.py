@@ -75,6 +75,7 @@ def essence(found: LogFacts) -> dict[str, object]:
         "last_lines",
         "last_lines_tell",  # a collector's level is part of it
         "last_line_tells",
+        "plain_last_line",
     ):
         del plain[name]
     # A decoration may tell who handed the log on.

@@ -477,3 +477,33 @@ def test_an_error_in_a_request_that_a_server_answered_did_not_end_it() -> None:
     answer = '10.0.0.1 - - [23/Jan/2024 02:32:37] "\x1b[35m\x1b[1mPOST /hook HTTP/1.1\x1b[0m" 500 -'
     assert explain([*raised, answer]).findings[0].title.startswith("A request to the server ended in KeyError")
     assert explain(raised).findings[0].title.startswith("It ended in KeyError")
+
+
+_PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "primary", "title"),
+    [
+        (_PLAIN, "healthy", "last line: [mixer] pass 19: gain=19"),
+        (["Once upon a time"] * 20, "unknown", "Nothing recognised"),
+        (["+ cp a b", "cp: cannot stat 'a': No such file or directory", "+ true", "INFO:    Creating SIF file..."], "healthy",
+         "No failure in it"),
+        (["WARNING worker.py:7 -- A worker died or was killed", "while executing a task"], "unknown", "process of Ray died"),
+        (["[  +0.000004]  __schedule+0x23d/0x590", "[  +0.000037]  uvm_ioctl+0x13e0/0x16f0 [nvidia_uvm]"], "unknown",
+         "call trace through NVIDIA's driver"),
+        (["[2026-01-02][INFO] - Maximum training time of 3 h exceeded. Exiting."], "healthy", "time limit of its own"),
+        (["==> dkms install wl/6.30", "Error! Bad return status for module build on kernel: 6.1",
+          "Consult /var/lib/dkms/wl/6.30/build/make.log for more information."], "unknown", "not NVIDIA's: wl"),
+        (["Loading checkpoint shards:  50%|5 | 1/2", "A decoder-only architecture is being used, but right-padding"],
+         "healthy", "does not say on which device"),
+        (["[skip] Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",
+          "Saved summary results to: a.csv"], "healthy", "No failure in it"),
+        (["Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",
+          "Saved summary results to: a.csv"], "visibility.bad-ordinal", ""),
+    ],
+)  # fmt: skip
+def test_what_logs_of_other_kinds_tell_at_their_end(lines: list[str], primary: str, title: str) -> None:
+    found = explain(lines)
+    assert found.primary == primary
+    assert title in found.findings[0].title

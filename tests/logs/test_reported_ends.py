@@ -135,7 +135,7 @@ _TITLES = {
     PREEMPTED: "preempted",
     CANCELLED: "cancelled",
     KERNEL_DIED: "kernel died",
-    FAILED: "process of the job failed",
+    FAILED: ("process of the job failed", "ended with an exit code", "command that make ran"),
 }
 
 
@@ -265,6 +265,27 @@ def test_a_good_end_does_not_hide_a_bad_one_of_the_same_shape() -> None:
 def test_a_program_that_went_on_did_not_end_there() -> None:
     steps = [f"step {i}: loss {i / 7:.4f}" for i in range(300)]
     assert explain([*_HEALTHY, "make: *** [ops] Error 2", *steps]).primary == "healthy"
+
+
+_LSF = ("Sender: LSF System <a@b>", "Exited with exit code 3.")
+
+
+@pytest.mark.parametrize(
+    ("ends", "title"),
+    [
+        ((*_LSF, "Successfully completed."), ""),
+        ((*_LSF, "TERM_OWNER: job killed by owner.", "Exited with exit code 143."), "cancelled"),
+        ((*_LSF, "TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "Exited with exit code 140."), "time"),
+        (("(1) Normal termination (return value 1)", "(1) Normal termination (return value 0)"), ""),
+        (("(1) Normal termination (return value 0)", "(1) Normal termination (return value 1)"), "exit code"),
+        (('"srun: error: n2: task 1: Killed', 'srun: Force Terminated StepId=7.0"'), "SIGKILL"),
+        (("make[1]: *** [Makefile:7: all] Error 1",), "command that make ran"),
+    ],
+)
+def test_of_several_jobs_the_last_end_counts(ends: tuple[str, ...], title: str) -> None:
+    found = explain([*_HEALTHY, *ends]).findings[0]
+    assert (found.severity == "error") is bool(title)
+    assert title in found.title
 
 
 def test_an_error_with_a_long_message_is_the_end() -> None:

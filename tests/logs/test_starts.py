@@ -56,6 +56,7 @@ _MARKS = (
     ["(base) me@host:~/model$ CUDA_VISIBLE_DEVICES=1 python train.py --lr 3"],
     ["$ torchrun --nproc_per_node 2 train.py"],
     ["Using TensorFlow backend."],
+    ["(APIServer pid=71) INFO 02-03 04:05:06 [api_server.py:7] vLLM API server version 0.11.0"],
 )
 
 

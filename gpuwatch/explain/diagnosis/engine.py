@@ -137,12 +137,13 @@ def results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
 
 def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
     """Unrecognised failures whose line is evidence for another cause: a line has one meaning."""
-    named = [line for one in found.values() if one.id not in ("unknown", "healthy") for line in one.evidence]
+    own = ("unknown", "healthy", "program.error")
+    named = [line for one in found.values() if one.id not in own for line in one.evidence]
     return [
         key
         for key, one in found.items()
-        if one.id == "unknown"
-        and one.title.endswith(NOT_KNOWN)
+        if one.id in ("unknown", "program.error")
+        and (one.title.endswith(NOT_KNOWN) or one.title.endswith(one.evidence[:1] or ()))
         and any(_within(one.evidence[:1], line) for line in named)
     ]
 

@@ -9,6 +9,8 @@ from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
+from gpuwatch.explain.diagnosis.rules.machine_messages import RAY_WORKER
+from gpuwatch.explain.diagnosis.rules.meanings import Meaning
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning
 from gpuwatch.explain.logs import last_lines
 from gpuwatch.explain.logs.facts import LogFacts
@@ -22,6 +24,18 @@ _READ_BEFORE = (
     "Read the lines before it, in the log of the process that printed it: the first error tells more than the last."
     " gpuwatch doctor on that machine says whether its GPUs work."
 )
+_NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch knows; last line"
+_TOLD = {
+    "ray.worker-exit": RAY_WORKER,
+    "kernel.trace": Meaning(
+        "The kernel printed a call trace through NVIDIA's driver: a task hangs in it, or it failed",
+        "Look above it for 'blocked for more than' (a hang), BUG or Oops, and for an Xid before it (dmesg | grep -i"
+        " xid). A task that hangs in state D cannot be killed: reboot; if it comes again, try another driver release.",
+    ),
+}
+"""Topics that say what happened where nothing else does, and no work came after."""
+_TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
+_AT_ITS_LIMIT = "The program stopped at a time limit of its own; no failure in it"
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
 OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE})
 """Titles that the rest of a log may contradict."""
@@ -55,6 +69,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         return finding("unknown", "warning", "likely", title=_FAILURE, evidence=told, action=_READ_BEFORE)
     if (stopped := _stopped(log)) is not None:
         return stopped
+    for topic, known in _TOLD.items():
+        if log.last_lines_tell not in (last_lines.WORKED, last_lines.KERAS) and (lines := log.lines_of(topic)):
+            return finding("unknown", "warning", "likely", title=known.title, evidence=lines[:2], action=known.action)
     if _NOT_A_NUMBER.search(log.telling_last_line) is not None:
         told = (log.telling_last_line,)
         return finding("unknown", "warning", "fact", title=_LOSS_IS_NAN, evidence=told, action=_LOOK_FOR_NAN)
@@ -70,6 +87,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if not on_cpu:
         if log.last_warning:
             return finding("healthy", "info", "likely", title=_ONLY_WARNED, evidence=(log.last_warning,))
+        if not log.frameworks and log.plain_last_line:
+            title = f"{_NO_FRAMEWORK}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
+            return finding("healthy", "info", "likely", title=title, evidence=(log.plain_last_line,))
         if not log.frameworks and not log.errors and not any(others):
             return finding("unknown", "info", "likely", title=NOTHING_KNOWN)
         return finding("healthy", "info", "likely", title=_DEVICE_UNKNOWN)
@@ -99,6 +119,8 @@ def _stopped(log: LogFacts) -> Finding | None:
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:
         return None
+    if last is None and _TIME_LIMIT.search(told) is not None:
+        return finding("healthy", "info", "likely", title=_AT_ITS_LIMIT, evidence=(told,))
     if last is not None and last_lines.finished(log.telling_last_line):
         return finding("healthy", "info", "likely", title=_AFTER_WORK, evidence=(log.telling_last_line,))
     title, action = (

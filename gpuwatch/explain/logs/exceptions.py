@@ -58,6 +58,9 @@ _HEADING = re.compile(
 )
 _IN_USER_CODE = "in user code:"
 """AutoGraph's heading: the traceback within the function follows, and the exception last."""
+_ROOT = re.compile(r"\(0\) +(?=[A-Z][\w ]{2,30}: )")
+"""The first of several errors of a graph: "(0) Not found: a.jpg; No such file or directory"."""
+_HEADED_LINES = 200
 _NODE = re.compile(r"^(?:\(\d+\) )?(?:\{\{function_node [^}]*\}\})? *")
 
 
@@ -97,6 +100,10 @@ class ExceptionFinder:
         """What stood before the head of the last traceback, of any logger or launcher, with any digits."""
         self._untold = False
         """Whether the message of the last exception begins on a later line."""
+        self._headed = 0
+        """Lines in which the message may come after TensorFlow's heading of it."""
+        self._after_node = False
+        """Whether the line before named the node below whose name the message stands."""
         self._elsewhere = ("", 0)
         """Where the next exception happens, if it does not end the program, and the line that says so."""
 
@@ -121,9 +128,10 @@ class ExceptionFinder:
         if self._untold and (text := unwrapped(undecorated(rest[:_MAX_LINE]))):
             self._untold = False
             if not is_error(text):
-                self._facts.errors[-1] = RunError(type=self._facts.errors[-1].type, message=in_words(text[:2000]))
-                self._facts.last_error_line = self._facts.lines
+                self._tell(text)
                 return
+        if self._headed and self._below_heading(line):
+            return
         if _CONTINUES.match(rest):
             if self._in_message:
                 self._facts.last_error_line = self._facts.lines
@@ -135,7 +143,27 @@ class ExceptionFinder:
             named = _NAMED_ERROR.match(text)
             if named is not None and not is_error(unwrapped(undecorated(line[:_MAX_LINE]))):
                 self._keep(named[1], named[2] or "")
-        self.open = self._in_traceback or self._in_message
+        self.open = self._in_traceback or self._in_message or self._headed > 0
+
+    def _below_heading(self, line: str) -> bool:
+        """Takes a line below TensorFlow's heading of a message; whether it is the message."""
+        self._headed -= 1
+        text = unwrapped(undecorated(line[:_MAX_LINE]))
+        node, self._after_node = self._after_node, text.startswith("Node: '")
+        if (found := _ROOT.match(text)) is None and (not node or is_heading(text)):
+            return False
+        self._headed, self._in_message = 0, True
+        self._tell(text[found.end() :] if found is not None else text)
+        return True
+
+    def _tell(self, message: str) -> None:
+        """Gives the last exception the message of a later line."""
+        facts, before = self._facts, self._facts.errors[-1]
+        told = RunError(type=before.type, message=in_words(message[:2000]))
+        facts.errors[:] = [*(one for one in facts.errors[:-1] if one != told), told]
+        facts.last_error_line = facts.lines
+        if (frame := facts.error_frames.pop(f"{before.type}: {before.message}", None)) is not None:
+            facts.error_frames[f"{before.type}: {facts.errors[-1].message}"] = frame
 
     def line(self, line: str) -> bool:
         """Takes a line without prefixes; False if it is no exception."""
@@ -182,6 +210,7 @@ class ExceptionFinder:
             facts.last_error_line = facts.lines
             return
         self._untold = colon and not message
+        self._headed, self._after_node = _HEADED_LINES * is_heading(message), False
         error = RunError(type=name.rsplit(".", 1)[-1], message=in_words(message[:2000]))
         if error in facts.errors:
             facts.errors.remove(error)

@@ -196,7 +196,9 @@ class LogFacts(msgspec.Struct, kw_only=True):
     last_warning: str = ""
     """The last warning of Python's module in its last lines."""
     told_interrupt: str = ""
-    """The line near its end in which the program itself tells that it was interrupted."""
+    """The line near its end in which the program itself tells that it was interrupted, or stopped at its time limit."""
+    plain_last_line: str = ""
+    """The last line, if the last ones have the form of a log's."""
     asked_to_end: bool = False
     """Whether its last lines show that it was sent SIGTERM, and ended in order."""
     unrecognised: list[str] = []

@@ -64,6 +64,7 @@ _ENDED_WELL = (
     r"|\bNormal termination \(return value 0\)"
     r"|^Setting up \S{1,80} \(|^Processing triggers for |^update-initramfs: Generating |^DKMS: \w{1,10} completed\.?$"
     r"|^Complete!$|^Executing transaction: (?:\.\.\.working\.\.\. )?done|^Successfully (?:installed|built|tagged) \S"
+    r"|^INFO: +(?:Creating SIF file|Build complete: )"
     r"|^\[INFO\]: (?:Installed: |Finished with code: 0|\S{0,20}installation complete)|\[100%\] Built target "
     r"|^-- Build files have been written to|\bLeaving directory\b|service terminated successfully$"
     r"|^Nothing to do\.?$|Registered device plugin for|persistence mode enabled"
@@ -168,6 +169,8 @@ _NO_FAILURE = re.compile(
 """Words of failure in lines that report none: TensorFlow's noise at its import, counts of zero, names of measures."""
 
 
+_ALLOWED = re.compile(r"^\+{1,3} (?:true|:)$")
+"""After a command that may fail ("|| true"), as a shell traces it (set -x)."""
 _FINISHED = re.compile(_ENDED_WELL, re.IGNORECASE)
 _INTERRUPTED = re.compile(r"^KeyboardInterrupt:?$")
 _OF_JOURNAL = re.compile(r"^\S{2,6} [ \d]?\d \d\d:\d\d:\d\d \S{1,80} (?P<program>[\w.@-]{1,80})(?:\[\d{1,10}\])?: ")
@@ -202,10 +205,16 @@ _TOLD_OF_INTERRUPT = re.compile(
     r"|\b(?:SIGINT|ctrl[+-]c) (?:was )?(?:pressed|received|detected|caught)\b"
     r"|\binterrupted (?:by (?:the )?user|manually)\b"
     r"|\b(?:training|process|run|evaluation|inference|execution|script|program|pipeline|job)"
-    r" (?:was |has been )?interrupted\b|^exiting from training early\b|^\^C",
+    r" (?:was |has been )?interrupted\b"
+    r"|\b(?:time limit|max(?:imum)? (?:run|wall|training)?[ -]?time)\b.{0,40}\b(?:reached|exceeded|expired)\b"
+    r".{0,60}\b(?:stop|signal|exit|end|terminat|finish)|^exiting from training early\b|^\^C",
     re.IGNORECASE,
 )
-"""An interrupt (Ctrl+C) that a program caught and tells in words of its own."""
+"""An interrupt (Ctrl+C) that a program caught, or a time limit of its own, told in words of its own."""
+_SKIPPED = re.compile(r"\W{0,3}skip(?:ped|ping)?\b", re.IGNORECASE)
+_OF_A_LOG = re.compile(
+    r"^\s*\[[\w .:-]{2,40}\] ?\S|\b\d\d:\d\d:\d\d\b|\b[a-z]\w{1,30}[=:] ?-?\d|\b(?:INFO|DEBUG|NOTICE)\b"
+)
 _OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension"})
 """Topics of warnings that a program which worked to its end has shown to be harmless."""
 
@@ -243,6 +252,18 @@ def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> b
     if topic == "driver.mismatch":
         return used
     return topic == "build.cpu-only" and all("bitsandbytes" in line for line in lines)
+
+
+def skipped(line: str) -> bool:
+    """Whether a line says that the program leaves something out and goes on: "[skip] Failed to load …"."""
+    return _SKIPPED.match(line.lstrip()) is not None
+
+
+def of_a_plain_log(lines: Sequence[str]) -> str:
+    """The last line, if most of the last ones have a log's form: a time, a tag in brackets, a number by name."""
+    last = [line for line in lines if line.strip()][-NEAR:]
+    of_a_log = sum(map(bool, map(_OF_A_LOG.search, last)))
+    return undecorated(last[-1][:_CHARS]) if len(last) == NEAR and of_a_log * 2 > NEAR else ""
 
 
 def finished(line: str) -> bool:
@@ -285,7 +306,7 @@ def what_they_tell(lines: Sequence[str], *, serves: bool = False) -> tuple[str, 
 
 
 def _told_by(lines: Sequence[str]) -> tuple[str, str]:
-    followed, failed, worked = 0, "", ("", "", "")
+    followed, failed, worked, allowed = 0, "", ("", "", ""), False
     interrupted = ended = ""
     for raw in reversed(lines):
         rank = rank_of(raw)
@@ -299,7 +320,8 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
                 continue
             if not followed and _INTERRUPTED.match(line) is not None:
                 interrupted = whole
-            if not failed and _fails(whole, line, last=followed == 0, in_words=not interrupted):
+            before_allowed, allowed = allowed, _ALLOWED.match(whole) is not None
+            if not failed and not before_allowed and _fails(whole, line, last=followed == 0, in_words=not interrupted):
                 failed = whole
                 if followed < NEAR and (rank or not worked[0]):
                     return FAILED, failed
@@ -328,6 +350,8 @@ def _of_an_error(line: str) -> bool:
 
 def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
     """Whether a line reports a failure; what programs say ``in_words`` while a person ends them is none."""
+    if line.startswith("frame #"):
+        return False  # of a C++ backtrace, whose message stands above
     if _NCCL.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
         return True
     if _NO_FAILURE.search(whole) is not None or reported_end(line) == "":

@@ -34,6 +34,7 @@ from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
 
 _MAX_LINE = 20_000
 _MAX_KEPT = 2000
+_NAMES_PYTORCH = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
 _OF_A_WARNING = 3
 """Lines of a warning of Python's module: itself, its source line, another one printed with it."""
 _MEMO_SIZE = 4096
@@ -250,7 +251,7 @@ class LogParser:
         """Ends the log, and all units of several lines."""
         self._units.end()
         for raw in self._last:
-            if "Some weights of" in raw or "Warning: " in raw:
+            if any(words in raw for words in _NAMES_PYTORCH):
                 self._frames.named(raw)
         warned = (raw for raw in list(self._last)[-_OF_A_WARNING:] if "Warning: " in raw)
         self._facts.last_warning = in_words(undecorated(next(warned, "")[:400]))
@@ -267,6 +268,7 @@ class LogParser:
                 self._facts.forget("cuda.missing-library")
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
+        self._facts.plain_last_line = in_words(last_lines.of_a_plain_log(self._last)[:400])
         self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
         self._facts.asked_to_end = last_lines.asked_to_end(self._last)
         if told == last_lines.FAILED:
@@ -288,6 +290,10 @@ class LogParser:
         for topic, count in self._messages.warned.items():
             lines = facts.evidence.get(topic, ())
             if count == facts.topics.get(topic) and last_lines.harmless(topic, lines, told_by, used=used):
+                facts.forget(topic)
+
+        for topic, count in self._messages.skipped.items():
+            if last_lines.finished(told_by) and count == facts.topics.get(topic):
                 facts.forget(topic)
 
     def _worked_after_dumps(self, line: str) -> bool:

@@ -33,6 +33,8 @@ class MessageReader:
         """``last``: the last lines of the log, the current one included."""
         self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
         self.placement_failed = False
+        self.skipped: dict[str, int] = {}
+        """Count by topic of lines of which the program said that it left something out and went on."""
         self.warned: dict[str, int] = {}
         """How many lines with a topic were warnings."""
 
@@ -60,9 +62,10 @@ class MessageReader:
                 self._keep(facts.missing_libraries, devices.LIBDEVICE)
         if known:
             self.named(line)
-            if self._last and last_lines.warns(self._last[-1]):
+            if self._last and (skipped := last_lines.skipped(self._last[-1])) | last_lines.warns(self._last[-1]):
+                counts = self.skipped if skipped else self.warned
                 for topic in noted:
-                    self.warned[topic] = self.warned.get(topic, 0) + 1
+                    counts[topic] = counts.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
             self._units.begin_range()
         if "CUDA_VISIBLE_DEVICES" in message and (assigned := devices.assigned(message)) is not None:

@@ -14,6 +14,7 @@ _MARKS = re.compile(
     r"|^(?P<banner>\W{0,20}(?:now )?(?:running|executing|launching|starting)(?: script)?:? [`'\"]?(?:python[\d.]* )?"
     r"(?P<script>[\w./-]{1,200}(?<!setup)\.(?:py|sh))\b)"
     r"|(?P<server>\bUvicorn running on )"
+    r"|(?P<banner_of_server>\b(?:vLLM API server version |server_args=ServerArgs\())"
     r"|^(?P<import>Using (?:TensorFlow|Theano|CNTK) backend\.?$)",
     re.IGNORECASE,
 )

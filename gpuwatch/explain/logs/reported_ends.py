@@ -39,7 +39,7 @@ ROOT_CAUSE = "Root Cause (first observed failure)"
 """torchrun's summary: the process after this line failed first; those before it were ended for it, or later."""
 
 _CODE = re.compile(
-    r"^srun: error: .{1,200}: Exited with exit code (?P<srun>\d{1,3})\b"
+    r"^[\"'`]?srun: error: .{1,200}: Exited with exit code (?P<srun>\d{1,3})\b"
     r"|^exitcode +: (?P<torchrun>-?\d{1,3}) \(pid: \d+\)"
     r"|\bfailed \(exitcode: (?P<agent>-?\d{1,3})\) local_rank: \d+"
     r"|\] exits with return code = (?P<deepspeed>-?\d{1,3})\b"
@@ -57,12 +57,22 @@ _CODE = re.compile(
     r"|^Command '.{1,2000}' returned non-zero exit status (?P<printed>\d{1,3})\.?$"
     r"|\bNormal termination \(return value (?P<condor>\d{1,3})\)"
     r"|\bAbnormal termination \(signal (?P<condor_signal>\d{1,2})\)"
+    r"|\bJob terminated of its own accord at .{1,40} with exit-code (?P<condor_code>\d{1,3})"
+    r"|\bShard process was signaled to shutdown with signal (?P<tgi>\d{1,2})\b"
+    r"|^(?P<lsf_well>Successfully completed)\.$"
 )
-_SIGNALS = frozenset({"mpirun", "sge", "systemd", "condor_signal"})
+_OF_A_JOB = re.compile(
+    r"Exited with exit code \d+\.$|Successfully completed\.$|TERM_[A-Z]+: "
+    r"|.*\b(?:Normal|Abnormal) termination \(|.*\bJob terminated of its own accord at "
+)
+"""LSF's and HTCondor's ends of a job: of jobs that append to one log, the last counts."""
+_REASON = "TERM_"
+"""LSF's reason for an end stands in the line before its exit code."""
+_SIGNALS = frozenset({"mpirun", "sge", "systemd", "condor_signal", "tgi"})
 """Groups of ``_CODE`` that are signals."""
 _CRASHES = "[Ss]egmentation fault|[Aa]bort(?:ed)?|[Bb]us error|[Ii]llegal instruction|[Ff]loating point exception"
 _WORD = re.compile(
-    rf"^srun: error: \S{{1,200}}: tasks? [\d,-]{{1,80}}: (?P<srun>Killed|Terminated|{_CRASHES})"
+    rf"^[\"'`]?srun: error: \S{{1,200}}: tasks? [\d,-]{{1,80}}: (?P<srun>Killed|Terminated|{_CRASHES})"
     rf"|^(?:zsh|bash|sh|dash|fish): (?P<shell>killed|terminated|{_CRASHES})\b"
     rf"|^(?:\[\d+\] *[-+]? *)?\d{{1,10}} (?P<job>killed|terminated|{_CRASHES})\b {{1,2}}\S"
     rf"|^(?:\S{{1,80}}: line \d{{1,9}}: +\d{{1,10}} )?(?P<alone>Terminated|{_CRASHES})(?: \(core dumped\))?"
@@ -106,7 +116,9 @@ _TEXTS: dict[str, tuple[str, ...]] = {
         "which exceeds the memory usage threshold of", "Your session crashed after using all available RAM",
         "has been killed by the OOM killer",
     ),
-    TIME_LIMIT: ("TERM_RUNLIMIT", "PBS: job killed: walltime"),
+    CANCELLED: ("TERM_OWNER: ", "TERM_ADMIN: ", "TERM_FORCE_OWNER: ", "TERM_FORCE_ADMIN: "),
+    PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: "),
+    TIME_LIMIT: ("TERM_RUNLIMIT", "TERM_CPULIMIT: ", "TERM_DEADLINE: ", "TERM_WINDOW: ", "PBS: job killed: walltime"),
     FAILED: (
         "Primary job  terminated normally, but", "one or more processes exited with non-zero status",
     ),
@@ -159,6 +171,8 @@ def reported_end(line: str) -> str | None:
     """The topic of a line without prefixes that reports a bad end; ``""`` for a good one; None for other lines."""
     if (found := _CODE.search(line)) is not None:
         kind = str(found.lastgroup)
+        if kind == "lsf_well":
+            return ""
         return _of_code(-int(found[kind]) if kind in _SIGNALS else int(found[kind]))
     if (found := _WORD.search(line)) is not None:
         return _OF_WORD.get(str(found[str(found.lastgroup)]).lower(), CRASH)
@@ -242,6 +256,8 @@ class ReportedEnds:
         self.at = 0
         """Number of the last line that reports an end."""
         self._root = False
+        self._job_ended = False
+        """Whether the last report was of a batch system, so that the next one is of another job."""
 
     def close(self, line: str, number: int) -> None:
         """Takes the last line of the log without prefixes."""
@@ -256,6 +272,11 @@ class ReportedEnds:
         topic = reported_end(line)
         if topic is None:
             return False
+        of_a_job = _OF_A_JOB.match(line) is not None
+        told = self.line.startswith(_REASON) and self.at >= number - 1
+        if self._job_ended and not told and (of_a_job or topic):
+            self.topic, self.line, self.at = "", "", 0
+        self._job_ended = of_a_job or (self._job_ended and not topic)
         if topic:
             self.at = number
             if not self.topic or self._root or topic == CONTINUED or self._another_job(line):

@@ -55,6 +55,7 @@ def hinted(line: bytes) -> bool:
         or "ignoring inp" in text or "w backend" in text or "$ " in text
         or (".py" in text and ("+ " in text or "running" in text or "executing" in text or "launching" in text))
         or "/var/f" in text or "homebrew" in text or "startup comp" in text or "gui go to" in text
+        or "server ver" in text or "lly completed" in text or "down with sig" in text
         or "to quit" in text or "remapp" in text or "page blacklist" in text or "xla" in text
     )  # fmt: skip
 
@@ -159,7 +160,7 @@ def _rows_in(lower: str, gated: tuple[tuple[str, tuple[_Row, ...]], ...]) -> lis
 
 def _of_cuda(lower: str, known: list[str]) -> list[str]:
     """Topics of the CUDA errors in the line; cuInit's errors and OOMs have their own parsers."""
-    if "failed call to cuinit" in lower:
+    if "failed call to cuinit" in lower or "triton error [cuda]: device kernel image" in lower:
         return []
     return [topic for topic in cuda_errors.topics(lower) if topic != cuda_errors.OUT_OF_MEMORY and topic not in known]
 

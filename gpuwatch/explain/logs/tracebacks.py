@@ -16,7 +16,11 @@ _PACKAGE = re.compile(
     r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})"
     r"|(?P<program>sglang|(?i:comfyui)|text_generation_server)(?:\.git)?[/\\])"
 )
-_OF_TORCH = re.compile(r"Some weights of (?!TF|Flax)\w+ were not|transformers[/\\](?:optimization|train\w+)\.py")
+_OF_TORCH = re.compile(
+    r"Loading checkpoint shards: |A decoder-only architecture is being used"
+    r"|transformers[/\\]generation[/\\](?!tf_|flax_)"
+    r"|Some weights of (?!TF|Flax)\w+ were not|transformers[/\\](?:optimization|train\w+)\.py"
+)
 """Said by transformers of its models and modules for PyTorch only."""
 _CODE = 200
 _OF_MEMORY = re.compile(
@@ -66,6 +70,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The source text, if the traceback has it."""
     error_package: str = ""
     """The package of the exception that it led to, if its name has one: ``sqlite3``."""
+    of_a_package: bool = False
+    """Whether it is the last line of a traceback that has none of the user's."""
 
 
 def file_name(path: str) -> str:
@@ -89,6 +95,8 @@ class FrameFinder:
         """That of the latest frame."""
         self._current: dict[str, Frame] = {}
         """The latest frame since the last exception, by prefix."""
+        self._below: Frame | None = None
+        """The latest frame, if it is a package's."""
         self.open = False
         """Whether the next line may be a frame's source text."""
         self.program = ""
@@ -104,6 +112,7 @@ class FrameFinder:
     def begin(self) -> None:
         """A traceback begins with the next frame."""
         self.program, self._outermost = "", True
+        self._below = None
 
     def line(self, line: str) -> bool:
         """Takes a line; False if it is not a frame."""
@@ -126,6 +135,9 @@ class FrameFinder:
         self.named(file)
         if not _FOREIGN.search(file):
             self._keep(Frame(file=file, line=int(number), function=function))
+            self._below, self.open = None, True
+        elif _PACKAGE.search(file) is not None and self.rank not in self._current:
+            self._below = Frame(file=file, line=int(number), function=function, of_a_package=True)
             self.open = True
         return True
 
@@ -148,6 +160,10 @@ class FrameFinder:
         """Takes the line after a frame in the user's code: its source text, if the file could be read."""
         self.open = False
         text = line.strip()
+        if self._below is not None:
+            if text and not _MARKS.issuperset(text) and _FRAME.search(line) is None:
+                self._below = msgspec.structs.replace(self._below, code=text[:_CODE])
+            return
         if (
             self.rank == self._of
             and self.frame is not None
@@ -163,8 +179,9 @@ class FrameFinder:
         A process pool raises the exception of its worker again in the parent: the first traceback has the place.
         """
         frame = self._current.pop(self.rank, None)
+        below, self._below = self._below, None
         if frame is None:
-            return None
+            return below
         if _OF_MEMORY.search(error) is not None and error != self._memory[0]:
             self._memory = (error, None if _ELSEWHERE.search(frame.code) else frame)
         self.requested_at = self._memory[1]

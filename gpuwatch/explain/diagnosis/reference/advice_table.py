@@ -87,7 +87,8 @@ TABLE: dict[str, tuple[Advice, ...]] = {
                " /etc/nvidia-container-runtime/config.toml).", says=r"nvidia-container-cli: initialization error"),
         Advice("Read the make.log that the line names: the module was not built. Install the headers of the running"
                " kernel (linux-headers-$(uname -r), and its compiler) or a driver release that supports this kernel,"
-               " then run dkms autoinstall.", says=r"dkms|Bad return status for module build|bad exit status"),
+               " then run dkms autoinstall.",
+               says=r"dkms|modpost|failed to build|Bad return status for module build|bad exit status"),
         Advice("Enrol the key that signs the module (mokutil --import, then confirm it at the next boot), or disable"
                " Secure Boot in the firmware.", says=r"Key was rejected|Required key not available|unsigned module"),
         Advice("Start the container with singularity exec --nv (apptainer exec --nv), which brings the host's driver"
@@ -122,6 +123,9 @@ TABLE: dict[str, tuple[Advice, ...]] = {
                environment="docker"),
     ),
     "driver.bad-state": (
+        Advice("In WSL the driver is Windows': run wsl --update, then wsl --shutdown, update NVIDIA's driver in"
+               " Windows, and restart Windows if nvidia-smi fails there, too. There is no module to reload in WSL.",
+               says=r"blocked by the operating system"),
         Advice("On the host run sudo nvidia-smi, which loads the driver's modules; then nvidia-container-cli -k -d"
                " /dev/tty info names the step that fails: a wrong root in /etc/nvidia-container-runtime/config.toml,"
                " /dev/nvidia* without permission (SELinux, rootless), or modules that cannot be loaded.",

@@ -32,7 +32,7 @@ _TITLES = (
         "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up",
     ),
     (
-        re.compile(r"/dkms/nvidia|[Uu]nable to build the NVIDIA kernel module", re.IGNORECASE),
+        re.compile(r"/dkms/nvidia|unable to build the NVIDIA kernel module|failed to build|modpost: ", re.IGNORECASE),
         "NVIDIA's kernel module could not be built for this kernel: there is no driver",
     ),
     (

@@ -16,6 +16,7 @@ NCCL_INTERNAL = "ended.nccl-internal"
 """NCCL's "internal error", as it also calls a connection that another rank closed."""
 HOST_MEMORY = reported_ends.HOST_MEMORY
 WORKER = "ended.worker"
+TENSORRT = "ended.tensorrt"
 _NCCL = Meaning(
     "NCCL failed while GPUs exchanged data",
     "Set NCCL_DEBUG=WARN and read its first line; start a container with --ipc=host or a larger --shm-size.",
@@ -114,6 +115,8 @@ ENDINGS: dict[str, Meaning] = {
             "Remove the flag from the variable, or unset it: XLA's flags change from version to version."),
     reported_ends.FATAL: Meaning("A check inside the framework failed and ended the program",
             "Read that line; if it is a bug of the framework, report it there."),
+    TENSORRT: Meaning("TensorRT's tool failed",
+            "Read the first line marked [E] above it: what comes after it follows from it."),
     reported_ends.CRASH: Meaning("The program crashed with a signal",
             "Read the lines before it. An illegal instruction at the import means that this build needs a newer CPU."),
     reported_ends.TIME_LIMIT: Meaning("The job reached its time limit",

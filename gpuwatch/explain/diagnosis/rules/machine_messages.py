@@ -134,7 +134,33 @@ WORKER_EXITED = Meaning(
     (r"Pin memory thread exited unexpectedly",),
 )
 
+RAY_WORKER = Meaning(
+    "A worker process of Ray died without an error of its own: killed, most often for lack of host memory (RAM), or"
+    " crashed",
+    "The raylet's line (Worker exit detail, PID) names it. Look at that time in dmesg for 'Out of memory: Killed"
+    " process', and on that node in /tmp/ray/session_latest/logs for the files of that PID, which show a crash; fewer"
+    " workers or less data in memory if it was killed.",
+    (
+        r"(?:ActorUnavailable|ActorDied|RayActor|WorkerCrashed)Error: ",
+        r"[Ww]orker (?:process )?(?:has )?died",
+        r"unexpected system error.{0,200}dead worker",
+    ),
+)
+
 MACHINE: tuple[Meaning, ...] = (
+    Meaning("Triton compiled a kernel that the driver does not accept: Triton's CUDA is newer than the driver",
+            "Update the driver, or use the Triton of an older PyTorch; TRITON_PTXAS_PATH can name a ptxas of the"
+            " driver's CUDA version (nvidia-smi shows it).",
+            (r"Triton Error \[CUDA\]: device kernel image is invalid",)),
+    Meaning("TensorRT could not build or run the engine: {0}",
+            "The text in brackets names the layer or the call: change it in the ONNX model (polygraphy surgeon sanitize"
+            " --fold-constants), or use a TensorRT release that supports it; what is printed after it follows from it.",
+            (r"\bError Code \d{1,3}: (?:[\w ]{1,40} )?\(([^\n]{4,200}?)\)(?=$|\n)",
+             r"&&&& FAILED (TensorRT\.\w+)")),
+    Meaning("DKMS could not build a kernel module that is not NVIDIA's: {0}",
+            "Read its make.log, or remove the module if nothing needs it (dkms remove); NVIDIA's driver is another"
+            " module, of which these lines say nothing.",
+            (r"/var/lib/dkms/(?!nvidia)([\w.-]+)/",)),
     Meaning("The X server (Xorg) failed: its lines marked (EE) say why, the first most",
             "Read those lines: no card or no screen found means that its driver is missing, or that the card belongs"
             " to another driver (lspci -k). Programs that only compute need no X server.",
@@ -185,13 +211,7 @@ MACHINE: tuple[Meaning, ...] = (
             " node; look for the rank that failed before (its own log) and for a firewall between the nodes.",
             (r"client socket has timed out after", r"waiting for clients\. \d+/\d+ clients joined",
              r"^DistStoreError: .*[Tt]imed out", r"Barrier timed out")),
-    Meaning("A worker process of Ray died without an error of its own: killed, most often for lack of host memory"
-            " (RAM), or crashed",
-            "The raylet's line (Worker exit detail, PID) names it. Look at that time in dmesg for 'Out of memory:"
-            " Killed process', and on that node in /tmp/ray/session_latest/logs for the files of that PID, which show a"
-            " crash; fewer workers or less data in memory if it was killed.",
-            (r"(?:ActorUnavailable|ActorDied|RayActor|WorkerCrashed)Error: ", r"[Ww]orker (?:process )?(?:has )?died",
-             r"unexpected system error.{0,200}dead worker")),
+    RAY_WORKER,
     Meaning("A node of the Ray cluster went away while it worked",
             "Look at that node (power, network, its job's time limit, host memory) and at"
             " /tmp/ray/session_latest/logs/raylet.out on it; retries or a checkpoint let the job go on.",

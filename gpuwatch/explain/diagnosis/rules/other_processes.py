@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.ending_words import NCCL_INTERNAL, PEER, WAITED
@@ -13,6 +16,22 @@ from gpuwatch.explain.logs.topics import topics_of
 _EPILOGUE = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
 _OF_A_PEER = frozenset({PEER, NCCL_INTERNAL, WAITED})
+_OF_OTHERS = (
+    (
+        "g?make",
+        "A command that make ran failed; its own message stands before this line, or in its output",
+        "Read the first line with 'error' above it: what make prints after it says only that it failed.",
+    ),
+    *(
+        (
+            says,
+            "The job ended with an exit code of its own; what failed stands in its output, not in this report",
+            "Read the job's error file (LSF: -e, bpeek; HTCondor: Error = in the submit file): its last lines say why.",
+        )
+        for says in (r"Exited with exit code", r".*\bNormal termination \(", r"Job terminated of its own accord")
+    ),
+)
+"""Reports that are no launcher's of a process of a job, and what they mean."""
 _WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 
@@ -71,12 +90,15 @@ def in_a_process(log: LogFacts) -> tuple[str, str]:
     """Title and action for a process that exited with an error of its own."""
     own = own_error(log)
     if own is None:
+        for says, title, action in _OF_OTHERS:
+            if re.match(says, log.reported_end_line):
+                return title, action
         return (
             "A process of the job failed, and its own error is not in this log",
             f"Read that process's own output: its last lines say why {_WHERE_TO_READ}; vLLM: the lines above that begin"
             " with (EngineCore or (Worker).",
         )
     return (
-        f"A process of the job failed; the last error before is {own.type}",
+        f"A process of the job failed; the last error before is {shorten(line_of(own), 120)}",
         "Read that error, which the process printed itself; what launchers print after it says only that it failed.",
     )

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from itertools import chain
 
+from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.machine_messages import MACHINE, SYSTEM
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first
-from gpuwatch.explain.diagnosis.rules.program_errors import names_cause
+from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
 from gpuwatch.explain.logs.exceptions import is_heading, telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
@@ -26,6 +27,16 @@ _FRAME = (
 )
 
 
+_FRAME_OF_ANY = (
+    "Look at that line, and at the frames below it in the traceback: the program or a package that it calls raised it,"
+    " and its message names no GPU."
+)
+_IN_A_TITLE = 120
+_ANY = re.compile(
+    r"(?:Runtime|System|Internal|Unknown|Aborted|Unavailable|Cancelled|Connection\w*|BrokenPipe|Timeout|Import|Status)?"
+    r"(?:Error|Exception)$|(?:NoSuchFile|Fail)$"
+)
+"""Exceptions that native code or another process may be the reason of: whose error it is, is not claimed."""
 CAUSE = "program.error"
 TWO_DEVICES = Meaning(
     "Tensors of one operation are on different devices",
@@ -117,9 +128,19 @@ _ROWS: tuple[Meaning, ...] = (
             " --context-length), if the model and the GPU's memory allow it; otherwise shorten the prompts.",
             (r"exceeds the available context size", r"maximum context length is \d+ tokens.{0,40}you requested",
              r"longer than (?:the maximum model length|the model's context length)")),
+    Meaning("The compiled part of a package is missing, or was built for another PyTorch: {0}",
+            "Reinstall that package for the installed torch (pip show torch; its page names the versions), in a folder"
+            " other than its source, whose name Python would import instead.",
+            (r"Tried to instantiate class '([\w.:]+)', but it does not exist",
+             r"'_OpNamespace' '(?!torch(?:vision|audio))(\w+)' object has no attribute",
+             r"operator (?!torch)(\w+::\w+) does not exist")),
     Meaning("torch and torchvision (or torchaudio) of different versions: an operator is missing",
             "Install them together, as pytorch.org lists them for one version.",
             (r"operator torch(?:vision|audio)::\w+ does not exist", r"Couldn't load custom C\+\+ ops")),
+    Meaning("The program asked for input (input()), and there is no terminal to read it from",
+            "Take the value from an argument or a file: under nohup, a scheduler or a service nobody can answer.",
+            (r"^EOFError: EOF when reading a line",
+             r"raw_input was called, but this frontend does not support|StdinNotImplementedError")),
     # Numbers
     Meaning("The loss or the gradients became infinite or NaN: the loss scale of float16 reached its minimum",
             "Use bfloat16 instead of float16 if the GPU has it, a lower learning rate, or gradient clipping; look for"
@@ -153,6 +174,10 @@ _ROWS: tuple[Meaning, ...] = (
             "Print its shape before that line: a dimension less than expected (squeeze, a batch of one, a missing axis)"
             " is the usual reason.",
             (r"too many indices for",)),
+    Meaning("Samples of different sizes cannot be stacked into one batch",
+            "Bring them to one size or one number of channels in the dataset (resize, crop, mono), or give the"
+            " DataLoader a collate_fn that pads them.",
+            (r"stack expects each tensor to be equal size", r"all input arrays must have the same shape")),
     Meaning("Shapes of tensors do not fit each other: the model and its input, not the GPU",
             "Print the shapes before that line; a missing batch dimension and another image size are the usual"
             " reasons.",
@@ -160,7 +185,7 @@ _ROWS: tuple[Meaning, ...] = (
              r"must match the (?:size of tensor b|existing size)", r"Sizes of tensors must match",
              r"Expected \S+ ?(?:\(\w+\) or \S+ \(\w+\) )?input (?:for|to) ", r"Expected \d\w? ?\(unbatched\)",
              r"xpected input\S* to have \d+ channels", r"expected input\[.*\] to have",
-             r"shape '\[.*\]' is invalid for input of size", r"stack expects each tensor to be equal size",
+             r"shape '\[.*\]' is invalid for input of size",
              r"Expected input batch_size", r"Target size .* must be the same as input size",
              r"Given (?:groups|transposed|normalized_shape)=", r"multi-target not supported", r"Incompatible shapes:",
              r"Matrix size-incompatible", r"Dimensions must be equal", r"[Ii]s incompatible with the layer",
@@ -236,7 +261,8 @@ _ROWS: tuple[Meaning, ...] = (
     Meaning("A checkpoint does not fit the model: other layers or other shapes",
             "Build the model with the settings of the checkpoint; the error lists what is missing or has another"
             " shape.",
-            (r"Error\(s\) in loading state_dict", r"size mismatch for \S+: copying a param",
+            (r"\bKey \S+ not found in checkpoint|Assign requires shapes of both tensors to match",
+             r"Error\(s\) in loading state_dict", r"size mismatch for \S+: copying a param",
              r"Layer count mismatch when loading", r"weight file containing \d+ layers into",
              r"loaded state dict (?:has|contains) a")),
     Meaning("A checkpoint could not be written: most often the disk or a quota is full",
@@ -359,9 +385,11 @@ _OF_SETTINGS = re.compile(
     r"(?:Tracer\w*|Type|Value|Key|Config\w*|Misconfiguration|Validation|Pars(?:e|er|ing)|Scanner|Decode|Argument)"
     r"(?:Error|Exception)$"
 )
-OF_A_GPU = re.compile(r"gpu|cuda|cudnn|nvidia|nvcc|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE)
+OF_A_GPU = re.compile(
+    r"gpu|cuda|cudnn|nvidia|nvcc|ptxas|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE
+)
 _MAY_BE_OF_A_GPU = re.compile(rf"{OF_A_GPU.pattern}|nccl|cublas|memory|oom\b|engine|xla", re.IGNORECASE)
-_OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|'_cuda|/dev/(?:nvidia|kfd|dri)|lib(?:cu|nv)\w*\.so")
+_OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|dri)|lib(?:cu|nv)\w*\.so")
 """A name or file of the driver or of CUDA, which should be there."""
 
 
@@ -379,11 +407,14 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     if is_heading(telling(error.message)):
         return None  # what TensorFlow says after it is cut off
     frame = log.error_frames.get(f"{error.type}: {error.message}")
-    code = frame.code if frame is not None else ""
+    code = frame.code if frame is not None and not frame.of_a_package else ""
     package = frame.error_package if frame is not None else ""
     raised = error.type in _PLAIN or _OF_SETTINGS.search(error.type) is not None or code.startswith("raise ")
     raised = raised or (bool(package) and package not in _MAY_CONCERN_GPUS)
     said = f"{telling(error.message)} {code}"
     if error.type in _NEVER_OF_A_GPU or (raised and not _MAY_BE_OF_A_GPU.search(said)):
         return Meaning(f"{how} {error.type}: the program's own error, not the GPU's", _FRAME, cause=CAUSE)
+    if log.last_error_has_traceback and not _MAY_BE_OF_A_GPU.search(f"{error.type} {telling(error.message)}"):
+        cause = "unknown" if _ANY.match(error.type) or package in _MAY_CONCERN_GPUS else CAUSE
+        return Meaning(f"{how} {shorten(line_of(error), _IN_A_TITLE)}", _FRAME_OF_ANY, cause=cause)
     return None

@@ -79,9 +79,16 @@ _CRASH_WORDS = (
 )
 
 
+_SIGNAL_NUMBER = re.compile(r"\b(?:with|on|by) signal (\d{1,2})\b")
+
+
 def crash(lines: list[str]) -> Meaning:
     """What is said of the signal that the line names."""
     text = lines[0].lower()
+    if (found := _SIGNAL_NUMBER.search(text)) is not None:
+        known = next((known for number, known in SIGNALS.items() if number == int(found[1])), None)
+        if known is not None:
+            return known
     return next((SIGNALS[number] for word, number in _CRASH_WORDS if word in text), ENDINGS[reported_ends.CRASH])
 
 

@@ -12,7 +12,15 @@ from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, finding, rule
 from gpuwatch.explain.diagnosis.rules import machine_messages, program_messages
-from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, NCCL_INTERNAL, PEER, WAITED, WORKER
+from gpuwatch.explain.diagnosis.rules.ending_words import (
+    ENDINGS,
+    HOST_MEMORY,
+    NCCL_INTERNAL,
+    PEER,
+    TENSORRT,
+    WAITED,
+    WORKER,
+)
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
@@ -142,6 +150,9 @@ def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
     if peer or (topic == WAITED and own_error(log) is not None):
         topic = _reported_topic(log)
         if topic in (None, reported_ends.CRASH, reported_ends.TERMINATED):
+            own = own_error(log)
+            if own is not None and (known := program_messages.meaning(line_of(own))) is not None:
+                return _ended(known, _once(own_lines(log), raised_at(log, own)))
             title, action, certainty = other_rank(log)
             return _End(title, action, _once(own_lines(log), log.lines_of(PEER, WAITED)), certainty)
     return _by_topic(None, log, topic or _reported_topic(log), lines)
@@ -158,12 +169,18 @@ def _endings(log: LogFacts) -> Iterator[str]:
 def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: list[str]) -> _End | None:
     """What a topic of the log, the launcher's report or the last error says."""
     told = log.lines_of(topic) if log is not None and topic is not None else ()
+    if log is not None and topic == TENSORRT:
+        told = (*log.lines_of("tensorrt.message")[:1], *told)
     if topic == WORKER:
         lines = _once(told, lines)
         title, action, shown = of_worker(" ".join(lines), run.host_memory if run is not None else None)
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
-        known = program_messages.meaning("\n".join(told)) if topic in (reported_ends.FATAL, _TYPES, _ASSERT) else None
+        known = (
+            program_messages.meaning("\n".join(told))
+            if topic in (reported_ends.FATAL, _TYPES, _ASSERT, TENSORRT)
+            else None
+        )
         if known is None:
             known = crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]
         return _ended(known, _once(told, lines))
