@@ -68,8 +68,8 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
         ("c10::Error\nframe #1: c10d::ProcessGroupNCCL::WorkNCCL::checkTimeout(std::optional<long>) + 0x1d2 (0x7f)",
          "waited for one that never arrived",
          "stopped first"),
-        ("NCCL WARN [1] ncclRemoteError: A call failed\n" + _TRACE + "RuntimeError: The server socket has failed to bind to"
-         " [::]:7 (errno: 98 - Address already in use).", "port is taken", "--master-port"),
+        ("NCCL WARN [1] ncclRemoteError: A call failed\n" + _TRACE + "RuntimeError: The server socket has failed to"
+         " bind to [::]:7 (errno: 98 - Address already in use).", "port is taken", "--master-port"),
         ("shard-manager: Shard process was signaled to shutdown with signal 11 rank=1", "SIGSEGV",
          "faulthandler"),
         (_TRACE + "RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "Triton's CUDA is newer",

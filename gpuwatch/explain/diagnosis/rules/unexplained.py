@@ -151,8 +151,8 @@ def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
         topic = _reported_topic(log)
         if topic in (None, reported_ends.CRASH, reported_ends.TERMINATED):
             own = own_error(log)
-            if own is not None and (known := program_messages.meaning(line_of(own))) is not None:
-                return _ended(known, _once(own_lines(log), raised_at(log, own)))
+            if own is not None and (meant := program_messages.meaning(line_of(own))) is not None:
+                return _ended(meant, _once(own_lines(log), raised_at(log, own)))
             title, action, certainty = other_rank(log)
             return _End(title, action, _once(own_lines(log), log.lines_of(PEER, WAITED)), certainty)
     return _by_topic(None, log, topic or _reported_topic(log), lines)
