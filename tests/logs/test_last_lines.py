@@ -495,6 +495,9 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         (["[2026-01-02][INFO] - Maximum training time of 3 h exceeded. Exiting."], "healthy", "time limit of its own"),
         (["==> dkms install wl/6.30", "Error! Bad return status for module build on kernel: 6.1",
           "Consult /var/lib/dkms/wl/6.30/build/make.log for more information."], "unknown", "not NVIDIA's: wl"),
+        (["bin D:\\a\\site-packages\\bitsandbytes\\libbitsandbytes_cpu.so", "CUDA SETUP: WARNING! libcuda.so not found! Do"
+          " you have a CUDA driver installed?", "CUDA_SETUP: WARNING! libcudart.so not found in any environmental path."],
+         "cuda.libraries-missing", ""),
         (["Loading checkpoint shards:  50%|5 | 1/2", "A decoder-only architecture is being used, but right-padding"],
          "healthy", "does not say on which device"),
         (["[skip] Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",

@@ -446,6 +446,7 @@ ENVIRONMENTS: Texts = {
         "docker exec", "/.dockerenv",
     ),
     "environment.wsl": ("microsoft-standard", "/usr/lib/wsl", "wsl --update",),
+    "environment.windows": ("windowspath(", "\\site-packages\\bitsandbytes"),
     "environment.macos": ("/var/folders/", "/opt/homebrew/",),
     "environment.kubernetes": (
         "kubelet", "kubectl", "kubepods", "nvidia-device-plugin", "detected non-nvml platform", "nvidia.com/gpu",
