@@ -32,6 +32,8 @@ _WITH_THEIR_RESOURCE = (
 """Files of TensorFlow whose scopes put an op where its variable, table or queue is. Others, as those of strategies,
 checkpoints and summaries, place what TensorFlow makes for itself: what the program requested outside is not meant.
 """
+_MIRRORS = "_real_mirrored_creator"
+"""TensorFlow's function (distribute/mirrored_strategy.py) that makes a variable on each device of a strategy."""
 _COPY_GRAPHS = ("control_flow_util_v2.py", "atomic_function.py")
 """Files of TensorFlow that import graphs of this process again, for gradients."""
 
@@ -46,6 +48,8 @@ class Scopes:
         self.failed = failed
         self.local = threading.local()
         self.parsed = {}
+        self.mirrors = set()
+        """The program's lines that make a variable on each device of a strategy."""
         self.folders = ()
         self.through = frozenset()
 
@@ -195,6 +199,10 @@ class Scopes:
             name, line = self._source(name, line)
         if name == self.importer:
             return self._loaded(frame), False
+        if frame.f_code.co_name == _MIRRORS:
+            line = self._own_line(frame)
+            self.mirrors.add(line)
+            return line, True
         if name.startswith(self.folders):
             return None, not name.endswith(_WITH_THEIR_RESOURCE)
         return "%s:%d" % (os.path.basename(name), line), False
@@ -208,6 +216,18 @@ class Scopes:
                 return "%s:%d" % (os.path.basename(name), line)
             frame = frame.f_back
         return ""
+
+    def _own_line(self, frame):
+        """The program's line that makes a variable; None if Keras makes it, for the program or for itself."""
+        tensorflow = self.folders[:1]
+        while frame is not None and (frame.f_code.co_filename in self.through or self._in(frame, tensorflow)):
+            frame = frame.f_back
+        own = frame is not None and not self._in(frame, self.folders)
+        return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if own else None
+
+    @staticmethod
+    def _in(frame, folders):
+        return frame.f_code.co_filename.startswith(folders)
 
     def _loaded(self, frame):
         """The program's line that loads a graph whose nodes name devices; COPY for TensorFlow's own copy of a graph."""

@@ -132,8 +132,6 @@ class PlacedFunctions:
         """Each :class:`Made`, by name."""
         self.compiled = set()
         """Names of functions that XLA compiles (jit_compile=True), each for one device."""
-        self.lock = threading.RLock()
-        self.pool = []
         self.collected = 0
         self.seen = set()
         self.told = set()
@@ -141,10 +139,16 @@ class PlacedFunctions:
         self.first_calls = {}
         """By thread, whether its first call of a function was alone so far."""
         self.judged = weakref.WeakSet()
+        self.collecting = False
+        self.reset()
+
+    def reset(self):
+        """Counts from 0, as in a forked process, in which another thread cannot give back a lock."""
+        self.lock = threading.RLock()
+        self.pool = []
         self.nodes = 0
         self.unclear = 0
         """Nodes of which it is not known where they ran, or what was requested."""
-        self.collecting = False
 
     def install(self):
         """Begins to collect; TensorFlow is imported. Raises AttributeError in a version without these names."""

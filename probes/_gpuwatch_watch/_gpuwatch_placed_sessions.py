@@ -4,15 +4,20 @@ A session returns its placed graph for one run that asks for it (RunOptions.outp
 only, Python 3.7 or newer.
 """
 
+import re
 import sys
 import weakref
+
+_NOT_PLACED = re.compile(r"Cannot assign a device for operation (\S+): Could not satisfy .*because no supported kernel")
 
 
 class Sessions:
     """Placed graphs of TF1 sessions, from the first run of each set of fetches."""
 
-    def __init__(self, functions, placed):
-        """``functions``: the PlacedFunctions that count; ``placed``: their module."""
+    def __init__(self, functions, placed, refuse):
+        """``functions``: the PlacedFunctions that count; ``placed``: their module; ``refuse`` counts what did not run:
+        an op, the request and the line."""
+        self.refuse = refuse
         self.functions = functions
         self.placed = placed
         self.seen = set()
@@ -45,6 +50,16 @@ class Sessions:
             return result
 
         module.TF_SessionRun_wrapper = TF_SessionRun_wrapper
+        extend = module.ExtendSession
+
+        def ExtendSession(of):  # noqa: N802 - TensorFlow's own name
+            try:
+                extend(of)  # places what the graph has got since the last run
+            except Exception as error:
+                self._refused(sys._getframe(1), error)
+                raise
+
+        module.ExtendSession = ExtendSession
 
     def _graph(self, frame, fetches, targets):
         """The graph of a session that runs these for the first time; None also where it cannot hand over its graphs."""
@@ -76,6 +91,17 @@ class Sessions:
                     if ask.line is not None and ask.type == "GPU" and nodes[name].op not in self.placed.NOT_PLACED
                 }
                 self.unseen[graph] = (self.unseen.get(graph, asked) & asked) - placed
+        except Exception:  # our errors must not disturb the program
+            self.functions.unclear += 1
+
+    def _refused(self, frame, error):
+        """Without soft placement, a session that cannot place a node does not run."""
+        try:
+            known = _NOT_PLACED.search(str(error))
+            if known is not None:
+                graph = frame.f_locals["self"].graph
+                request = self.functions.of_node(graph, known.group(1)) or self.functions.nothing
+                self.refuse(graph.get_operation_by_name(known.group(1)).type, request, request.line)
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 

@@ -9,6 +9,7 @@ library only, Python 3.7 or newer.
 import collections
 import re
 import sys
+import threading
 
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
@@ -25,24 +26,27 @@ class Ops:
 
     def __init__(self, load):
         self.kernels_of = load("_gpuwatch_kernels")
-        self.text = None
-        self.counts = {}
         self.kernels = {}
         self.lines = {}
         """Of eager ops that did not run on the requested GPU, the program's line of the first one."""
-        self.sent = {}
-        self.unread = collections.Counter()
-        self.beyond = 0
         self.registry = self.kernels_of.Registry()
         scopes = load("_gpuwatch_device_scopes")
         self.nothing, self.text = scopes.NOTHING, scopes.text
         self.scopes = scopes.Scopes(self.listen, self.refused)
         self.last_error = None
-        self.copies = {}
         placed = load("_gpuwatch_placed_functions")
         self.functions = placed.PlacedFunctions(self.scopes, self, scopes, load("_gpuwatch_attributes").Attribute)
-        self.sessions = load("_gpuwatch_placed_sessions").Sessions(self.functions, placed)
+        self.sessions = load("_gpuwatch_placed_sessions").Sessions(self.functions, placed, self._refuse)
         self.problems = []
+        self.reset()
+
+    def reset(self):
+        """Counts from 0, as in a forked process; what is known of functions and graphs stays."""
+        self.counts, self.copies, self.sent = {}, {}, {}
+        self.unread = collections.Counter()
+        self.beyond = 0
+        self.functions.reset()
+        self.sessions.unseen.clear()
 
     def begin(self):
         """Called in the thread that imports TensorFlow, usually the main thread."""
@@ -56,6 +60,7 @@ class Ops:
                 self.problems.append(
                     "placement: the devices that the program requested are not all known in this version (%s)" % error
                 )
+        self._listen_in_threads()
         self.listen()
 
     def listen(self):
@@ -65,6 +70,20 @@ class Ops:
         if not self.scopes.local.__dict__.get("listening"):
             self.scopes.local.listening = True
             op_callbacks.add_op_callback(self.take)
+
+    def _listen_in_threads(self):
+        """A thread of Python's threading begins to listen where it notes its number, before the program's code."""
+        original = threading.Thread._set_ident
+
+        def _set_ident(this):
+            original(this)
+            try:
+                if type(this) is not threading._DummyThread:  # a thread of TensorFlow, inside one of its calls
+                    self.listen()
+            except Exception as error:  # our errors must not disturb the program
+                self.problems.append("placement: the ops of a thread are not known (%s)" % error)
+
+        threading.Thread._set_ident = _set_ident
 
     def take(self, op_type, inputs, attrs, outputs, op_name=None, graph=None):
         """The op callback; returns None, so that TensorFlow does not change the op."""
@@ -110,9 +129,12 @@ class Ops:
         self.last_error, last = id(error), error.__traceback__
         while last.tb_next is not None:
             last = last.tb_next
-        key = (known.group(2), None, self.text(request), request.line or "", "", "refused")
+        self._refuse(known.group(2), request, self.scopes.caller(last.tb_frame))
+
+    def _refuse(self, op, request, line):
+        key = (op, None, self.text(request), request.line or "", "", "refused")
         if key[2] and self._add(key, dict):
-            self.lines[key] = self.scopes.caller(last.tb_frame)
+            self.lines[key] = line
 
     def _dataset(self, attrs):
         for value in attrs or ():
@@ -131,7 +153,9 @@ class Ops:
         actual, dtype = first.device, first.dtype
         request, below = self.scopes.now()
         why = "resource" if first is held else ""
-        if request.line is None:
+        if name == "ReadVariableOp" and request.line in self.scopes.mirrors and request.line:
+            request = self.nothing  # the first value of another replica's variable
+        elif request.line is None:
             # TensorFlow's own scope. It is looked through where it only names the device of the op's variable or table,
             # and where it makes one: the program sees that device.
             through = request.type is not None and self.scopes.same(request, actual) if why else makes

@@ -42,6 +42,7 @@ _FEEDS = tuple(
 """Python code that a dataset runs, in threads of TensorFlow."""
 _FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch", "jax", "jaxlib"))
 _BETWEEN = "between"
+_LOOKS = "looks"
 _NO_INPUT = re.compile("sav|dump|writ|checkpoint|log|print|plot|draw|show|eval|valid|test|metric|report|summar", re.I)
 """Functions that a loop calls between its steps for other reasons than its next batch."""
 _NEAR = 3
@@ -72,7 +73,8 @@ class Threads:
         self.seconds = {}
         """Seconds by what was seen: ``None`` all that were looked at; ``_FEEDS`` those in which a dataset ran Python; a
         pair of a place and the generator (or None) for those in which the steps' thread waited for its input; of
-        ``_BETWEEN`` and a place for those in which it ran other code of the program, not of a framework."""
+        ``_BETWEEN`` and a place for those in which it ran other code of the program, not of a framework. And by
+        ``_LOOKS`` the number of looks."""
         self.open = {}
         """The same since the last step."""
         self.with_steps = set()
@@ -118,6 +120,7 @@ class Threads:
                 seen |= {_FEEDS, (_FEEDS, _user_place(frame))}
         for one in seen:
             self.open[one] = self.open.get(one, 0.0) + seconds
+        self.open[_LOOKS] = self.open.get(_LOOKS, 0) + 1
 
     def _input(self, frame):
         """Where a thread waits for its next batch: its line, and the generator that it is in; None if it does not."""
@@ -170,6 +173,7 @@ class Threads:
                 "waiting",
                 "waiting",
                 looked_seconds=round(seen[None], 3),
+                looks=seen.get(_LOOKS, 0),
                 input_seconds=round(sum(seconds for _, seconds in waits), 3),
                 feeding_seconds=round(seen.get(_FEEDS, 0.0), 3),
                 places=_longest(waits),

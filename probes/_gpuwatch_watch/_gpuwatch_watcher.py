@@ -76,8 +76,9 @@ class Watcher:
             self.memory.reset()
         for one in self.seen:
             one.reset()
-        if self.failures is not None:
-            self.failures.reset()
+        for one in (self.failures, self.ops):
+            if one is not None:
+                one.reset()
 
     # Sending
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gpuwatch.core.model.run import Fallback
+from gpuwatch.explain.diagnosis.engine import diagnose
+from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.placement import _to_blame
 from gpuwatch.explain.diagnosis.runs.fallbacks import TOGETHER, _with_their_makers
 from gpuwatch.explain.logs.log_parser import parse
@@ -33,6 +35,11 @@ def test_the_variable_is_to_blame_not_the_constant_beside_it() -> None:
     assert report.lacking == ("AssignVariableOp", "VarHandleOp")
     assert _to_blame(report, "Const").node == "counter"
     assert _to_blame(report, "AssignVariableOp").node == "assign"
+    (found,) = [one for one in diagnose(Evidence(log=parse(_REPORT))) if one.id == "placement.no-kernel"]
+    assert (
+        "kernels for CPU: AssignVariableOp assign, VarHandleOp counter (with it, colocated: 1 more)"
+        in found.evidence[-1]
+    )
 
 
 def test_what_uses_a_variable_has_its_cause_if_one_scope_asked_for_both() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.program_threads import Retraced
-from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome
+from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome, RunProcess
 from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -71,7 +71,15 @@ def other_card() -> Sequence[Finding]:
 
 
 def renumbered() -> Sequence[Finding]:
-    moved = DeviceMapping(framework_device="GPU:0", physical_index=1, uuid="GPU-1")
+    """Of one of two processes, and not the leading one."""
+    first, moved = (
+        DeviceMapping(framework_device="GPU:0", physical_index=number, uuid=f"GPU-{number}") for number in (0, 1)
+    )
+    both = (RunProcess(pid=7, device_map=(first,)), RunProcess(pid=8, device_map=(moved,)))
+    found = diagnose(Evidence(snapshot=machine(), run=on_gpus("x", device_map=(first,), processes=both)))
+    assert [one.evidence for one in found if one.id == "visibility.renumbered"] == [
+        ("GPU:0 of process 8 is physical GPU 1 (GPU-1)",)
+    ]
     return diagnose(Evidence(snapshot=machine(), run=on_gpus("x", device_map=(moved,))))
 
 

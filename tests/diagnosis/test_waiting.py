@@ -37,8 +37,11 @@ def uneven(**fields: Any) -> Run:
     return msgspec.structs.replace(run, step_times=tuple(times))
 
 
-def waiting(looked: float = 12.0, waited: float = 0.0, fed: float = 0.0, between: float = 0.0) -> Waiting:
+def waiting(
+    looked: float = 12.0, waited: float = 0.0, fed: float = 0.0, between: float = 0.0, looks: int = 99
+) -> Waiting:
     return Waiting(
+        looks=looks,
         looked_seconds=looked,
         input_seconds=waited,
         feeding_seconds=fed,
@@ -59,6 +62,7 @@ def told(run: Run, cause: str) -> list[Finding]:
         (waiting(waited=11.0), "waits for its next batch 92 % of the time", "train.py:7 in batches"),
         (waiting(looked=3.8, fed=3.72), "runs Python code for the next batch 98 % of the time", "data.py:3 in rows"),
         (waiting(looked=2.1, fed=1.85), "runs Python code for the next batch 88 % of the time", "data.py:3 in rows"),
+        (waiting(looked=1.1, fed=1.05, looks=22), "runs Python code for the next batch 95 % of the time", "in rows"),
         (waiting(fed=11.5), "the dataset runs Python code for the next batch 96 % of the time", "data.py:3 in rows"),
         (waiting(between=9.0), "waits between steps: the program runs Python code of its own 75 % of", "load_batch"),
         (waiting(waited=3.0, between=4.0), "Python code of its own 58 % of the time", "train.py:7 in batches"),
@@ -87,7 +91,9 @@ def test_a_stage_of_a_dataset_that_never_rests_is_told() -> None:
         stepping(waiting=waiting(), pipeline=Pipeline(seconds=4.0, busy_seconds=4.0, stage="Map")),
         stepping(waiting=waiting(), busy=85.0, pipeline=Pipeline(seconds=10.0, busy_seconds=9.9, stage="Map")),
         stepping(waiting=waiting(waited=4.0)),  # evaluations, checkpoints: other time
-        stepping(waiting=waiting(looked=1.5, waited=1.5)),  # hardly looked at
+        stepping(waiting=waiting(looked=1.5, waited=1.5, looks=3)),  # hardly looked at
+        stepping(waiting=waiting(looked=0.9, fed=0.9, looks=18)),  # nobody notices
+        stepping(waiting=waiting(looked=1.1, fed=0.8, looks=22)),
         stepping(waiting=waiting(looked=4.0, waited=3.0)),
         stepping(waiting=waiting(waited=10.0), steps=10),
         stepping(waiting=waiting(waited=11.0), steps=5),

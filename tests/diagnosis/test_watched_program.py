@@ -211,28 +211,43 @@ def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "some", "helps"), [("string", True, False), ("int32", True, True), ("float32", False, False)]
+    ("op", "dtype", "some", "helps", "in_data"),
+    [
+        ("Reshape", "string", True, False, True),
+        ("Reshape", "int32", True, True, False),
+        ("DecodeJpeg", "uint8", False, False, True),
+        ("Eig", "float32", False, False, False),  # maths on weights or activations is no part of the input
+        ("SparseDenseCwiseMul", "float32", False, False, False),
+    ],
 )
-def test_another_type_is_advised_only_where_it_helps(dtype: str, some: bool, helps: bool) -> None:
-    lacking = replace(placed("Reshape", dtype, gpu=False, cuda=False), some_type=some)
+def test_advice_on_an_op_without_a_kernel(op: str, dtype: str, some: bool, helps: bool, in_data: bool) -> None:
+    lacking = replace(placed(op, dtype, gpu=False, cuda=False), some_type=some)
     run = program(devices=GPU_0, placements=(lacking,))
     (found,) = [one for one in run.findings if one.id == "placement.no-kernel"]
     assert ("float32 instead of" in found.action) == helps
+    assert ("dataset's map" in found.action) == in_data
     assert ("of any type" in found.title) == (not some)
 
 
 @pytest.mark.parametrize(
-    ("simulation", "some", "told"), [("driver", True, 1), ("plugin", False, 1), ("plugin", True, 0)]
+    ("simulation", "some", "ends", "told"),
+    [
+        ("driver", True, "ok", ["info"]),
+        ("plugin", False, "ok", ["info"]),
+        ("plugin", True, "ok", []),
+        ("driver", True, "error", ["warning"]),  # caught, and then it exits with a code of its own
+    ],
 )
-def test_ops_that_were_refused_and_caught_are_a_note(simulation: str, some: bool, told: int) -> None:
+def test_ops_that_were_refused_and_caught(simulation: str, some: bool, ends: Any, told: list[str]) -> None:
     """Without soft placement; of a GPU that is simulated as a plug-in only what has no kernel of any type."""
     refused = Placement(
         op="Upper", requested="GPU:0", actual="", why="refused", cuda_kernel=some, some_type=some, line="a.py:3"
     )
-    run = program(devices=GPU_0, placements=(refused,), simulation=simulation, verdict="ok")
+    run = program(devices=GPU_0, placements=(refused,), simulation=simulation, verdict=ends)
     found = [one for one in run.findings if one.id == "placement.no-kernel"]
-    assert [one.severity for one in found] == ["info"] * told
-    assert (run.verdict, run.fallbacks, "did not run" in run.verdict_reason) == ("ok", (), bool(told))
+    assert [one.severity for one in found] == told
+    assert (run.verdict, run.fallbacks) == (ends, ())
+    assert ("did not run" in run.verdict_reason) == (told == ["info"])
     assert not found or "a.py:3: Upper requested GPU:0" in found[0].evidence[0]
 
 
@@ -245,7 +260,8 @@ def test_what_uses_a_variable_has_the_cause_of_that_one_and_not_of_another() -> 
         replace(one, op="AssignVariableOp", gpu_kernel=True, cuda_kernel=True, why="resource") for one in makers
     ]
     counted = replace(lacking, op="AssignAddVariableOp", why="resource", scope="train.py:9", line="train.py:11")
-    run = program(devices=GPU_0, placements=(*makers, *assigned, counted))
+    read, read_elsewhere = replace(assigned[0], op="ReadVariableOp"), replace(counted, op="ReadVariableOp")
+    run = program(devices=GPU_0, placements=(*makers, *assigned, counted, read, read_elsewhere))
     found = {(one.op, one.dtype): (one.reason, one.detail.rpartition(" for ")[2]) for one in run.fallbacks}
     assert found == {
         ("VarHandleOp", "int32"): ("placement.no-kernel", "VarHandleOp int32"),
@@ -253,7 +269,9 @@ def test_what_uses_a_variable_has_the_cause_of_that_one_and_not_of_another() -> 
         ("AssignVariableOp", "int32"): ("placement.no-kernel", "VarHandleOp int32"),
         ("AssignVariableOp", "string"): ("placement.no-kernel", "VarHandleOp string"),
         ("AssignAddVariableOp", "int32"): ("placement.no-kernel", "its VarHandleOp int32"),
+        ("ReadVariableOp", "int32"): ("placement.no-kernel", "VarHandleOp int32"),
     }
+    assert {one.scope for one in run.fallbacks if one.op == "ReadVariableOp"} == {"train.py:4"}  # others copy its value
     (told,) = [one for one in run.findings if one.id == "placement.no-kernel"]
     assert any("AssignAddVariableOp int32 (train.py:11)" in line for line in told.evidence)
 

@@ -860,6 +860,29 @@ def refused_and_caught():
     wanted.add(("StringUpper", "GPU:1", "refused"))
 
 
+@program
+def refused_by_a_session():
+    with tf.Graph().as_default():
+        with tf.device("/GPU:1"):
+            found = tf.strings.upper(["a"])
+        with contextlib.suppress(tf.errors.InvalidArgumentError), tf.compat.v1.Session() as running:
+            running.run(found)
+    wanted.add(("StringUpper", "GPU:1", "refused"))
+
+
+@program
+def a_session_that_fails_otherwise():
+    with tf.Graph().as_default():
+        with tf.device("/GPU:1"):
+            found = tf.matmul(tf.compat.v1.placeholder(tf.float32, [2, None]), ones())
+        with contextlib.suppress(tf.errors.InvalidArgumentError), tf.compat.v1.Session() as running:
+            running.run(found)
+        with tf.device("/GPU:5"):
+            found = tf.matmul(ones(), ones())
+        with contextlib.suppress(tf.errors.InvalidArgumentError), tf.compat.v1.Session() as running:
+            running.run(found)
+
+
 # Strategies and Keras
 
 
@@ -870,6 +893,24 @@ def mirrored_without_a_request():
         made = tf.Variable(1.0)
         tf.Variable(1)
     strategy.run(tf.function(lambda: made * 2.0))
+    for gpu in ("GPU:0", "GPU:1"):
+        want("VarHandleOp", gpu)
+        want("AssignVariableOp", gpu)
+
+
+@program
+def mirrored_made_by_keras():
+    import keras
+
+    with tf.distribute.MirroredStrategy(["/GPU:0", "/GPU:1"]).scope():
+        keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.5), keras.layers.Dense(4)])
+
+
+@program
+def variables_of_another_strategy():
+    with tf.distribute.OneDeviceStrategy("/CPU:0").scope():
+        tf.Variable(1)
+    tf.Variable(1)
 
 
 @program

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import importlib.util
 import json
 import sys
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -143,6 +145,37 @@ def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(placement: Mo
     assert max(ops.counts.values()) == 2, "those that are kept are counted on"
     kinds = placement._MOST_OPS
     assert list(ops.left_out()) == [f"placement: 3 calls were not counted: more than {kinds} kinds of op"]
+
+
+def test_a_forked_process_counts_from_0(watcher: ModuleType, placement: ModuleType) -> None:
+    made = _Watcher(watcher)
+    made.of.ops = ops = _ops(placement)
+    for _ in range(20):
+        ops.take("MatMul", (), (), (_tensor(),))
+    ops.functions.nodes = 7
+    made.of.reset(forked=True)
+    ops.take("Add", (), (), (_tensor(),))
+    made.of.last_functions()
+    assert [(data["op"], data["count"]) for kind, data in made.emitted if kind == "placement"] == [("Add", 1)]
+    assert not [data for kind, data in made.emitted if kind == "placement_coverage"]
+
+
+def test_each_thread_of_python_is_heard_from_its_start(placement: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "_set_ident", threading.Thread._set_ident)  # type: ignore[attr-defined]
+    order: list[Any] = []
+    ops = _ops(placement)
+    ops.listen = lambda: order.append(threading.get_ident())
+    ops._listen_in_threads()
+    thread = threading.Thread(target=lambda: order.append("the program"))
+    thread.start()
+    thread.join()
+    assert order == [thread.ident, "the program"]
+    done = threading.Lock()
+    done.acquire()
+    # A thread of a library, which Python's threading gives a number when it is asked for: its ops are another's.
+    _thread.start_new_thread(lambda: (threading.current_thread(), done.release()), ())
+    done.acquire()
+    assert len(order) == 2
 
 
 def test_where_all_are_counted_nothing_is_said(placement: ModuleType) -> None:

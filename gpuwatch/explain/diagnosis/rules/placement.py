@@ -31,6 +31,13 @@ _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (flo
 _NO_TYPE_ACTION = (
     "Leave it to the CPU: no other type helps. Where it runs in every step, do it before, in the dataset's map."
 )
+_NO_GPU_MATHS_ACTION = (
+    "It runs on the CPU, whatever its type: keep it out of the step, or accept the copies there and back."
+)
+_OF_DATA = re.compile(
+    r"String|Regex|Unicode|Decode|Encode|Parse|Lookup|HashTable|Hash|Bucketize|ReadFile|WriteFile|Queue|Json|Csv|Print"
+)
+"""Ops whose input is data: text, files, tables, encoded examples; they can be done in the dataset."""
 
 _TOGETHER_ACTION = "Put tf.device around the line that makes the variable or table; around its use it has no effect."
 
@@ -67,9 +74,12 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     if log is not None:
         for report in log.colocations:
             if report.requested and report.supported:
-                names = ", ".join(f"{member.op} {member.node}" for member in report.members[:4])
+                blamed = [one for one in report.members if one.op in report.lacking] or report.members
+                names = ", ".join(f"{one.op} {one.node}" for one in blamed[:4])
+                others = len(report.members) - len(blamed)
                 lines.append(
                     f"requested {report.requested}, kernels for {', '.join(report.supported)}: {names or 'the group'}"
+                    + (f" (with it, colocated: {others} more)" if others else "")
                 )
         moved = bool(log.colocations) and not any(report.failed for report in log.colocations)
     else:
@@ -85,14 +95,16 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     else:
         fell = [one for one in evidence.run.fallbacks if one.reason == cause] if evidence.run is not None else []
         other = any(one.dtype != "string" and one.some_type is not False for one in fell)
-        yield from _fell_back(evidence, cause, _KERNEL_ACTION if other or not fell else _NO_TYPE_ACTION)
+        data = all(one.dtype == "string" or _OF_DATA.search(one.op) for one in fell)
+        no_type = _NO_TYPE_ACTION if data else _NO_GPU_MATHS_ACTION
+        yield from _fell_back(evidence, cause, _KERNEL_ACTION if other or not fell else no_type)
 
 
 @rule("placement.no-kernel")
 def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
     """Without soft placement, ops that a GPU has no kernel for, in a program that caught the errors."""
     run = evidence.run
-    if run is None or run.verdict == "error":
+    if run is None or error_lines(evidence, "placement.no-kernel")[0]:
         return
     # A GPU that is simulated as a plug-in lacks kernels that real ones have.
     known = [one for one in run.placements if one.why == REFUSED]
@@ -101,7 +113,7 @@ def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
         more = f" and {len(known) - 1} more" if len(known) > 1 else ""
         yield finding(
             "placement.no-kernel",
-            "info",
+            "warning" if run.verdict == "error" else "info",
             "fact",
             title=f"{known[0].op}{more} requested {known[0].requested} and did not run: no GPU kernel, and soft"
             " placement is off",
@@ -109,7 +121,8 @@ def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
                 printable(f"{one.line or one.scope}: {one.op} requested {one.requested}, refused ×{one.count}")
                 for one in known
             ],
-            action="Leave these ops to the CPU, or allow it: tf.config.set_soft_device_placement(True).",
+            action="Leave these ops to the CPU, or allow it: tf.config.set_soft_device_placement(True), of a session"
+            " allow_soft_placement=True in its ConfigProto.",
         )
 
 

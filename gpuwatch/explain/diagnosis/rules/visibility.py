@@ -290,16 +290,19 @@ def _own_choice(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
 @rule("visibility.renumbered")
 def renumbered(evidence: Evidence) -> Iterator[Finding]:
     """GPU:0 of the program is not GPU 0 of nvidia-smi: not an error, but a source of many."""
+    processes = evidence.run.processes if evidence.run is not None else ()
+    maps = [(f" of process {one.pid}", one.device_map) for one in processes if one.device_map]
     moved = [
-        f"{mapping.framework_device} is physical GPU {mapping.physical_index} ({mapping.uuid})"
-        for mapping in evidence.device_map
+        f"{mapping.framework_device}{whose} is physical GPU {mapping.physical_index} ({mapping.uuid})"
+        for whose, device_map in (maps if len(maps) > 1 else [("", evidence.device_map)])
+        # Two logical devices on one card shift the numbers by themselves.
+        if len({mapping.uuid for mapping in device_map}) == len(device_map)
+        for mapping in device_map
         if mapping.physical_index is not None
         and mapping.framework_device.rpartition(":")[2] != str(mapping.physical_index)
     ]
-    # Two logical devices on one card shift the numbers by themselves.
-    cards = [mapping.uuid for mapping in evidence.device_map]
-    if moved and len(set(cards)) == len(cards):
-        value = evidence.visible_devices
+    if moved:
+        value = evidence.visible_devices if len(maps) < 2 else None
         yield finding(
             "visibility.renumbered",
             "info",

@@ -14,8 +14,8 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 
 _LEAST_SECONDS = 5.0
 _LEAST_STEPS = 20
-_FEW_SECONDS, _FEW_STEPS, _NEARLY_ALL = 2.0, 8, 0.9
-"""What a short run needs: fewer seconds and steps, if nearly all of the time goes there."""
+_FEW_SECONDS, _FEW_LOOKS, _FEW_STEPS, _NEARLY_ALL = 1.0, 20, 8, 0.9
+"""What a short run needs: a time that people notice, enough looks, and fewer steps, if nearly all of it goes there."""
 _WAITS = 0.5
 """Share of the time between its first and last step in which the program waits for the next batch."""
 _BETWEEN = "Move that code out of the loop, or do it every n steps; what makes the batch belongs into the dataset."
@@ -39,7 +39,8 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
         return
     looked, by = run.waiting.looked_seconds, "up to the last step, by looks at its threads"
     seen, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
-    if seen.looked_seconds < _FEW_SECONDS or steps < _FEW_STEPS:
+    few = looked < 2 * _FEW_SECONDS and seen.looks < _FEW_LOOKS
+    if looked < _FEW_SECONDS or few or steps < _FEW_STEPS:
         return
     short = seen.looked_seconds < _LEAST_SECONDS or steps < _LEAST_STEPS
     busy = busy_while_stepping(run)
@@ -50,7 +51,7 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
     )
     if waited >= (_NEARLY_ALL if short else _WAITS):
         share, places, how = waited, seen.places, "is starved for input: the program waits for its next batch"
-    elif fed >= _FED and busy is not None:
+    elif fed >= (_NEARLY_ALL if looked < 2 * _FEW_SECONDS else _FED) and busy is not None:
         share, places, how = fed, seen.feeds, "is starved for input: the dataset runs Python code for the next batch"
     elif not short and waited + between >= _WAITS and busy is not None and _before_each(run):
         share, places = waited + between, (*seen.places, *seen.between)[:3]

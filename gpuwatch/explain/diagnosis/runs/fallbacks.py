@@ -29,6 +29,7 @@ _WITH = {
     "framework": MADE_THERE,
     "compiled": "XLA compiles its function (jit_compile=True) for one device: tf.device inside has no effect",
 }
+_READ = "ReadVariableOp"
 _OF_THEIRS = "TensorFlow has no GPU kernel for its {}"
 _NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
 _FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
@@ -64,7 +65,10 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
 
 
 def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
-    """What uses a variable or table has the cause of that, if the same scope asked for both."""
+    """What uses a variable or table has the cause of that, if the same scope asked for both.
+
+    Other reads are each use of a variable of another device, whose value is copied to where it is used: left out.
+    """
     makers = [one for one in entries if one.scope and one.reason != TOGETHER and MAKES_RESOURCE.search(one.op)]
     found = []
     for entry in entries:
@@ -75,7 +79,8 @@ def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
             first = alike[0]
             detail = first.detail if len(alike) == 1 else _OF_THEIRS.format(" or ".join(one.op for one in alike))
             entry = msgspec.structs.replace(entry, reason=first.reason, detail=detail, some_type=first.some_type)
-        found.append(entry)
+        if entry.op != _READ or entry.reason != TOGETHER:
+            found.append(entry)
     return found
 
 
@@ -133,9 +138,8 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
         if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
             return None
         if placement.why and usable:
-            if placement.op == "ReadVariableOp":
-                return None  # every use of a variable of another device: its value is copied to where it is used
-            if placement.why == "resource" and placement.cuda_kernel is False and is_watched(run):
+            reads = placement.op == _READ
+            if placement.why == "resource" and placement.cuda_kernel is False and is_watched(run) and not reads:
                 found = _without_kernel(placement, asked, actual, run, evidence)
                 variable = "Variable" in placement.op and placement.dtype is not None
                 detail = _OF_THEIRS.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
