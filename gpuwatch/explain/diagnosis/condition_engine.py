@@ -139,7 +139,7 @@ class Conditions:
         if not silence:
             return self._held
         if self._all is None or self._all[0] != silence or self._all[1] is not self._held:
-            rest = tuple(one for one in self._held if one.id != "healthy")
+            rest = tuple(found for found in self._held if found.id != "healthy")
             self._all = (silence, self._held, silence + rest)
         return self._all[2]
 
@@ -251,9 +251,9 @@ class Conditions:
             and (entry.condition is None or snapshot.driver is not None)
         ]
         now += self._broken.values()
-        if gap or any(one.severity != "info" for one in now):
+        if gap or any(found.severity != "info" for found in now):
             self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem
-        if not any(one.severity != "info" for one in now):
+        if not any(found.severity != "info" for found in now):
             self._healthy_since = at if self._healthy_since is None else self._healthy_since
             if self._healthy is None or at - self._healthy_worded >= AGAIN:
                 self._healthy_worded, self._healthy = at, self._nothing_wrong(snapshot, self._healthy_since)
@@ -381,21 +381,21 @@ class Conditions:
             self._state, self._asked = state, at
             evidence = Evidence(snapshot=snapshot)
             found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.single_look])
-            self._momentary = tuple(one for one in found if one.id != "healthy")
+            self._momentary = tuple(item for item in found if item.id != "healthy")
         seen: set[_Key] = set()
-        for one in self._momentary:
-            key: _Key = (-1, *_subject(one))
+        for item in self._momentary:
+            key: _Key = (-1, *_subject(item))
             seen.add(key)
             entry = self._entries.get(key)
             if entry is None:
-                occurrence = Occurrence(Sign(cause=one.id), at, at, appears=0.0, leaves=0.0)
-                entry = self._entries[key] = _Entry(self._next(), occurrence, None, one)
+                occurrence = Occurrence(Sign(cause=item.id), at, at, appears=0.0, leaves=0.0)
+                entry = self._entries[key] = _Entry(self._next(), occurrence, None, item)
                 self._resume(entry)
-            entry.occurrence.add(Sign(cause=one.id), at, context.seconds)
-            entry.finding = replace(one, since=_time(entry.occurrence.since))
+            entry.occurrence.add(Sign(cause=item.id), at, context.seconds)
+            entry.finding = replace(item, since=_time(entry.occurrence.since))
             if not entry.announced:
                 entry.announced = True
-                yield _event(at, "finding.began", one.title, one, entry)
+                yield _event(at, "finding.began", item.title, item, entry)
         for key, entry in list(self._entries.items()):
             if entry.condition is None and key not in seen:
                 entry.occurrence.add(None, at, context.seconds)
@@ -419,7 +419,7 @@ class Conditions:
         if self.unobserved:
             lines.append(f"not observed: {steady_span(self.unobserved)} without samples")
         able, unable = [], []
-        for condition in filter(lambda one: one.looks_for, conditions()):
+        for condition in filter(lambda condition: condition.looks_for, conditions()):
             lacking = next(
                 (name for name in condition.needs if all(name not in d.readings for d in snapshot.devices)), ""
             )
@@ -444,8 +444,8 @@ def over(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Fin
     return conditions.findings, tuple(conditions.past)
 
 
-def _subject(one: Finding) -> tuple[object, ...]:
-    return (one.id, one.device_uuid, one.pid, one.title)
+def _subject(found: Finding) -> tuple[object, ...]:
+    return (found.id, found.device_uuid, found.pid, found.title)
 
 
 def _process_gone(sign: Sign, context: SampleContext) -> bool:

@@ -65,9 +65,11 @@ def rules_for(evidence: Evidence) -> list[Rule]:
 
 def diagnose_machine(facts: Facts, judged: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings of a machine, most severe first: those of its run, and what only the doctor's facts show."""
-    found = [one for one in judged if one.id != "healthy"]
+    found = [found for found in judged if found.id != "healthy"]
     for entry in RULES["machine"]:
-        explained = entry.unless is not None and any(one.severity == "error" or one.id in entry.unless for one in found)
+        explained = entry.unless is not None and any(
+            item.severity == "error" or item.id in entry.unless for item in found
+        )
         for result in () if explained else results([entry], facts):
             found = _joined(found, result)
     return tuple(_weighed(_driver_first(found) if facts.lacks_libcuda else found, Evidence()))
@@ -121,9 +123,9 @@ def _joined(known: list[Finding], found: Finding) -> list[Finding]:
 
 def _driver_first(found: list[Finding]) -> list[Finding]:
     """Without libcuda no program can use a GPU, so what hides GPUs is only a warning then."""
-    if not any(one.id.startswith("driver.") and one.severity == "error" for one in found):
+    if not any(item.id.startswith("driver.") and item.severity == "error" for item in found):
         return found
-    return [replace(one, severity="warning") if one.id in _HIDES and _wrong(one) else one for one in found]
+    return [replace(item, severity="warning") if item.id in _HIDES and _wrong(item) else item for item in found]
 
 
 def results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
@@ -138,13 +140,13 @@ def results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
 def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
     """Unrecognised failures whose line is evidence for another cause: a line has one meaning."""
     own = ("unknown", "healthy", "program.error")
-    named = [line for one in found.values() if one.id not in own for line in one.evidence]
+    named = [line for item in found.values() if item.id not in own for line in item.evidence]
     return [
         key
-        for key, one in found.items()
-        if one.id in ("unknown", "program.error")
-        and (one.title.endswith(NOT_KNOWN) or one.title.endswith(one.evidence[:1] or ()))
-        and any(_within(one.evidence[:1], line) for line in named)
+        for key, item in found.items()
+        if item.id in ("unknown", "program.error")
+        and (item.title.endswith(NOT_KNOWN) or item.title.endswith(item.evidence[:1] or ()))
+        and any(_within(item.evidence[:1], line) for line in named)
     ]
 
 

@@ -27,7 +27,7 @@ class Evidence:
     @property
     def driver_answers(self) -> bool | None:
         """Whether NVML answered; None if it was not asked, also because gpuwatch itself failed."""
-        if self.snapshot is None or any(one.reason == FAILED_ITSELF for one in self.snapshot.problems):
+        if self.snapshot is None or any(problem.reason == FAILED_ITSELF for problem in self.snapshot.problems):
             return None
         return self.snapshot.driver is not None
 

@@ -75,19 +75,19 @@ def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanatio
 
 def _failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
     """The explanation of the refused requests, if there were any."""
-    failed = [one for one in profiles if one.failed_bytes is not None]
+    failed = [profile for profile in profiles if profile.failed_bytes is not None]
     if not failed:
         return Explanation(source=source, lines=0, frameworks=(_framework(profiles[0]),))
     facts = LogFacts(frameworks=[_framework(failed[0])])
     facts.ooms += [
         Oom(
-            device=one.device,
+            device=profile.device,
             allocator="pytorch",
-            requested_bytes=one.failed_bytes,
-            in_use_bytes=one.moments[-1].in_use_bytes if one.moments else None,
-            device_free_bytes=one.device_free_bytes,
+            requested_bytes=profile.failed_bytes,
+            in_use_bytes=profile.moments[-1].in_use_bytes if profile.moments else None,
+            device_free_bytes=profile.device_free_bytes,
         )
-        for one in failed
+        for profile in failed
     ]
     found = explanation(facts, {}, source=source)
     return msgspec.structs.replace(found, findings=tuple(_with_holder(found.findings, failed[0])))

@@ -84,7 +84,11 @@ LIBDEVICE = "libdevice.10.bc"
 """The file that XLA searches for (its name since CUDA 9)."""
 
 _CODES = {
-    **{f"CUDA_ERROR_{one.names[0].upper()}": one.numbers[0] for one in cuda_errors.TABLE if one.numbers and one.names},
+    **{
+        f"CUDA_ERROR_{error.names[0].upper()}": error.numbers[0]
+        for error in cuda_errors.TABLE
+        if error.numbers and error.names
+    },
     "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED": 303,
 }
 """CUresult (cuda.h) by name."""

@@ -160,7 +160,7 @@ class ExceptionFinder:
         """Gives the last exception the message of a later line."""
         facts, before = self._facts, self._facts.errors[-1]
         told = RunError(type=before.type, message=in_words(message[:2000]))
-        facts.errors[:] = [*(one for one in facts.errors[:-1] if one != told), told]
+        facts.errors[:] = [*(error for error in facts.errors[:-1] if error != told), told]
         facts.last_error_line = facts.lines
         if (frame := facts.error_frames.pop(f"{before.type}: {before.message}", None)) is not None:
             facts.error_frames[f"{before.type}: {facts.errors[-1].message}"] = frame

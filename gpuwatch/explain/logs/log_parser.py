@@ -273,14 +273,16 @@ class LogParser:
         self._facts.asked_to_end = last_lines.asked_to_end(self._last)
         if told == last_lines.FAILED:
             near = itertools.islice(reversed(self._last), last_lines.NEAR)
-            self._facts.last_lines = tuple(in_words(unwrapped(undecorated(one))[:400]) for one in near)
+            self._facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:400]) for text in near)
 
     def _only_imported(self) -> bool:
         """Whether TensorFlow missed libcudart at its import, and nothing shows that the program then used it."""
         facts = self._facts
         used = facts.libraries_skipped or facts.cuinit_error or facts.device_map or facts.found_device_lines
         used = used or "tensorflow.started" in facts.topics
-        cudart = "cuda.missing-library" in facts.topics and all("cudart" in one for one in facts.missing_libraries)
+        cudart = "cuda.missing-library" in facts.topics and all(
+            "cudart" in library for library in facts.missing_libraries
+        )
         return cudart and not used and not facts.errors and not self._placements.result()
 
     def _forget_warnings(self, told_by: str) -> None:
@@ -300,8 +302,8 @@ class LogParser:
         """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""
         if self._dumps != self._facts.topics.get("memory.oom", 0) or not self._dumps or self._facts.errors:
             return False
-        since = itertools.takewhile(lambda one: one != self._last_of_dump, reversed(self._last))
-        return any(line in undecorated(one) for one in since)
+        since = itertools.takewhile(lambda text: text != self._last_of_dump, reversed(self._last))
+        return any(line in undecorated(text) for text in since)
 
     # C++ lines
 

@@ -117,8 +117,8 @@ class LogReader:
         if not begun:
             return False
         self._start(self.parser.facts.lines - len(begun))
-        for one in begun:
-            self.parser.feed(one)
+        for text in begun:
+            self.parser.feed(text)
         return True
 
     def begun(self) -> None:

@@ -98,7 +98,7 @@ class Replay:
             self._gone.append(gone)
         self.left = list(live.values())
         if len(self._windows) == 1 and self.peak_event is not None:
-            self.before = max(self.peak_event.in_use - sum(one.event.size for one in self.peak), 0)
+            self.before = max(self.peak_event.in_use - sum(allocation.event.size for allocation in self.peak), 0)
 
     def moments(self, group: Callable[[Allocation], str], before: int = 0) -> list[Moment]:
         """The fullest moment of each of :data:`MOST_MOMENTS` equal shares of the allocations and frees.
@@ -147,13 +147,13 @@ def _freed_unseen(live: dict[int, Allocation], events: Sequence[Event]) -> list[
             at -= 1
     first = events[0]
     before = first.in_use + (first.size if first.frees else -first.size)
-    kept = [one for address, one in live.items() if address not in gone]
-    total = sum(one.event.size for one in kept)
+    kept = [allocation for address, allocation in live.items() if address not in gone]
+    total = sum(allocation.event.size for allocation in kept)
     # The youngest are the least likely to have stayed.
-    for one in sorted(kept, key=lambda one: -one.began):
+    for allocation in sorted(kept, key=lambda allocation: -allocation.began):
         if total <= before:
             break
-        if one.event.address not in seen:
-            gone[one.event.address] = one
-            total -= one.event.size
+        if allocation.event.address not in seen:
+            gone[allocation.event.address] = allocation
+            total -= allocation.event.size
     return list(gone.values())

@@ -93,8 +93,8 @@ def _messages(result: dict[str, Any]) -> Iterator[str]:
     found = 0
     for name in ("warnings", "info"):
         given = result.get(name)
-        for one in given if isinstance(given, list) else [given]:
-            text = _text(one.get("warning") if isinstance(one, dict) else one)
+        for item in given if isinstance(given, list) else [given]:
+            text = _text(item.get("warning") if isinstance(item, dict) else item)
             if text and found < _MOST_MESSAGES:
                 found += 1
                 yield text

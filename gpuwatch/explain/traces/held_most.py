@@ -69,26 +69,28 @@ def held_most(profile: MemoryProfile) -> str:
 def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
     """The largest holder that has a name, of a group if one is given; of PyTorch all of one line together."""
     named = [
-        one for one in profile.holders if (one.group == group or not group) and (one.variable or one.source or one.op)
+        holder
+        for holder in profile.holders
+        if (holder.group == group or not group) and (holder.variable or holder.source or holder.op)
     ]
     if profile.tool == "tensorflow":
         return (who(named[0], profile.tool), named[0].allocated_bytes) if named else None
     lines: dict[str, list[MemoryHolderOp]] = {}
-    for one in named:
-        if one.source:
-            lines.setdefault(one.source, []).append(one)
+    for op in named:
+        if op.source:
+            lines.setdefault(op.source, []).append(op)
     if not lines:
         return None
-    of = max(lines.values(), key=lambda ones: sum(one.allocated_bytes for one in ones))
-    count = sum(one.count for one in of)
-    alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({one.op for one in of}) == 1 else "")
+    of = max(lines.values(), key=lambda ones: sum(op.allocated_bytes for op in ones))
+    count = sum(op.count for op in of)
+    alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({op.op for op in of}) == 1 else "")
     layers: dict[str, int] = {}
-    for one in of:
-        if one.layer:
-            layers[one.layer] = layers.get(one.layer, 0) + one.allocated_bytes
+    for op in of:
+        if op.layer:
+            layers[op.layer] = layers.get(op.layer, 0) + op.allocated_bytes
     largest = max(layers, key=lambda name: layers[name], default="")
     through = printable(f", {size(layers[largest])} through {largest}") if largest else ""
-    return who(alike, profile.tool) + through, sum(one.allocated_bytes for one in of)
+    return who(alike, profile.tool) + through, sum(op.allocated_bytes for op in of)
 
 
 def _amount(named: tuple[str, int], profile: MemoryProfile) -> str:

@@ -47,8 +47,8 @@ def of_tensorflow(
     if left_out:
         remarks.append(f"{left_out:,} events beyond the first {xplane.MOST_EVENTS:,} of a file were not read")
     found = [_profile(name, ones, names, pid, remarks) for name, ones in by_allocator.items()]
-    found.sort(key=lambda one: (one.device == "host", -one.peak_bytes))
-    on_gpu = [one for one in found if one.device != "host"]
+    found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
+    on_gpu = [profile for profile in found if profile.device != "host"]
     return on_gpu or found
 
 
@@ -59,7 +59,7 @@ def of_torch(content: bytes, *, pid: int | None = None, notes: Iterable[str] = (
     """
     remarks = list(notes)
     found = [_of_device(device, pid, remarks) for device in torch_snapshot.read(content)]
-    return sorted(found, key=lambda one: -one.peak_bytes)
+    return sorted(found, key=lambda profile: -profile.peak_bytes)
 
 
 def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: list[str]) -> MemoryProfile:
@@ -68,15 +68,15 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
 
     groups: dict[str, int] = {}
     of_lines: dict[str, int] = {}
-    for one in live:
-        holder = device.holders[one.event.op]
-        groups[holder.group] = groups.get(holder.group, 0) + one.event.size
+    for allocation in live:
+        holder = device.holders[allocation.event.op]
+        groups[holder.group] = groups.get(holder.group, 0) + allocation.event.size
         if holder.line:
-            of_lines[holder.line] = of_lines.get(holder.line, 0) + one.event.size
+            of_lines[holder.line] = of_lines.get(holder.line, 0) + allocation.event.size
     lines = tuple(sorted(of_lines, key=lambda line: -of_lines[line])[:_LINES])
-    known = {id(one): device.holders[one.event.op] for one in live}
+    known = {id(allocation): device.holders[allocation.event.op] for allocation in live}
     holders, ending = _of_lines(live, device), _of_lines(replay.left, device)
-    named = sum(one.event.size for one in live if known[id(one)].line)
+    named = sum(allocation.event.size for allocation in live if known[id(allocation)].line)
     notes = [*notes, *_torch_notes(live, known, recorded=device.recorded)]
     first, end = device.events[0].at, device.events[-1].at
     # The free blocks of a snapshot are those of its own moment.
@@ -90,15 +90,15 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
         peak_bytes=replay.peak_event.in_use if replay.peak_event is not None else 0,
         peak_seconds=round(replay.peak_at / _PICO, 6),
         pool_bytes=device.pool_at(first + replay.peak_at) or None,
-        live_bytes=sum(one.event.size for one in live),
-        requested_bytes=sum(one.event.requested for one in live),
+        live_bytes=sum(allocation.event.size for allocation in live),
+        requested_bytes=sum(allocation.event.requested for allocation in live),
         named_bytes=named,
         fragmentation=fragmentation,
         failed_bytes=device.failed,
         failed_source=device.failed_at,
         device_free_bytes=device.device_free,
         holders=tuple(holders[:MOST_HOLDERS]),
-        more_bytes=sum(one.allocated_bytes for one in holders[MOST_HOLDERS:]),
+        more_bytes=sum(holder.allocated_bytes for holder in holders[MOST_HOLDERS:]),
         groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
         lines=lines,
         moments=tuple(_torch_moments(replay, device, lines)) if device.recorded else (),
@@ -106,10 +106,10 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
         has_history=device.recorded,
         timed=device.began > 0,
         ending=tuple(ending[:MOST_HOLDERS]) if device.recorded else (),
-        ending_bytes=sum(one.event.size for one in replay.left),
+        ending_bytes=sum(allocation.event.size for allocation in replay.left),
         ended_at=_moment(device, end),
         segments=tuple(_segments(device)),
-        events=sum(one.frees or not device.holders[one.op].before for one in device.events),
+        events=sum(event.frees or not device.holders[event.op].before for event in device.events),
         notes=tuple(notes),
     )
 
@@ -117,15 +117,17 @@ def _of_device(device: torch_snapshot.DeviceHistory, pid: int | None, notes: lis
 def _torch_moments(
     replay: Replay, device: torch_snapshot.DeviceHistory, lines: Sequence[str]
 ) -> Iterator[MemoryMoment]:
-    before = sum(not one.frees and device.holders[one.op].before for one in device.events)
+    before = sum(not event.frees and device.holders[event.op].before for event in device.events)
     wanted = frozenset(lines)  # each moment copies its sums
 
-    def line_of(one: Allocation) -> str:
-        line = device.holders[one.event.op].line
+    def line_of(allocation: Allocation) -> str:
+        line = device.holders[allocation.event.op].line
         return line if line in wanted else ""
 
     by_line = replay.moments(line_of, before)
-    for moment, of in zip(replay.moments(lambda one: device.holders[one.event.op].group, before), by_line, strict=True):
+    for moment, of in zip(
+        replay.moments(lambda allocation: device.holders[allocation.event.op].group, before), by_line, strict=True
+    ):
         yield MemoryMoment(
             t=round(moment.at / _PICO, 6),
             in_use_bytes=moment.in_use,
@@ -156,7 +158,7 @@ def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime 
 
 
 def _of_lines(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
-    meanings = {id(one): Meaning(group=device.holders[one.event.op].group) for one in live}
+    meanings = {id(allocation): Meaning(group=device.holders[allocation.event.op].group) for allocation in live}
     return [
         msgspec.structs.replace(holder, op=known.op, layer=known.through, source=known.line)
         for holder in _holders(live, meanings)
@@ -170,11 +172,14 @@ def _torch_notes(
     if not recorded:
         yield "the peak would be known if torch.cuda.memory._record_memory_history() had been called before the work"
         return
-    nameless = [one for one in live if not known[id(one)].line]
-    total = sum(one.event.size for one in live)
-    if recorded and any(one.before and not one.line for one in known.values()):
+    nameless = [allocation for allocation in live if not known[id(allocation)].line]
+    total = sum(allocation.event.size for allocation in live)
+    if recorded and any(holder.before and not holder.line for holder in known.values()):
         yield "what was allocated before the recording began has no stack: its size, and what frees it, tell its group"
-    if sum(one.event.size for one in nameless if not known[id(one)].before) > (1 - _MOST_NAMED) * total:
+    if (
+        sum(allocation.event.size for allocation in nameless if not known[id(allocation)].before)
+        > (1 - _MOST_NAMED) * total
+    ):
         yield "what PyTorch allocates in threads of its own, as in the backward pass, has no line of the program"
 
 
@@ -184,15 +189,15 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     names.end = replay.end
     meanings = names.meanings(live)
     groups: dict[str, int] = {}
-    for one in live:
-        group = meanings[id(one)].group
-        groups[group] = groups.get(group, 0) + one.event.size
+    for allocation in live:
+        group = meanings[id(allocation)].group
+        groups[group] = groups.get(group, 0) + allocation.event.size
     by_op: dict[tuple[str, str], Meaning] = {}
 
-    def group_of(one: Allocation) -> str:
-        known = meanings.get(id(one)) or by_op.get((one.event.op, one.event.region))
+    def group_of(allocation: Allocation) -> str:
+        known = meanings.get(id(allocation)) or by_op.get((allocation.event.op, allocation.event.region))
         if known is None:
-            known = by_op[one.event.op, one.event.region] = names.by_name(one)
+            known = by_op[allocation.event.op, allocation.event.region] = names.by_name(allocation)
         return known.group
 
     moments = [
@@ -212,7 +217,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     host = allocator.startswith(_HOSTS)
     if host:
         notes = [*notes, "this is host memory: the program used no GPU that TensorFlow recorded"]
-    if any(in_cluster(one.event.op) for one in live):
+    if any(in_cluster(allocation.event.op) for allocation in live):
         notes = [*notes, "an XLA cluster is one buffer: what is inside of it is not told apart"]
     fragmentation = event.fragmentation if event is not None and 0 <= event.fragmentation <= 1 else None
     return MemoryProfile(
@@ -225,13 +230,15 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
         program_peak_bytes=last or None,
         limit_bytes=event.in_use + event.available if event is not None and event.available else None,
         before_bytes=replay.before if replay.before > _NOISE * (event.in_use if event is not None else 0) else 0,
-        live_bytes=sum(one.event.size for one in live),
-        requested_bytes=sum(one.event.requested for one in live),
-        named_bytes=sum(one.event.size for one in live if one.event.op),
-        shaped_bytes=sum(one.event.size for one in live if one.event.shape or meanings[id(one)].shape),
+        live_bytes=sum(allocation.event.size for allocation in live),
+        requested_bytes=sum(allocation.event.requested for allocation in live),
+        named_bytes=sum(allocation.event.size for allocation in live if allocation.event.op),
+        shaped_bytes=sum(
+            allocation.event.size for allocation in live if allocation.event.shape or meanings[id(allocation)].shape
+        ),
         fragmentation=fragmentation,
         holders=tuple(shown),
-        more_bytes=sum(one.allocated_bytes for one in holders[MOST_HOLDERS:]),
+        more_bytes=sum(holder.allocated_bytes for holder in holders[MOST_HOLDERS:]),
         groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
         moments=tuple(moments),
         recorded_seconds=sum(w.events[-1].at - w.events[0].at for w in windows) / _PICO,
@@ -251,11 +258,19 @@ def _with_line(holder: MemoryHolderOp, names: Names) -> MemoryHolderOp:
 def _holders(live: list[Allocation], meanings: dict[int, Meaning]) -> list[MemoryHolderOp]:
     """Alike allocations together, largest first."""
     alike: dict[tuple[object, ...], list[Allocation]] = {}
-    for one in live:
-        meaning = meanings[id(one)]
-        shape, dtype = one.event.shape or meaning.shape, one.event.dtype or meaning.dtype
-        key = (one.event.op, one.event.region, shape, dtype, meaning.variable, meaning.group, one.event.requested)
-        alike.setdefault(key, []).append(one)
+    for allocation in live:
+        meaning = meanings[id(allocation)]
+        shape, dtype = allocation.event.shape or meaning.shape, allocation.event.dtype or meaning.dtype
+        key = (
+            allocation.event.op,
+            allocation.event.region,
+            shape,
+            dtype,
+            meaning.variable,
+            meaning.group,
+            allocation.event.requested,
+        )
+        alike.setdefault(key, []).append(allocation)
     found = []
     for ones in alike.values():
         event, meaning = ones[0].event, meanings[id(ones[0])]
@@ -270,11 +285,11 @@ def _holders(live: list[Allocation], meanings: dict[int, Meaning]) -> list[Memor
                 shape=event.shape or meaning.shape or None,
                 shape_from="framework" if event.shape else meaning.shape_from,
                 count=len(ones),
-                allocated_bytes=sum(one.event.size for one in ones),
-                requested_bytes=sum(one.event.requested for one in ones),
+                allocated_bytes=sum(allocation.event.size for allocation in ones),
+                requested_bytes=sum(allocation.event.requested for allocation in ones),
             )
         )
-    found.sort(key=lambda one: (-one.allocated_bytes, one.op))
+    found.sort(key=lambda op: (-op.allocated_bytes, op.op))
     return found
 
 

@@ -108,21 +108,21 @@ def read(data: bytes) -> Profile:
         by_name = {name: amounts[place] for name, place in values.items() if place < len(amounts)}
         count, held = max(by_name.get("allocations", 1), 0), max(by_name.get("space", 0), 0)
         found.append(Sample(line, _called(stack, line), count, held, told.get("kind", ""), told.get("device", "")))
-    return Profile([one._replace(line=stacks.short(one.line) if one.line else "") for one in found], at)
+    return Profile([sample._replace(line=stacks.short(sample.line) if sample.line else "") for sample in found], at)
 
 
 def profiles(data: bytes) -> list[MemoryProfile]:
     """What was alive on each device, the fullest first; :class:`BrokenMessage` as in :func:`read`."""
     found = read(data)
-    devices = {one.device for one in found.samples if one.device}
+    devices = {sample.device for sample in found.samples if sample.device}
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"
     by_device: dict[str, dict[tuple[str, str, str], list[Sample]]] = {}
-    for one in found.samples:
-        key = one.line, one.called, one.kind
-        by_device.setdefault(one.device or alone, {}).setdefault(key, []).append(one)
+    for sample in found.samples:
+        key = sample.line, sample.called, sample.kind
+        by_device.setdefault(sample.device or alone, {}).setdefault(key, []).append(sample)
     at = datetime.datetime.fromtimestamp(found.at / 1e9, datetime.UTC) if 0 < found.at < _MOST_NANOSECONDS else None
     told = [_profile(device, samples, at) for device, samples in by_device.items()]
-    return sorted((one for one in told if one.peak_bytes), key=lambda one: -one.peak_bytes)
+    return sorted((profile for profile in told if profile.peak_bytes), key=lambda profile: -profile.peak_bytes)
 
 
 def _profile(
@@ -133,16 +133,16 @@ def _profile(
             op=called,
             source=line,
             group=_GROUPS.get(kind, "unattributed"),
-            count=sum(one.times for one in ones),
-            allocated_bytes=sum(one.held for one in ones),
-            requested_bytes=sum(one.held for one in ones),
+            count=sum(sample.times for sample in ones),
+            allocated_bytes=sum(sample.held for sample in ones),
+            requested_bytes=sum(sample.held for sample in ones),
         )
         for (line, called, kind), ones in samples.items()
     ]
-    holders.sort(key=lambda one: (-one.allocated_bytes, one.source))
+    holders.sort(key=lambda op: (-op.allocated_bytes, op.source))
     groups: dict[str, int] = {}
-    for one in holders:
-        groups[one.group] = groups.get(one.group, 0) + one.allocated_bytes
+    for holder in holders:
+        groups[holder.group] = groups.get(holder.group, 0) + holder.allocated_bytes
     total = sum(groups.values())
     return MemoryProfile(
         tool="jax",
@@ -152,14 +152,14 @@ def _profile(
         peak_seconds=0.0,
         live_bytes=total,
         requested_bytes=total,
-        named_bytes=sum(one.allocated_bytes for one in holders if one.source),
+        named_bytes=sum(holder.allocated_bytes for holder in holders if holder.source),
         holders=tuple(holders[:_MOST_HOLDERS]),
-        more_bytes=sum(one.allocated_bytes for one in holders[_MOST_HOLDERS:]),
+        more_bytes=sum(holder.allocated_bytes for holder in holders[_MOST_HOLDERS:]),
         groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
         has_history=False,
         timed=False,
         ended_at=at,
-        events=sum(one.count for one in holders),
+        events=sum(holder.count for holder in holders),
         notes=("a device memory profile has neither a peak, nor the scratch memory of programs while they run",),
     )
 
@@ -181,10 +181,10 @@ def _sample(data: bytes, at: int, end: int) -> tuple[list[int], list[int], list[
     return keys, amounts, labels
 
 
-def _numbers(data: bytes, at: int, end: int, one: int, two: int) -> tuple[int, int]:
+def _numbers(data: bytes, at: int, end: int, value: int, two: int) -> tuple[int, int]:
     """Two fields that are numbers; 0 for one that is not there."""
     found = {number: start for number, kind, start, _ in fields(data, at, end) if kind == VARINT}
-    return found.get(one, 0), signed(found.get(two, 0))
+    return found.get(value, 0), signed(found.get(two, 0))
 
 
 def _lines(data: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:

@@ -260,7 +260,7 @@ def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
         missing["clocks.event_reasons"] = _LACKS
     uuid = _plain(gpu.fields.get("gpu_uuid") or gpu.fields.get("uuid")) or ""
     bus = gpu.fields.get("pci/bus_id") or gpu.fields.get("pci/pci_bus_id") or gpu.bus
-    instances = tuple(_instance(one) for one in gpu.instances)
+    instances = tuple(_instance(instance) for instance in gpu.instances)
     if instances or readings.get("mig.mode") == "disabled":
         readings["mig.instances"] = len(instances)
     return Device(

@@ -82,26 +82,30 @@ class Names:
     _scopes: frozenset[str] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
-        parts = {one.name.partition("/")[0] for one in self.variables if one.kind == "optimizer" and "/" in one.name}
+        parts = {
+            variable.name.partition("/")[0]
+            for variable in self.variables
+            if variable.kind == "optimizer" and "/" in variable.name
+        }
         self._scopes = frozenset(parts | _OPTIMIZERS)
 
     def meanings(self, live: Iterable[Allocation]) -> dict[int, Meaning]:
         """What each allocation that is alive was for, by ``id()``."""
         live = list(live)
         found = self._of_variables(live)
-        for one in live:
-            if id(one) not in found:
-                found[id(one)] = self.by_name(one)
+        for allocation in live:
+            if id(allocation) not in found:
+                found[id(allocation)] = self.by_name(allocation)
         return found
 
-    def by_name(self, one: Allocation) -> Meaning:
+    def by_name(self, allocation: Allocation) -> Meaning:
         """By its op's name alone."""
-        op, region = one.event.op, one.event.region
+        op, region = allocation.event.op, allocation.event.region
         inner = inside(op)
         if _CLUSTER.search(op):
             return Meaning()
         if _COPIED_IN.search(inner):
-            shape, dtype = self._input(one)
+            shape, dtype = self._input(allocation)
             return Meaning("inputs" if shape else "unattributed", "", shape, dtype, "input" if shape else "")
         if region == "temp":
             return Meaning("workspace")
@@ -118,7 +122,7 @@ class Names:
         scope, _, rest = inner.partition("/")
         return bool(rest) and (scope in self._scopes or re.sub(r"_\d+$", "", scope) in self._scopes)
 
-    def _input(self, one: Allocation) -> tuple[str, str]:
+    def _input(self, allocation: Allocation) -> tuple[str, str]:
         """Shape and type of a copied input: of the one input of the program that has its size, or its shape too.
 
         Where several have, the one with the most that is known: ``[-1,784]`` rather than ``[-1,1]``, whose length
@@ -126,12 +130,16 @@ class Names:
         """
         fitting: dict[tuple[str, str], int] = {}
         for given in self.inputs:
-            shape = _fitted(given, one.event.requested)
-            known = one.event.shape
-            if shape is not None and (not known or known == _text(shape)) and one.event.dtype in ("", given.dtype):
+            shape = _fitted(given, allocation.event.requested)
+            known = allocation.event.shape
+            if (
+                shape is not None
+                and (not known or known == _text(shape))
+                and allocation.event.dtype in ("", given.dtype)
+            ):
                 size = abs(math.prod(given.shape))
                 key = (_text(shape), given.dtype)
-                if not one.event.dtype and -1 in given.shape:
+                if not allocation.event.dtype and -1 in given.shape:
                     key = (_text(given.shape).replace("-1", "?"), "")  # float64 of half the length has this size, too
                 fitting[key] = max(size, fitting.get(key, 0))
         best = [key for key, size in fitting.items() if size == max(fitting.values())]
@@ -147,20 +155,20 @@ class Names:
             if variable.size:
                 by_size[variable.size].append(variable)
         candidates: dict[int, list[Allocation]] = defaultdict(list)
-        for one in live:
-            if one.event.requested in by_size:
-                candidates[one.event.requested].append(one)
+        for allocation in live:
+            if allocation.event.requested in by_size:
+                candidates[allocation.event.requested].append(allocation)
         found: dict[int, Meaning] = {}
         for size, variables in by_size.items():
             free = list(variables)
             left = []
-            for one in candidates[size]:
-                named = next((v for v in free if v.name and v.name in one.event.op), None)
+            for candidate in candidates[size]:
+                named = next((v for v in free if v.name and v.name in candidate.event.op), None)
                 if named is None:
-                    left.append(one)
+                    left.append(candidate)
                 else:
                     free.remove(named)
-                    found[id(one)] = _as_variable(named)
+                    found[id(candidate)] = _as_variable(named)
             self._matched(left, free, found)
         return found
 
@@ -170,34 +178,46 @@ class Names:
         Which variable it is, is named only where that is certain; its group always.
         """
         never = 1 << 63
-        fitting = [one for one in left if self._may_hold(one) and any(_fits(one, variable) for variable in free)]
-        fitting.sort(key=lambda one: one.began - (never if one.freed is None else one.freed))
-        chosen = sorted(fitting[: len(free)], key=lambda one: one.began)
-        updated = [one for one in chosen if _ASSIGNS.search(one.event.op) and self._updates(inside(one.event.op))]
-        for one in updated:
+        fitting = [
+            allocation
+            for allocation in left
+            if self._may_hold(allocation) and any(_fits(allocation, variable) for variable in free)
+        ]
+        fitting.sort(
+            key=lambda allocation: allocation.began - (never if allocation.freed is None else allocation.freed)
+        )
+        chosen = sorted(fitting[: len(free)], key=lambda allocation: allocation.began)
+        updated = [
+            allocation
+            for allocation in chosen
+            if _ASSIGNS.search(allocation.event.op) and self._updates(inside(allocation.event.op))
+        ]
+        for allocation in updated:
             # An update of the optimizer's gives a new buffer to its own variables, in any order.
-            fits = [variable for variable in free if _fits(one, variable)]
+            fits = [variable for variable in free if _fits(allocation, variable)]
             own = [variable for variable in fits if variable.kind == "optimizer"] or fits
             if own:
                 free.remove(own[0])
-                found[id(one)] = _as_variable(own[0], certain=len(own) == 1)
-        others = [one for one in chosen if one not in updated]
+                found[id(allocation)] = _as_variable(own[0], certain=len(own) == 1)
+        others = [allocation for allocation in chosen if allocation not in updated]
         # As many as there are variables: both are in the order in which they were made.
         certain = len(others) == len(free)
-        for one in others:
-            variable = next((variable for variable in free if _fits(one, variable)), None)
+        for allocation in others:
+            variable = next((variable for variable in free if _fits(allocation, variable)), None)
             if variable is not None:
                 free.remove(variable)
-                found[id(one)] = _as_variable(variable, certain=certain)
+                found[id(allocation)] = _as_variable(variable, certain=certain)
 
-    def _may_hold(self, one: Allocation) -> bool:
+    def _may_hold(self, allocation: Allocation) -> bool:
         """Whether an allocation may be a variable's buffer: long-lived, and by its name nothing else."""
-        if one.freed is not None and one.freed - one.began <= _LONG_LIVED * (self.end - one.began):
+        if allocation.freed is not None and allocation.freed - allocation.began <= _LONG_LIVED * (
+            self.end - allocation.began
+        ):
             return False
-        inner = inside(one.event.op)
+        inner = inside(allocation.event.op)
         if _BACKWARD.search(inner) or in_cluster(inner):
             return False
-        return one.event.region != "temp" or _ASSIGNS.search(inner) is not None
+        return allocation.event.region != "temp" or _ASSIGNS.search(inner) is not None
 
 
 def inside(op: str) -> str:
@@ -216,8 +236,8 @@ def in_cluster(op: str) -> bool:
     return _CLUSTER.search(op) is not None
 
 
-def _fits(one: Allocation, variable: Variable) -> bool:
-    event = one.event
+def _fits(allocation: Allocation, variable: Variable) -> bool:
+    event = allocation.event
     return (not event.shape or event.shape == _text(variable.shape)) and (
         not event.dtype or event.dtype == variable.dtype
     )

@@ -61,27 +61,27 @@ def find_groups(changes: Sequence[Change], *, failed: bool) -> None:
     _pair(changes)
     roles = _roles(changes)
     trains = "forward" in roles.values() or "backward" in roles.values()
-    for place, one in enumerate(changes):
-        if one.frees:
+    for place, change in enumerate(changes):
+        if change.frees:
             continue
         role = roles[place]
-        one.group = _BY_ROLE.get(role, "unattributed")
+        change.group = _BY_ROLE.get(role, "unattributed")
         if role == "computed":
-            one.group = "activations" if trains else "created"
-        elif not role and one.stack.line:
-            one.group = "created"
+            change.group = "activations" if trains else "created"
+        elif not role and change.stack.line:
+            change.group = "created"
     _of_optimizer(changes, roles, failed=failed)
     _of_before(changes, roles)
 
 
 def _pair(changes: Sequence[Change]) -> None:
     live: dict[int, Change] = {}
-    for place, one in enumerate(changes):
-        held = live.pop(one.address, None)
+    for place, change in enumerate(changes):
+        held = live.pop(change.address, None)
         if held is not None:
-            held.freed, held.freed_by = place, one.stack if one.frees else NO_STACK
-        if not one.frees:
-            live[one.address] = one
+            held.freed, held.freed_by = place, change.stack if change.frees else NO_STACK
+        if not change.frees:
+            live[change.address] = change
 
 
 def _roles(changes: Sequence[Change]) -> dict[int, Role]:
@@ -90,9 +90,9 @@ def _roles(changes: Sequence[Change]) -> dict[int, Role]:
     Where stacks have no C++ frames, what has no line of the program is of a thread of PyTorch's own: in a program
     that trains, of the backward pass.
     """
-    roles = {place: one.stack.role for place, one in enumerate(changes) if not one.frees}
+    roles = {place: change.stack.role for place, change in enumerate(changes) if not change.frees}
     seen = [place for place in roles if not changes[place].before]
-    trains = any(one.stack.role in ("optimizer", "state", "zeroes", "backward") for one in changes)
+    trains = any(change.stack.role in ("optimizer", "state", "zeroes", "backward") for change in changes)
     if trains and not any(changes[place].stack.native for place in seen):
         roles.update({place: "backward" for place in seen if not (changes[place].stack.line or roles[place])})
     return roles
@@ -113,84 +113,84 @@ def _of_optimizer(changes: Sequence[Change], roles: dict[int, Role], *, failed: 
 
 
 def _kept(run: Iterable[Change], place: int) -> None:
-    for one in run:
-        if one.freed is None or one.freed > place:
-            one.group = "optimizer state"
+    for change in run:
+        if change.freed is None or change.freed > place:
+            change.group = "optimizer state"
 
 
 def _phases(changes: Sequence[Change], roles: dict[int, Role]) -> list[Role]:
     """At each place whether the program was in its forward or backward pass, by what it allocated last."""
     found: list[Role] = []
     now: Role = ""
-    for place, one in enumerate(changes):
+    for place, change in enumerate(changes):
         role = roles.get(place, "")
-        if role and not one.before:
+        if role and not change.before:
             now = role if role in ("backward", "forward") else ""
         found.append(now)
     return found
 
 
 def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
-    if all(one.before for one in changes):
+    if all(change.before for change in changes):
         return  # no history
-    before = [one for one in changes if one.before and not one.frees and not one.stack.known]
-    held = [one for one in before if one.freed is None]
+    before = [change for change in changes if change.before and not change.frees and not change.stack.known]
+    held = [change for change in before if change.freed is None]
     phases = _phases(changes, roles)
     _trained(changes, roles)
-    for one in before:
-        if one.freed is not None:
-            by = one.freed_by.role if one.freed_by.known else phases[one.freed]
-            one.group = _FREED_BY.get(by, "unattributed")
-    _by_size([one for one in before if one.freed is not None and one.group == "unattributed"], changes)
-    counts, steps = _gradients(changes, roles), any(one.stack.role in _AFTER for one in changes)
+    for change in before:
+        if change.freed is not None:
+            by = change.freed_by.role if change.freed_by.known else phases[change.freed]
+            change.group = _FREED_BY.get(by, "unattributed")
+    _by_size([change for change in before if change.freed is not None and change.group == "unattributed"], changes)
+    counts, steps = _gradients(changes, roles), any(change.stack.role in _AFTER for change in changes)
     by_size: dict[int, list[Change]] = defaultdict(list)
-    for one in held:
-        by_size[one.requested].append(one)
+    for change in held:
+        by_size[change.requested].append(change)
     for size, ones in by_size.items():
         weights = counts.get(size, 0)
-        for place, one in enumerate(sorted(ones, key=lambda one: one.address)):
+        for place, change in enumerate(sorted(ones, key=lambda change: change.address)):
             if place < weights:
-                one.group = "weights"
+                change.group = "weights"
             elif weights and steps and place < 3 * weights:
-                one.group = "optimizer state"
+                change.group = "optimizer state"
             else:
-                one.group = "weights and caches"
+                change.group = "weights and caches"
 
 
 def _trained(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     """What the program created itself and keeps is its weights where as many gradients have the same size."""
     counts = dict(_gradients(changes, roles))
-    for one in changes:
-        if one.group == "weights" and not one.frees and one.freed is None:
-            counts[one.requested] = counts.get(one.requested, 0) - 1
-    for one in changes:
-        if one.group in ("created", "unattributed") and not (one.frees or one.before) and one.freed is None:
-            counts[one.requested] = counts.get(one.requested, 0) - 1
-            if counts[one.requested] >= 0:
-                one.group = "weights"
+    for change in changes:
+        if change.group == "weights" and not change.frees and change.freed is None:
+            counts[change.requested] = counts.get(change.requested, 0) - 1
+    for change in changes:
+        if change.group in ("created", "unattributed") and not (change.frees or change.before) and change.freed is None:
+            counts[change.requested] = counts.get(change.requested, 0) - 1
+            if counts[change.requested] >= 0:
+                change.group = "weights"
 
 
 def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
     """What was freed by the program itself is what all others of its size are, if they are of one group."""
     groups: dict[int, set[Group]] = defaultdict(set)
-    for one in changes:
-        if not one.frees and not one.before:
-            groups[one.requested].add(one.group)
-    for one in unknown:
-        alike = groups.get(one.requested, set())
+    for change in changes:
+        if not change.frees and not change.before:
+            groups[change.requested].add(change.group)
+    for change in unknown:
+        alike = groups.get(change.requested, set())
         if len(alike) == 1:
-            (one.group,) = alike
+            (change.group,) = alike
 
 
 def _gradients(changes: Sequence[Change], roles: dict[int, Role]) -> dict[int, int]:
     """How many gradients of each size a backward pass leaves to the optimizer, or to the next step."""
     found: dict[int, int] = defaultdict(int)
     pending: list[Change] = []
-    for place, one in enumerate(changes):
+    for place, change in enumerate(changes):
         role = roles.get(place, "")
         if role == "backward":
-            pending.append(one)
-        elif pending and (one.stack.role in _AFTER if one.frees else role not in ("workspace", "forward")):
+            pending.append(change)
+        elif pending and (change.stack.role in _AFTER if change.frees else role not in ("workspace", "forward")):
             counts: dict[int, int] = defaultdict(int)
             for gradient in pending:
                 if gradient.freed is None or gradient.freed >= place:

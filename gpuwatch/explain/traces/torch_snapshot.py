@@ -65,18 +65,18 @@ class DeviceHistory:
     failed_at: str = ""
     """The line of the program that made the request."""
 
-    def holder(self, one: Change, stacks: Stacks) -> str:
+    def holder(self, change: Change, stacks: Stacks) -> str:
         """The key in :attr:`holders` of an allocation."""
-        stack = one.stack
+        stack = change.stack
         line, ends = stack.line, False
-        if not line and one.before and one.freed_by.line:
-            line, ends = one.freed_by.line, True
+        if not line and change.before and change.freed_by.line:
+            line, ends = change.freed_by.line, True
         holder = Holder(
             stacks.short(line) + (", which frees it" if ends else "") if line else "",
             stacks.short(stack.through) if stack.through else "",
             stack.op,
-            one.group,
-            one.before,
+            change.group,
+            change.before,
         )
         key = repr((holder.line, holder.through, holder.op, holder.group, holder.before))
         self.holders.setdefault(key, holder)
@@ -90,7 +90,7 @@ class DeviceHistory:
 def read(data: bytes) -> list[DeviceHistory]:
     """The devices of a snapshot that hold or held memory; :class:`BrokenPickle` for anything else."""
     value = load(data)
-    if isinstance(value, list) and any(isinstance(one, dict) and "blocks" in one for one in value[:1]):
+    if isinstance(value, list) and any(isinstance(entry, dict) and "blocks" in entry for entry in value[:1]):
         value = {"segments": value, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not is_snapshot(value):
         raise BrokenPickle("it is no snapshot of PyTorch's allocator")
@@ -231,16 +231,18 @@ def _history(
     find_groups(changes, failed=device.failed is not None)
     in_use = peak = 0
     sizes: dict[int, int] = {}
-    for one in changes:
-        size = sizes.pop(one.address, 0)
+    for change in changes:
+        size = sizes.pop(change.address, 0)
         in_use -= size
-        if not one.frees:
-            size = sizes[one.address] = one.size
+        if not change.frees:
+            size = sizes[change.address] = change.size
             in_use += size
         peak = max(peak, in_use)
-        key = "" if one.frees else device.holder(one, reader.stacks)
+        key = "" if change.frees else device.holder(change, reader.stacks)
         device.events.append(
-            Event(one.at, one.frees, one.address, size, one.requested, in_use, 0, peak, -1.0, key, "", "", "")
+            Event(
+                change.at, change.frees, change.address, size, change.requested, in_use, 0, peak, -1.0, key, "", "", ""
+            )
         )
 
 

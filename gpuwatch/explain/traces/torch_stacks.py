@@ -157,8 +157,8 @@ class Stacks:
         native = any(frame.kind == "native" for frame, _ in seen)
         if place is None:
             return Stack("", "", op, role or _of_op(op), known=True, native=native)
-        called = [at for at, (one, _) in enumerate(seen[:place]) if one.path.endswith(_MODULE)]
-        layer = next((at for at, (one, _) in enumerate(seen[:place]) if one.kind == "library"), place)
+        called = [at for at, (frame, _) in enumerate(seen[:place]) if frame.path.endswith(_MODULE)]
+        layer = next((at for at, (frame, _) in enumerate(seen[:place]) if frame.kind == "library"), place)
         through = self._line(*seen[layer]) if called and layer < called[-1] else ""
         return Stack(self._line(*seen[place]), through, op, role or _of_op(op), known=True, native=native)
 
@@ -250,7 +250,7 @@ def _program(frames: Sequence[_Frame]) -> int | None:
         if frame.kind == "program" and (frame.path.endswith(".py") or frame.path in scripts or frame.path[0] == "<"):
             return at
     package = next(
-        (one.package for one in reversed(frames) if one.kind == "library" and one.package not in _LAUNCHERS), ""
+        (frame.package for frame in reversed(frames) if frame.kind == "library" and frame.package not in _LAUNCHERS), ""
     )
     for at, frame in enumerate(frames):
         if frame.kind == "library" and frame.package == package:

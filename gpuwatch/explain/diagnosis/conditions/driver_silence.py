@@ -58,8 +58,8 @@ class DriverSilence:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """At most one: a replacement during a silence is part of it."""
-        one = self.silence or self.replaced
-        return (one,) if one is not None else ()
+        found = self.silence or self.replaced
+        return (found,) if found is not None else ()
 
     def look(self, status: FeedState, at: float) -> list[MachineEvent]:
         """Takes the state of the feed at ``at`` (seconds since the epoch); the events since the last call."""
@@ -97,10 +97,10 @@ def _time(at: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(at, datetime.UTC)
 
 
-def _event(at: float, kind: str, one: Finding, ended: str = "") -> MachineEvent:
-    severity = "good" if ended else one.severity
+def _event(at: float, kind: str, found: Finding, ended: str = "") -> MachineEvent:
+    severity = "good" if ended else found.severity
     return MachineEvent(
-        at=at, kind=kind, text=ended or one.title, severity=severity, certainty=one.certainty, cause=one.id
+        at=at, kind=kind, text=ended or found.title, severity=severity, certainty=found.certainty, cause=found.id
     )
 
 

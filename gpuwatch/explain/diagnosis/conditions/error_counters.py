@@ -82,8 +82,8 @@ class Counters(Condition):
             title=self._line(device, metric, count.now - count.base, count.now),
             evidence=(
                 *(
-                    f"{one}: {each.now:.0f}" + (f", {each.now - each.base:.0f} of them new" * (each.now > each.base))
-                    for one, each in bad
+                    f"{text}: {each.now:.0f}" + (f", {each.now - each.base:.0f} of them new" * (each.now > each.base))
+                    for text, each in bad
                 ),
                 lasted(occurrence, context.at),
             ),

@@ -63,7 +63,7 @@ class Lost(Condition):
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 is back, after 3 min``; nothing if it was removed for good."""
         device = occurrence.device
-        if not any(one.uuid == device.uuid or one.was(device) for one in context.devices.values()):
+        if not any(item.uuid == device.uuid or item.was(device) for item in context.devices.values()):
             return ""
         return f"{seen_as(device)} is back, after {span(context.at - occurrence.since)}"
 

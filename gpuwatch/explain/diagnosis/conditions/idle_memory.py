@@ -122,7 +122,7 @@ def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
         return since > 0
     unsampled = row.missing.get("sm_percent")
     only_others = unsampled is not None and unsampled.reason == "no_sample"
-    own = [one for one in (row.number("sm_percent"), row.number("memory_percent")) if one is not None]
+    own = [value for value in (row.number("sm_percent"), row.number("memory_percent")) if value is not None]
     return is_idle(
         device.number("utilization.gpu_percent"),
         max(own, default=None),

@@ -101,9 +101,9 @@ def may_be_on_gpu(process: Process, snapshot: Snapshot) -> str:
         return ""
     elsewhere = sum(row.note.startswith(ELSEWHERE) for row in snapshot.processes)
     if elsewhere:
-        one = elsewhere == 1
+        item = elsewhere == 1
         return (
-            f"NVML lists {elsewhere} process{'' if one else 'es'} by {'a pid' if one else 'pids'} of another PID"
+            f"NVML lists {elsewhere} process{'' if item else 'es'} by {'a pid' if item else 'pids'} of another PID"
             " namespace: this may be one of them"
         )
     hidden = any((device.number("memory.unexplained_bytes") or 0) >= _NOTABLE for device in snapshot.devices)

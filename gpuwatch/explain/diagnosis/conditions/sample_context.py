@@ -148,7 +148,7 @@ class Memory:
     def know_devices(self, here: Mapping[str, Device], at: float) -> None:
         """Adds the devices of a sample; one that is no longer listed is missed for a quarter of an hour."""
         for uuid in self.devices.keys() - here.keys():
-            identified = any(one.was(self.devices[uuid]) for one in here.values())
+            identified = any(device.was(self.devices[uuid]) for device in here.values())
             if identified or at - self.missed.setdefault(uuid, at) > _MISSED:
                 del self.devices[uuid]
                 self.missed.pop(uuid, None)

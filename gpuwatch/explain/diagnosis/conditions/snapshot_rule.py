@@ -21,10 +21,10 @@ from gpuwatch.explain.diagnosis.rule_registry import rule
 
 TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory, unreadable_gpus)
 """The modules that have such conditions."""
-_CONDITIONS = tuple(one for one in conditions() if one.one_sample)
+_CONDITIONS = tuple(condition for condition in conditions() if condition.one_sample)
 
 
-@rule(*dict.fromkeys(cause for one in _CONDITIONS for cause in one.causes), single_look=True)
+@rule(*dict.fromkeys(cause for condition in _CONDITIONS for cause in condition.causes), single_look=True)
 def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     """What holds in this sample, regardless of how long; of a run only what concerns its GPUs."""
     snapshot = evidence.snapshot
@@ -33,7 +33,11 @@ def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     at = snapshot.taken_at.timestamp()
     context = SampleContext(snapshot, at, 0.0, Memory())
     context.remember()
-    used = {one.uuid for one in evidence.run.device_map if one.uuid} if evidence.run is not None else set[str]()
+    used = (
+        {mapping.uuid for mapping in evidence.run.device_map if mapping.uuid}
+        if evidence.run is not None
+        else set[str]()
+    )
     for condition in _CONDITIONS:
         for sign in condition.signs(context):
             if not sign.holds or (sign.process is not None and evidence.run is not None):

@@ -261,12 +261,12 @@ class ClockEpisodes:
 
     def of(self, uuid: str, until: float) -> list[Episode]:
         """Episodes of a device as known at a moment, the latest onset first."""
-        known = [one for one in self._episodes if one.uuid == uuid and one.began <= until]
+        known = [episode for episode in self._episodes if episode.uuid == uuid and episode.began <= until]
         return [
             msgspec.structs.replace(
-                one,
-                last=min(one.last, until),
-                ended=one.ended if one.ended is not None and one.ended <= until else None,
+                episode,
+                last=min(episode.last, until),
+                ended=episode.ended if episode.ended is not None and episode.ended <= until else None,
             )
-            for one in reversed(known)
+            for episode in reversed(known)
         ]

@@ -357,7 +357,7 @@ def broken_import(facts: Facts) -> Iterator[Finding]:
 def failed_import(facts: Facts) -> Iterator[Finding]:
     """How the import ended, where nothing says why."""
     if facts.run is not None and facts.run.framework is None:
-        yield from (one for one in facts.run.findings if one.id == "unknown")
+        yield from (found for found in facts.run.findings if found.id == "unknown")
 
 
 @_rule("unknown", unless=NO_GPU)

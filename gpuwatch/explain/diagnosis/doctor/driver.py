@@ -131,7 +131,7 @@ def binding(facts: Facts) -> Answer | None:
     """Only if it is at fault: the framework does not need it."""
     if facts.snapshot is None:
         return None
-    found = next((one for one in facts.snapshot.problems if one.reason == FAILED_ITSELF), None)
+    found = next((problem for problem in facts.snapshot.problems if problem.reason == FAILED_ITSELF), None)
     return None if found is None else warn(found.detail, found.hint)
 
 

@@ -31,7 +31,7 @@ def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> D
     run, look = facts.run, facts.look
     judged = run.findings if run else diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
     if run is not None and run.framework is None:  # the rule failed_import reports them, if nothing says why
-        judged = tuple(one for one in judged if one.id != "unknown")
+        judged = tuple(finding for finding in judged if finding.id != "unknown")
     found = diagnose_machine(facts, judged)
     return Doctor(
         taken_at=taken_at,

@@ -120,9 +120,9 @@ def relevant(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in sorted(environment.items()) if _GPU_VARIABLE.match(name) or meant_by(name)}
 
 
-def several(count: int, one: str, many: str = "") -> str:
+def several(count: int, text: str, many: str = "") -> str:
     """``1 GPU``, ``2 GPUs``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count} {text if count == 1 else many or text + 's'}"
 
 
 def cuda_version(number: int) -> str:

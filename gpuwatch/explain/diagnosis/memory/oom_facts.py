@@ -87,11 +87,11 @@ def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
     profiles = evidence.run.memory_profiles if evidence.run is not None else ()
     if oom.in_use_bytes is not None or oom.requested_bytes is None:
         return oom
-    for one in profiles:
-        full = one.limit_bytes is not None and one.peak_bytes + oom.requested_bytes > one.limit_bytes
-        if one.allocator == oom.allocator and full:
-            limit = oom.limit_bytes if oom.limit_bytes is not None else one.limit_bytes
-            return msgspec.structs.replace(oom, in_use_bytes=one.peak_bytes, limit_bytes=limit)
+    for profile in profiles:
+        full = profile.limit_bytes is not None and profile.peak_bytes + oom.requested_bytes > profile.limit_bytes
+        if profile.allocator == oom.allocator and full:
+            limit = oom.limit_bytes if oom.limit_bytes is not None else profile.limit_bytes
+            return msgspec.structs.replace(oom, in_use_bytes=profile.peak_bytes, limit_bytes=limit)
     return oom
 
 
@@ -152,18 +152,18 @@ def is_limited(run: Run, limit_bytes: int | None = None) -> bool:
     return any(
         _LIMITING.search(name)
         and "HOST" not in name
-        and not one.note.startswith("too late")
-        and one.effective != []
-        and (name != "memory_limit" or _is_one_of(one.asked, limit_bytes))
-        for name, one in run.settings.items()
+        and not setting.note.startswith("too late")
+        and setting.effective != []
+        and (name != "memory_limit" or _is_one_of(setting.asked, limit_bytes))
+        for name, setting in run.settings.items()
     )
 
 
 def _is_one_of(asked: object, limit_bytes: int | None) -> bool:
     """Whether limits in MiB, of parts of GPUs or by GPU, contain this one; True if either is not known."""
     parts = list(asked.values()) if isinstance(asked, dict) else asked if isinstance(asked, list) else [asked]
-    flat = [one for part in parts for one in (part if isinstance(part, list) else [part])]
-    known = [one for one in flat if isinstance(one, (int, float))]
+    flat = [item for part in parts for item in (part if isinstance(part, list) else [part])]
+    known = [item for item in flat if isinstance(item, (int, float))]
     if limit_bytes is None or not known or len(known) < len(flat):
         return True
-    return any(abs((int(one) << 20) - limit_bytes) <= _ROUNDED * limit_bytes for one in known)
+    return any(abs((int(number) << 20) - limit_bytes) <= _ROUNDED * limit_bytes for number in known)

@@ -151,11 +151,11 @@ def _gpus(process: RunProcess, oom: Oom | None) -> list[str]:
     ]
 
 
-def at_once(one: Holding, other: Holding) -> bool:
+def at_once(holding: Holding, other: Holding) -> bool:
     """Whether both held memory at some time."""
-    if None in (one.first_seconds, one.last_seconds, other.first_seconds, other.last_seconds):
+    if None in (holding.first_seconds, holding.last_seconds, other.first_seconds, other.last_seconds):
         return False
-    return one.first_seconds <= other.last_seconds and other.first_seconds <= one.last_seconds  # type: ignore[operator]
+    return holding.first_seconds <= other.last_seconds and other.first_seconds <= holding.last_seconds  # type: ignore[operator]
 
 
 def _failed(run: Run, oom: Oom | None) -> list[Worker]:

@@ -81,7 +81,7 @@ def _telling_of(word: str) -> list[str]:
         return []
     pattern = re.compile(rf"\b{re.escape(word.strip())}\b", re.IGNORECASE)
     counts = {cause: len(pattern.findall(page(cause))) for cause in CAUSES}
-    return [cause for cause in sorted(counts, key=lambda one: -counts[one]) if counts[cause]][:_MOST]
+    return [cause for cause in sorted(counts, key=lambda count: -counts[count]) if counts[cause]][:_MOST]
 
 
 def index() -> str:
