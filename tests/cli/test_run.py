@@ -208,7 +208,8 @@ def test_an_unadapted_keras_training_runs_on_a_simulated_gpu(
     fallen = {(entry["op"], entry["dtype"], entry["reason"]) for entry in run["fallbacks"]}
     assert fallen == {
         ("Tile", "float16", "simulation.limit"),
-        ("AsString", "string", "placement.no-kernel" if cuda else "simulation.limit"),
+        # No type of it has a GPU kernel in CUDA builds, so none is named.
+        ("AsString", None, "placement.no-kernel") if cuda else ("AsString", "string", "simulation.limit"),
     }
     assert run["placement_coverage"]["unclear"] < 0.2 * run["placement_coverage"]["nodes"]
     placed = {(p["op"], p["dtype"], p["requested"], p["actual"]) for p in run["placements"]}
