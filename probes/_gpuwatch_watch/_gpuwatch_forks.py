@@ -44,6 +44,10 @@ def _count_starts(name, started):
     setattr(os, name, start)
 
 
+def _by_multiprocessing(frame):
+    return os.path.basename(frame.f_code.co_filename) == "popen_fork.py"
+
+
 def follow(watcher):
     """Begins; ``watcher`` looks on in each process that multiprocessing forks."""
 
@@ -59,6 +63,8 @@ def follow(watcher):
 
     def before():
         unfollowed()
+        if _by_multiprocessing(sys._getframe(1)) and any(one.device_type == "GPU" for one in watcher.logical()):
+            watcher.forks_after_start += 1
         if sys.version_info >= (3, 12) and not watcher.broken and os.getpid() == watcher.pid:
             _hush()
         util = sys.modules.get("multiprocessing.util")

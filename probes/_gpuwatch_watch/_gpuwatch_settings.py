@@ -12,6 +12,9 @@ import sys
 _FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras"))
 _CONTEXT = "tensorflow.python.eager.context"
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
+_FOR_THE_RUNTIME = frozenset(["_compute_device_options", "_compute_gpu_options"])
+"""Functions of TensorFlow that hand its settings to the C++ runtime, and refuse growth that differs."""
+_DIFFERS = "refused: it cannot differ between GPUs, and was not asked for on %s"
 _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "visible_device_list", "allocator_type")
 
 
@@ -47,7 +50,12 @@ class Settings:
 
     def _map(self, frame, context):
         call, given = frame.f_code.co_name, frame.f_locals
-        if call == "set_memory_growth" and "enable" in given:
+        if call in _FOR_THE_RUNTIME and "memory growth" in self.asked:
+            gpus = [one for one in context._visible_device_list if one.device_type == "GPU"]
+            grows = {one: bool(context.__dict__["_memory_growth_map"].get(one)) for one in gpus}
+            if len(set(grows.values())) > 1 and not context.__dict__["_virtual_device_map"]:
+                self.asked["memory growth"]["note"] = _DIFFERS % ", ".join(one.name for one in gpus if not grows[one])
+        elif call == "set_memory_growth" and "enable" in given:
             self._by_device("memory growth", given.get("dev"), bool(given["enable"]), frame)
         elif call == "set_logical_device_configuration" and given.get("virtual_devices") is not None:
             parts = list(given["virtual_devices"])

@@ -173,7 +173,7 @@ class Threads:
                 "waiting",
                 "waiting",
                 looked_seconds=round(seen[None], 3),
-                looks=seen.get(_LOOKS, 0),
+                looks=int(seen.get(_LOOKS, 0)),
                 input_seconds=round(sum(seconds for _, seconds in waits), 3),
                 feeding_seconds=round(seen.get(_FEEDS, 0.0), 3),
                 places=_longest(waits),

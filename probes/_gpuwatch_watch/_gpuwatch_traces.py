@@ -29,6 +29,9 @@ class Traces:
     def reset(self):
         """Starts over in a forked process."""
         self.known = {}
+        self.eager = {}
+        """By name of a tf.function that ran eagerly (tf.config.run_functions_eagerly): its calls eagerly, and since
+        then as a graph."""
 
     def failed(self, name, error):
         self.watcher.once("traces", "note", text="traces of tf.functions are not counted (%s)" % error)
@@ -45,6 +48,17 @@ class Traces:
             return original(this, key, *given)
 
         manager.called_with_tracing = called_with_tracing
+        eagerly = getattr(getattr(module, "Function", None), "_run_functions_eagerly", None)
+        if isinstance(eagerly, property):  # TensorFlow asks it at the begin of each call
+            module.Function._run_functions_eagerly = property(lambda this: self._called(this, eagerly.fget(this)))
+
+    def _called(self, function, eagerly):
+        name = getattr(function, "_name", None)
+        if eagerly and name not in self.eager and len(self.eager) < _MOST_FUNCTIONS:
+            self.eager[name] = [0, 0]
+        if name in self.eager:
+            self.eager[name][0 if eagerly else 1] += 1
+        return eagerly
 
     def _traced(self, manager, code, frame):
         entry = self.known.get(code)
@@ -61,6 +75,9 @@ class Traces:
         found = [entry.told(entry.calls + _latest(manager._detectors.get(code))) for code, entry in known]
         if found:
             self.watcher.changed("retraced", "retraced", functions=found)
+        eager = {name: {"eager": one[0], "graph": one[1]} for name, one in list(self.eager.items())}
+        if eager:
+            self.watcher.changed("eager functions", "result", name="eager_functions", value=eager)
 
     def counted(self, code, detector):
         """Traces and calls of a function so far; no trace, and what TensorFlow counts, for one that was not seen."""

@@ -68,6 +68,8 @@ class Watcher:
         self.sent = set()
         self.latest = {}
         self.sent_at = 0.0
+        self.forks_after_start = 0
+        """Processes that multiprocessing forked when TensorFlow had GPUs."""
         self.counters.reset()
         self.devices.reset()
         if self.trial is not None:
@@ -239,6 +241,10 @@ class Watcher:
         context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
         return context if context is not None and getattr(context, "_initialized", False) else None
 
+    def logical(self):
+        """TensorFlow's logical devices; none before it has initialised them."""
+        return getattr(self.context(), "_logical_devices", None) or ()
+
     def hooks(self):
         """Installs the counters, and tells what simulated GPUs have changed."""
         self.counting.install(self)
@@ -252,6 +258,8 @@ class Watcher:
 
     def last_functions(self):
         self.functions(last=True)
+        if self.forks_after_start:
+            self.emit("result", name="forks_after_start", value=self.forks_after_start)
         self.placements()
         for text in self.ops.left_out() if self.ops is not None else ():
             self.once(text, "note", text=text)

@@ -155,6 +155,10 @@ CASES: dict[str, Callable[[], Sequence[Finding]]] = {
     "function.retraced": lambda: diagnose(
         Evidence(run=draft(retraced=(Retraced(name="f", place="x.py:1", traces=20, calls=20, made=20),)))
     ),
+    "function.eager": lambda: diagnose(
+        Evidence(run=draft(results={"eager_functions": {"train_step": {"eager": 8, "graph": 0}}}))
+    ),
+    "program.forked": lambda: diagnose(Evidence(run=draft(results={"forks_after_start": 2}))),
     "program.error": lambda: diagnose(Evidence(log=parse("NameError: name 'x' is not defined"))),
     "program.stalled": lambda: diagnose(Evidence(run=stalled())),
     "simulation.limit": lambda: diagnose(

@@ -65,3 +65,18 @@ def test_few_traces_are_normal() -> None:
 def test_the_worst_come_first_and_not_all_of_them() -> None:
     found = told(*(retraced(traces, traces, changed("shape", traces - 1)) for traces in (20, 50, 30, 40)))
     assert sorted(int(one.title.split(" in ")[1].split()[0]) for one in found) == [30, 40, 50]
+
+
+@pytest.mark.parametrize(
+    ("eager", "graph", "expected"),
+    [
+        (8, 0, True),
+        (4, 0, False),  # a look at a mistake
+        (8, 500, False),  # switched off again
+    ],
+)
+def test_functions_that_ran_eagerly_in_their_steps(eager: int, graph: int, expected: bool) -> None:
+    run = draft(group="run", results={"eager_functions": {"train_step": {"eager": eager, "graph": graph}}})
+    found = [one for one in diagnose(Evidence(run=run)) if one.id == "function.eager"]
+    assert bool(found) == expected
+    assert not found or (found[0].severity, "train_step: 8 calls ran eagerly" in found[0].evidence[0]) == ("info", True)

@@ -673,3 +673,30 @@ def test_of_processes_with_other_gpus_the_header_says_whose_they_are() -> None:
     assert facts["granted"].endswith(" (process 8; others below)")
     alike = dict(run_content(program(processes=processes[:1] * 2, device_map=maps[0])).facts)
     assert "process" not in alike["granted"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "told"),
+    [
+        (128 << 20, 1, True),
+        (None, 1, False),  # nothing says why
+        (2 << 30, 1, False),  # below its limit: the memory was in use, or another's
+        (128 << 20, 0, False),  # it went on
+    ],
+)
+def test_a_child_that_asked_for_more_than_its_own_limit(limit: int | None, code: int, told: bool) -> None:
+    message = (
+        "OOM when allocating tensor with shape[32768,4096] and type float on /job:localhost/replica:0/task:0/"
+        "device:GPU:0 by allocator GPU_0_bfc [Op:RandomStandardNormal]"
+    )
+    failed = RunProcess(
+        pid=8,
+        exit_code=code,
+        device_map=(DeviceMapping(framework_device="/device:GPU:0", granted_bytes=limit),),
+        errors=(RunError(type="ResourceExhaustedError", message=message),),
+    )
+    ended = Outcome(exit_code=0, ended=True)
+    run = program(devices=GPU_0, processes=(RunProcess(pid=7), failed), outcome=ended)
+    found = [one for one in run.findings if one.id == "memory.request-too-large"]
+    assert [one.severity for one in found] == ["info"] * told
+    assert not told or found[0].title.endswith("process 8 asked for 512 MiB at once, its limit is 128 MiB")

@@ -330,6 +330,99 @@ PROGRAMS = (
         fallbacks=frozenset({("AssignAddVariableOp", "GPU:0")}),
     ),
     _program(
+        "maths-without-a-kernel",
+        "question: which linear algebra runs on the GPU",
+        """
+        import tensorflow as tf
+        with tf.device("/GPU:0"):
+            print(tf.linalg.eig(tf.eye(4))[0].device)
+        """,
+        "placement.no-kernel",
+        fallbacks=frozenset({("Eig", "GPU:0")}),
+    ),
+    _program(
+        "int-variable-of-a-strategy",
+        "guide/distributed_training: variables of MirroredStrategy",
+        """
+        import tensorflow as tf
+        with tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"]).scope():
+            weights = tf.Variable(tf.ones([4, 4]))
+            seen = tf.Variable(0, aggregation=tf.VariableAggregation.SUM)
+        print(seen.values[1].device)
+        """,
+        "placement.no-kernel",
+        fallbacks=frozenset((op, gpu) for op in ("VarHandleOp", "AssignVariableOp") for gpu in ("GPU:0", "GPU:1")),
+    ),
+    _program(
+        "refused-by-a-session",
+        "guide/migrate: sessions place softly only if asked",
+        """
+        import sys
+        import tensorflow.compat.v1 as tf
+        tf.disable_eager_execution()
+        with tf.device("/gpu:0"):
+            upper = tf.strings.upper(["a"])
+        try:
+            tf.Session().run(upper)
+        except tf.errors.InvalidArgumentError:
+            sys.exit(4)
+        """,
+        "placement.no-kernel",
+        exit_code=4,
+    ),
+    _program(
+        "growth-on-one-gpu",
+        "guide/gpu: memory growth must be the same across GPUs",
+        """
+        import tensorflow as tf
+        tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[0], True)
+        try:
+            tf.ones([4])
+        except ValueError as error:
+            print(error)
+        """,
+        "config.inconsistent",
+    ),
+    _program(
+        "growth-on-one-gpu-and-then-on-both",
+        "guide/gpu: memory growth must be the same across GPUs",
+        """
+        import tensorflow as tf
+        first, second = tf.config.list_physical_devices("GPU")
+        tf.config.experimental.set_memory_growth(first, True)
+        try:
+            tf.ones([4])
+        except ValueError:
+            tf.config.experimental.set_memory_growth(second, True)
+        print(tf.ones([4]).device)
+        """,
+    ),
+    _program(
+        "functions-left-eager",
+        "guide/function: debugging",
+        """
+        import tensorflow as tf
+        tf.config.run_functions_eagerly(True)
+        step = tf.function(lambda x: tf.tanh(x) + 1.0)
+        for _ in range(8):
+            step(tf.ones([4]))
+        """,
+        "function.eager",
+    ),
+    _program(
+        "a-pool-after-the-first-tensor",
+        "question: a pool for preprocessing beside TensorFlow",
+        """
+        import multiprocessing
+        import tensorflow as tf
+        if __name__ == "__main__":
+            weights = tf.ones([4, 4])
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                print(pool.map(abs, [-1, 2]))
+        """,
+        "program.forked",
+    ),
+    _program(
         "strings-on-the-gpu",
         "question: string ops under tf.device",
         """

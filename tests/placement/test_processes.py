@@ -43,6 +43,7 @@ def test_every_fallback_is_told_with_its_line_and_no_other(tier: str, tmp_path: 
     for name, _, wanted, allowed in programs:
         known = {tuple(one) for one in wanted if one[0] != "ReadVariableOp"}  # its value is copied where it is used
         assert told[name] - {tuple(one) for one in allowed} == known, name
+    assert "program.forked" not in [one["id"] for one in run["findings"]], "TensorFlow had not started its GPUs"
     (compiled,) = (entry for entry in run["fallbacks"] if "XLA" in entry["detail"])
     assert (compiled["op"], compiled["reason"]) == ("MatMul", "placement.together")
 

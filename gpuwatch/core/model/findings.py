@@ -77,6 +77,8 @@ CAUSES: dict[str, str] = {
     "program.error": "The program's own error, not the GPU's",
     "program.stalled": "The program made no more steps while it ran",
     "function.retraced": "A tf.function is traced again and again",
+    "function.eager": "tf.functions run eagerly, op by op",
+    "program.forked": "The program forked after TensorFlow had started its GPUs",
     "simulation.limit": "A limit of the simulated GPU, as far as known not of real ones",
     "healthy": "No problems found",
     "unknown": "An error that gpuwatch does not recognise",

@@ -22,7 +22,7 @@ _ALIKE = (
 _COMPARED = ("memory growth", "memory_limit", "logical devices", "visible devices")
 """Settings of tf.config whose effective values the watcher reads from TensorFlow's own state."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_TOO_LATE, _OVERRIDDEN = "too late", "overridden by "
+_TOO_LATE, _OVERRIDDEN, _REFUSED = "too late", "overridden by ", "refused: "
 """Beginnings of the watcher's notes on settings (_gpuwatch_settings.py)."""
 
 
@@ -116,6 +116,17 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
         message, field = unknown["message"], unknown["field"]
         title = f"{message} has no field {field}{_meant(message, field)}"
         action = "Correct the name of the field where the program sets it."
+    settings = evidence.run.settings if evidence.run is not None and evidence.run.group == "run" else {}
+    refused = {name: one for name, one in settings.items() if one.note.startswith(_REFUSED)}
+    if refused and not lines:
+        yield finding(
+            "config.inconsistent",
+            "warning",
+            "fact",
+            title=f"TensorFlow refused {', '.join(refused)}, and with it its GPUs",
+            evidence=[_compared(name, one) for name, one in refused.items()],
+            action=_ALIKE,
+        )
     yield from stated_error(evidence, "config.inconsistent", action, title)
 
 

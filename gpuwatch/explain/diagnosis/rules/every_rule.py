@@ -9,6 +9,7 @@ from gpuwatch.explain.diagnosis.rules import (
     compatibility,
     configuration,
     driver,
+    forks,
     idle,
     kernels,
     killed_children,

@@ -6,11 +6,14 @@ import signal
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.text import printable, shorten
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, of_signal
 from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR
+from gpuwatch.explain.logs.clean import device
+from gpuwatch.explain.logs.log_parser import parse
 
 _CHECK = "The program that started it goes on: let it check how its processes end (process.exitcode, check=True)."
 _MOST = 8
@@ -68,3 +71,31 @@ def child_failed(evidence: Evidence) -> Iterator[Finding]:
             action=f"Nothing to do if the program expects it. Else: {_CHECK[:1].lower()}{_CHECK[1:]}",
             pid=failed[0].pid,
         )
+
+
+@rule("memory.request-too-large")
+def child_out_of_memory(evidence: Evidence) -> Iterator[Finding]:
+    """A child that asked for more at once than its own limit: its parent has its output, and gpuwatch its exception."""
+    run = evidence.run
+    if run is None or run.ooms:
+        return
+    for one in [one for one in run.processes if one.exit_code and one.errors][:_MOST]:
+        granted = {device(entry.framework_device): entry.granted_bytes for entry in one.device_map}
+        for oom in parse("\n".join(error.message for error in one.errors)).ooms[:1]:
+            asked, limit = oom.requested_bytes, granted.get(device(oom.device or ""))
+            if asked is not None and limit is not None and asked > limit:
+                chosen = run.settings.get("memory_limit")
+                chosen = chosen if chosen is not None and chosen.effective == limit >> 20 else None
+                yield finding(
+                    "memory.request-too-large",
+                    "info" if run.outcome.exit_code == 0 else "warning",
+                    "fact",
+                    title=f"Out of memory: process {one.pid} asked for {size(asked)} at once,"
+                    f" its limit is {size(limit)}",
+                    evidence=(
+                        f"process {one.pid}: {printable(one.errors[0].message)[:200]}",
+                        f"memory_limit {chosen.asked} MiB was set at {printable(chosen.source)}" if chosen else "",
+                    ),
+                    action="Raise the process's memory limit, or ask for less at once (a smaller batch).",
+                    pid=one.pid,
+                )

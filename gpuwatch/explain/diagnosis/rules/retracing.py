@@ -15,6 +15,10 @@ _LEAST = 10
 _SHARE = 0.3
 """Share of the calls that are traced: where kinds of arguments come back, it falls with every call."""
 _MOST = 3
+_EAGER_CALLS = 5
+"""Calls of a tf.function that ran eagerly, of which fewer may be a look at a mistake."""
+_EAGER = "eager_functions"
+"""Name of the watcher's result with the tf.functions that ran eagerly (_gpuwatch_traces.py)."""
 _NUMBERS = ("Python int", "Python float", "Python bool")
 
 
@@ -37,6 +41,33 @@ def traced_again(evidence: Evidence) -> Iterator[Finding]:
                 f"called at {printable(one.caller)}" if one.caller else "",
             ),
             action=action,
+        )
+
+
+@rule("function.eager")
+def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
+    """tf.functions that ran eagerly in most of their calls: TensorFlow does so only if it is told to."""
+    result = evidence.run.results.get(_EAGER) if evidence.run is not None else None
+    counts = (
+        {str(name): one for name, one in result.items() if isinstance(one, dict)} if isinstance(result, dict) else {}
+    )
+    told = {
+        name: (int(one["eager"]), int(one["graph"]))
+        for name, one in counts.items()
+        if int(one["eager"]) >= _EAGER_CALLS and int(one["eager"]) > int(one["graph"])
+    }
+    if told:
+        names = printable(", ".join(list(told)[:_MOST]))
+        yield finding(
+            "function.eager",
+            "info",
+            "fact",
+            title=f"tf.functions ran eagerly, op by op: {names}",
+            evidence=[
+                printable(f"{name}: {eager} calls ran eagerly, {graph} as a graph")
+                for name, (eager, graph) in list(told.items())[:_MOST]
+            ],
+            action="Remove tf.config.run_functions_eagerly(True) if it was left over from debugging.",
         )
 
 
