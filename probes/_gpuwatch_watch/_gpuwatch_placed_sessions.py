@@ -31,6 +31,7 @@ class Sessions:
     def install(self):
         from tensorflow.core.protobuf import config_pb2
         from tensorflow.python.client import session
+        from tensorflow.python.framework import errors_impl
 
         module = session.tf_session
         original = module.TF_SessionRun_wrapper
@@ -50,16 +51,14 @@ class Sessions:
             return result
 
         module.TF_SessionRun_wrapper = TF_SessionRun_wrapper
-        extend = module.ExtendSession
+        failed = errors_impl.OpError.__init__
 
-        def ExtendSession(of):  # noqa: N802 - TensorFlow's own name
-            try:
-                extend(of)  # places what the graph has got since the last run
-            except Exception as error:
-                self._refused(sys._getframe(1), error)
-                raise
+        def noted(this, node_def, op, message, *args):
+            if op is not None:
+                self._refused(op, str(message))
+            failed(this, node_def, op, message, *args)
 
-        module.ExtendSession = ExtendSession
+        errors_impl.OpError.__init__ = noted
 
     def _graph(self, frame, fetches, targets):
         """The graph of a session that runs these for the first time; None also where it cannot hand over its graphs."""
@@ -94,14 +93,12 @@ class Sessions:
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 
-    def _refused(self, frame, error):
+    def _refused(self, op, message):
         """Without soft placement, a session that cannot place a node does not run."""
         try:
-            known = _NOT_PLACED.search(str(error))
-            if known is not None:
-                graph = frame.f_locals["self"].graph
-                request = self.functions.of_node(graph, known.group(1)) or self.functions.nothing
-                self.refuse(graph.get_operation_by_name(known.group(1)).type, request, request.line)
+            if _NOT_PLACED.search(message):
+                request = self.functions.of_node(op.graph, op.name) or self.functions.nothing
+                self.refuse(op.type, request, request.line)
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 

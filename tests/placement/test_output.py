@@ -14,6 +14,7 @@ from tests.forked import gpuwatch_forked
 pytestmark = pytest.mark.tensorflow
 
 _WORK = """
+import traceback
 import tensorflow as tf
 
 @tf.function
@@ -28,6 +29,12 @@ for _ in tf.data.Dataset.from_tensor_slices(["a"]).map(lambda s: tf.strings.join
     pass
 with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     print(session.run(tf.ones([2]) * 2))
+    with tf.device("/GPU:0"):
+        refused = tf.strings.upper(["a"])
+    try:
+        session.run(refused)
+    except tf.errors.InvalidArgumentError:
+        traceback.print_exc()
 """
 _CHANGING = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+|\d{6,}\.\d+|0x[0-9a-f]+| *\b\d{3,}\b")
 """Times, process and thread numbers with the blanks that fill their column, addresses."""
