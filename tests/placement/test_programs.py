@@ -24,8 +24,9 @@ _SCRIPT = Path(__file__).with_name("run_programs.py")
 _WATCHER = Path(gpuwatch.experiment.probing.watch.__file__).parents[3] / "probes/_gpuwatch_watch"
 _NOT_BELOW_CUDA = frozenset(
     {"keras_fit", "keras_fit_under_gpu", "keras_functional", "gradient", "gradient_in_a_function"}
+    | {"keras_text_under_gpu", "mirrored_fit_within_a_scope"}
 )
-"""On the driver tier Keras has no kernels for its training, and TensorFlow aborts where cuSOLVER finds no real GPU."""
+"""On the driver tier nothing computes: Keras cannot train nor read the size of its vocabulary, and TensorFlow aborts where cuSOLVER finds no real GPU."""
 
 
 _DEVICES = st.sampled_from(["GPU:0", "GPU:1", "GPU:5", "CPU:0"])
