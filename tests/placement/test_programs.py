@@ -26,7 +26,8 @@ _NOT_BELOW_CUDA = frozenset(
     {"keras_fit", "keras_fit_under_gpu", "keras_functional", "gradient", "gradient_in_a_function"}
     | {"keras_text_under_gpu", "mirrored_fit_within_a_scope"}
 )
-"""On the driver tier nothing computes: Keras cannot train nor read the size of its vocabulary, and TensorFlow aborts where cuSOLVER finds no real GPU."""
+"""On the driver tier nothing computes: Keras cannot train nor read the size of its vocabulary, and TensorFlow aborts
+where cuSOLVER finds no real GPU."""
 
 
 _DEVICES = st.sampled_from(["GPU:0", "GPU:1", "GPU:5", "CPU:0"])
