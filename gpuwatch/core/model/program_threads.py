@@ -42,6 +42,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     looked_seconds: float
     """Time that the looks stand for: after the first steps, and up to the last one."""
     looks: int = 0
+    """How many looks that were."""
     input_seconds: float
     """Of it, waiting for the next batch: in an iterator of a framework, or in a generator of the program."""
     feeding_seconds: float
