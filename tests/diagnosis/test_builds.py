@@ -149,6 +149,28 @@ def test_an_incompatible_build_that_works_is_no_error(end: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("after", "severity", "title"),
+    [
+        (
+            ["RuntimeError: a leaf Variable that requires grad has been used"],
+            "error",
+            "The gradient cannot be computed",
+        ),
+        (["RuntimeError: cuDNN error: it failed"], "error", "The framework's build has no code"),
+        (["Starting training for 9 epochs"], "warning", "PyTorch's build has no native code for this GPU"),
+    ],
+)
+def test_a_warning_of_an_incompatible_build_proves_neither_its_work_nor_its_failure(
+    after: list[str], severity: str, title: str
+) -> None:
+    raised = ["Traceback (most recent call last):", '  File "/a/t.py", line 3, in f', "    g()"]
+    lines = [*(raised if "Error" in after[0] else ()), *after]
+    found = explain([*lines, *_OLD_BUILD] if severity != "warning" else [*_OLD_BUILD, *lines]).findings[0]
+    assert (found.severity, found.title.endswith("worked")) == (severity, False)
+    assert found.title.startswith(title)
+
+
+@pytest.mark.parametrize(
     ("error", "title"),
     [
         ("Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Yours has compute capability 7.",

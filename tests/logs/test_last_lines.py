@@ -500,6 +500,11 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
          "cuda.libraries-missing", ""),
         (["Loading checkpoint shards:  50%|5 | 1/2", "A decoder-only architecture is being used, but right-padding"],
          "healthy", "does not say on which device"),
+        (["epoch 2/9: loss 0.3", "/a/resource_tracker.py:2: UserWarning: resource_tracker: There appear to be 4 leaked"
+          " semaphore objects to clean up at shutdown", "  warnings.warn("], "unknown", "in the middle of its work"),
+        (["epoch 9/9: loss 0.3", "/a/resource_tracker.py:2: UserWarning: resource_tracker: There appear to be 4 leaked"
+          " semaphore objects to clean up at shutdown", "  warnings.warn("], "healthy", "No failure in it"),
+        (["Error(s) in loading state_dict for Net:", "epoch 1: loss 0.3"], "unknown", "Weights of a checkpoint were refused"),
         (["[skip] Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",
           "Saved summary results to: a.csv"], "healthy", "No failure in it"),
         (["Failed to load a.pt: Attempting to deserialize object on CUDA device 7 but torch.cuda.device_count() is 6",

@@ -57,6 +57,7 @@ Root Cause (first observed failure):
 ENDS = [
     ("srun: error: n7: task 3: Exited with exit code 1", FAILED),
     ("srun: error: n7: tasks 0-3,5: Killed", KILLED),
+    ("[2026-05-01 10:00:00,7] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 4711", FAILED),
     ("srun: error: n7: task 3: Segmentation fault (core dumped)", CRASH),
     ("srun: error: n7: task 0: Exited with exit code 143", TERMINATED),
     ("slurmstepd: error: *** JOB 44 ON n3 CANCELLED AT 2026-05-01T10:00:00 DUE TO TIME LIMIT ***", TIME_LIMIT),
@@ -135,7 +136,7 @@ _TITLES = {
     PREEMPTED: "preempted",
     CANCELLED: "cancelled",
     KERNEL_DIED: "kernel died",
-    FAILED: ("process of the job failed", "ended with an exit code", "command that make ran"),
+    FAILED: ("process of the job failed", "ended with an exit code", "command that make ran", "DeepSpeed's launcher"),
 }
 
 
@@ -279,6 +280,10 @@ _LSF = ("Sender: LSF System <a@b>", "Exited with exit code 3.")
         (("(1) Normal termination (return value 1)", "(1) Normal termination (return value 0)"), ""),
         (("(1) Normal termination (return value 0)", "(1) Normal termination (return value 1)"), "exit code"),
         (('"srun: error: n2: task 1: Killed', 'srun: Force Terminated StepId=7.0"'), "SIGKILL"),
+        (
+            ("[launch.py:7:sigkill_handler] Killing subprocess 7", "[launch.py:9] ['a'] exits with return code = -9"),
+            "SIGKILL",
+        ),
         (("make[1]: *** [Makefile:7: all] Error 1",), "command that make ran"),
     ],
 )

@@ -37,6 +37,16 @@ _TOLD = {
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
 _AT_ITS_LIMIT = "The program stopped at a time limit of its own; no failure in it"
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
+_GONE = "It ended in the middle of its work, and the log does not say why: killed, crashed or interrupted"
+_WHO_ENDED_IT = (
+    "Look at that time in dmesg for 'Out of memory: Killed process' (the host's memory), and in the shell or the"
+    " scheduler for its exit code: 137 is a kill, 139 a crash, 130 Ctrl+C."
+)
+_NOT_LOADED = "Weights of a checkpoint were refused, and the program went on without them"
+_COMPARE_WEIGHTS = (
+    "Build the model with the settings of the checkpoint, or choose the checkpoint of this model: the lines below that"
+    " one list what does not fit. What runs after it begins from other weights."
+)
 OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE})
 """Titles that the rest of a log may contradict."""
 _NOT_A_NUMBER = re.compile(r"\b\w{0,20}loss\w{0,20}['\"]?\s{0,2}[:=]?\s{0,2}['\"]?nan\b", re.IGNORECASE)
@@ -75,6 +85,12 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if _NOT_A_NUMBER.search(log.telling_last_line) is not None:
         told = (log.telling_last_line,)
         return finding("unknown", "warning", "fact", title=_LOSS_IS_NAN, evidence=told, action=_LOOK_FOR_NAN)
+    if log.left_behind:
+        shown = (log.telling_last_line, log.left_behind)
+        return finding("unknown", "warning", "likely", title=_GONE, evidence=shown, action=_WHO_ENDED_IT)
+    if log.last_lines_tell and (refused := log.lines_of("checkpoint.refused")):
+        shown = (refused[0], log.telling_last_line)
+        return finding("unknown", "warning", "likely", title=_NOT_LOADED, evidence=shown, action=_COMPARE_WEIGHTS)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:

@@ -197,6 +197,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """The last warning of Python's module in its last lines."""
     told_interrupt: str = ""
     """The line near its end in which the program itself tells that it was interrupted, or stopped at its time limit."""
+    left_behind: str = ""
+    """What Python's resource tracker cleaned up after a process that ended in the middle of its work."""
     plain_last_line: str = ""
     """The last line, if the last ones have the form of a log's."""
     asked_to_end: bool = False

@@ -39,12 +39,13 @@ SERVES = (
     r"|_time=\".{1,400}\}: \S{1,60}: \S{1,100}: Success$"  # text-generation-inference
 )
 """A server that answers: also to a request that it cannot fulfil."""
+_BEGINS = r"\bStart(?:ing|ed) (?:training|evaluation|inference)\b"
 _STARTED = (
     r"Application startup complete|Uvicorn running on|fired up and ready|\blistening (?:on|at):? \S"
     r"|You can now view your Streamlit app|To see the GUI go to: |llama runner started|model loaded$"
     r"|Running on (?:local URL|public URL|https?:)"
     r"|Listening and serving HTTP|\bJupyter (?:Notebook|Server|Lab)\b.{0,30} is running|Serving notebooks from "
-    r"|\bStart(?:ing|ed) (?:training|evaluation|inference)\b"
+    rf"|{_BEGINS}"
     r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
 )
 SERVER_STOPPED = "Stopped server"
@@ -211,6 +212,8 @@ _TOLD_OF_INTERRUPT = re.compile(
     re.IGNORECASE,
 )
 """An interrupt (Ctrl+C) that a program caught, or a time limit of its own, told in words of its own."""
+_LEFT_BEHIND = re.compile(r"\bresource_tracker: There appear to be \d{1,9} leaked\b")
+_COUNTED = re.compile(r"(?<![\d/.])(\d{1,9})/(\d{1,9})(?![\d/])")
 _SKIPPED = re.compile(r"\W{0,3}skip(?:ped|ping)?\b", re.IGNORECASE)
 _OF_A_LOG = re.compile(
     r"^\s*\[[\w .:-]{2,40}\] ?\S|\b\d\d:\d\d:\d\d\b|\b[a-z]\w{1,30}[=:] ?-?\d|\b(?:INFO|DEBUG|NOTICE)\b"
@@ -239,6 +242,22 @@ def told_interrupt(lines: Sequence[str]) -> str:
         elif _WORKS.search(whole) is not None and _FINISHED.search(whole) is None and not whole.startswith("wandb:"):
             break
     return told
+
+
+def only_began(line: str) -> bool:
+    """Whether a line tells that the work is to begin, which proves none."""
+    return re.search(_BEGINS, line, re.IGNORECASE) is not None
+
+
+def left_behind(lines: Sequence[str], told_by: str) -> str:
+    """The line of Python's resource tracker near the end of a log whose last work, ``told_by``, was not yet complete.
+
+    The tracker outlives the process that it works for, and cleans up what that one left: it was killed, or crashed.
+    """
+    if finished(told_by) or not any(int(at) < int(most) for at, most in _COUNTED.findall(told_by)):
+        return ""
+    near = [line for line in lines if line.strip()][-NEAR:]
+    return next((undecorated(line[:_CHARS]) for line in reversed(near) if _LEFT_BEHIND.search(line)), "")
 
 
 def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> bool:

@@ -38,6 +38,9 @@ FROM_OUTSIDE = frozenset({TIME_LIMIT, PREEMPTED, CANCELLED, NODE})
 ROOT_CAUSE = "Root Cause (first observed failure)"
 """torchrun's summary: the process after this line failed first; those before it were ended for it, or later."""
 
+KILLS_RANKS = "sigkill_handler] Killing subprocess"
+"""DeepSpeed's launcher, after one rank ended badly: its exit code stands in a later line, if the log has it."""
+
 _CODE = re.compile(
     r"^[\"'`]?srun: error: .{1,200}: Exited with exit code (?P<srun>\d{1,3})\b"
     r"|^exitcode +: (?P<torchrun>-?\d{1,3}) \(pid: \d+\)"
@@ -120,7 +123,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: "),
     TIME_LIMIT: ("TERM_RUNLIMIT", "TERM_CPULIMIT: ", "TERM_DEADLINE: ", "TERM_WINDOW: ", "PBS: job killed: walltime"),
     FAILED: (
-        "Primary job  terminated normally, but", "one or more processes exited with non-zero status",
+        "Primary job  terminated normally, but", "one or more processes exited with non-zero status", KILLS_RANKS,
     ),
     KERNEL_DIED: (
         "appears to have died. It will restart automatically", "DeadKernelError: Kernel died",
@@ -279,7 +282,13 @@ class ReportedEnds:
         self._job_ended = of_a_job or (self._job_ended and not topic)
         if topic:
             self.at = number
-            if not self.topic or self._root or topic == CONTINUED or self._another_job(line):
+            if (
+                not self.topic
+                or KILLS_RANKS in self.line
+                or self._root
+                or topic == CONTINUED
+                or self._another_job(line)
+            ):
                 self.topic, self.line = topic, line
                 self._root = False
         return True

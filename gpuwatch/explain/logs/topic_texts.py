@@ -421,6 +421,7 @@ INFERRED: Texts = {
         "a worker died or was killed",
         ("worker exit type:", "worker exit detail:"), "killed while executing a task by an unexpected system error",
     ),
+    "checkpoint.refused": ("error(s) in loading state_dict for",),
     "compiler.message": (("fatal error: ", "no such file or directory"), "cannot find -l",),
     "devices.counted": ("num gpus available",),
     "windows.error": ("winerror",),

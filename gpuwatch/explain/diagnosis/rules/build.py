@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.devices import LIBDEVICE
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import WORKED
+from gpuwatch.explain.logs.last_lines import WORKED, only_began
 from gpuwatch.explain.logs.topics import outright, topics_of
 
 _COMPLAINTS = frozenset(
@@ -174,6 +174,7 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+_OF_KERNELS = re.compile(r"cuda|cudnn|cublas|nccl|gpu|device|kernel|memory|\bsm_", re.IGNORECASE)
 _WINDOWS = "native windows"
 _OF_TORCH = re.compile(r"Could not run '(torchvision|torchaudio)::")
 
@@ -193,6 +194,14 @@ def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
     return gpu_build(framework_of(evidence, lines) or TENSORFLOW)
 
 
+def ended_otherwise(log: LogFacts) -> bool:
+    """Whether the last exception has its traceback, ended the program, and is about nothing of a GPU."""
+    if not log.errors or not log.last_error_has_traceback or log.last_error_went_on or log.printed_after_error:
+        return False
+    message = log.errors[-1].message
+    return not topics_of(message) and _OF_KERNELS.search(message) is None and not log.last_error_in
+
+
 @rule("build.gpu-unsupported")
 def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
     """The build has no code for this GPU, which is too old or too new for it."""
@@ -201,12 +210,24 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         return
     old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
-    if lines and not old and log.last_lines_tell == WORKED and all(_NOT_COMPATIBLE in line for line in lines):
+    only_warned = bool(lines) and not old and all(NOT_COMPATIBLE in line for line in lines)
+    if only_warned and ended_otherwise(log):
         yield finding(
             "build.gpu-unsupported",
             "info",
             "likely",
-            title="PyTorch's build has no native code for this GPU, but the program worked",
+            title="PyTorch's build has no native code for this GPU; the program ended in another error",
+            evidence=lines,
+            action=_for_this_gpu(evidence, lines),
+        )
+        return
+    if only_warned and log.last_lines_tell == WORKED:
+        began = only_began(log.telling_last_line)
+        yield finding(
+            "build.gpu-unsupported",
+            "warning" if began else "info",
+            "likely",
+            title=f"PyTorch's build has no native code for this GPU{'' if began else ', but the program worked'}",
             evidence=(*lines, log.telling_last_line),
             action="Use a build for this GPU: until then its kernels are compiled from PTX at their first use, or the"
             " work runs on the CPU.",
@@ -261,7 +282,7 @@ _NOT_ON_THIS_GPU = (
      " the capability that the line names."),
 )  # fmt: skip
 """What a program was asked to use, which no build of it has for this GPU: the line, a title, what helps."""
-_NOT_COMPATIBLE = "is not compatible with the current PyTorch installation"
+NOT_COMPATIBLE = "is not compatible with the current PyTorch installation"
 """PyTorch's warning (torch/cuda/__init__.py); a kernel that is then missing raises an error of its own."""
 _CAPABILITY = re.compile(
     r"(?:CUDA capability|Value|target|arch|architecture|processor)[ :=]{0,3}"

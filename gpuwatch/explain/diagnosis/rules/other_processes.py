@@ -22,6 +22,12 @@ _OF_OTHERS = (
         "A command that make ran failed; its own message stands before this line, or in its output",
         "Read the first line with 'error' above it: what make prints after it says only that it failed.",
     ),
+    (
+        rf".*{re.escape(reported_ends.KILLS_RANKS)}",
+        "DeepSpeed's launcher killed the ranks of the job: one had failed, or the launcher was told to end",
+        "Its line 'exits with return code' tells which: -9 is a kill, most often for lack of host memory (RAM): look in"
+        " dmesg for 'Out of memory: Killed process'. Else the rank's own error stands above, or in its own log.",
+    ),
     *(
         (
             says,

@@ -12,6 +12,7 @@ from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, finding, rule
 from gpuwatch.explain.diagnosis.rules import machine_messages, program_messages
+from gpuwatch.explain.diagnosis.rules.build import NOT_COMPATIBLE, ended_otherwise
 from gpuwatch.explain.diagnosis.rules.ending_words import (
     ENDINGS,
     HOST_MEMORY,
@@ -377,4 +378,6 @@ def _explains(log: LogFacts | None) -> bool:
     without = {"memory.masked"} if "ended.assert" in log.topics else set()
     if log.reported_end in reported_ends.FROM_OUTSIDE:
         without.add("build.gpu-jit")  # a slow start, at which the program did not end
+    if ended_otherwise(log) and all(NOT_COMPATIBLE in line for line in log.lines_of("build.gpu-unsupported")):
+        without.add("build.gpu-unsupported")  # a warning, which the program passed
     return ran_out or names_cause(log.topics.keys() - without)
