@@ -79,7 +79,8 @@ def test_an_illegal_access_beside_a_lost_gpu_is_the_cards() -> None:
 
 def test_an_assertion_asks_for_the_index_and_not_for_a_report() -> None:
     found = explain(["RuntimeError: CUDA error: device-side assert triggered"]).findings[0]
-    assert "label is out of range" in found.title
+    assert "stopped at an assertion" in found.title
+    assert "out of range" not in found.title
     assert "CUDA_LAUNCH_BLOCKING=1" in found.action
     assert "report" not in found.action
 
@@ -138,6 +139,9 @@ def test_nan_to_sample_from_is_no_index_out_of_range() -> None:
     assert "NaN" in explain([nan, end]).findings[0].title
     assert "NaN" in explain([nan.split("Assertion `")[1]]).findings[0].title
     assert "index is out of range" in explain([index, end]).findings[0].title
+    mask = at.format("IndexKernel.cu:7: masked_scatter_size_check", "totalElements <= srcSize")
+    assert "more places than there are values" in explain([mask, end]).findings[0].title
+    assert "out of range" not in explain([at.format("Own.cu:7: mine", "n == m"), end]).findings[0].title
 
 
 def test_a_fabric_manager_without_a_switch_is_no_driver_in_a_bad_state() -> None:

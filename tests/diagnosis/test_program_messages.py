@@ -410,6 +410,14 @@ def test_an_error_whose_text_is_cut_off_is_not_called_the_programs_own() -> None
     assert explain([*raised, f"{name}: bad shape"]).primary == "program.error"
 
 
+@pytest.mark.parametrize(
+    ("code", "said"), [("self = reduction.pickle.load(from_parent)", "what its parent sent"), ("load(f)", "is damaged")]
+)
+def test_what_a_new_process_could_not_read_is_no_file(code: str, said: str) -> None:
+    lines = [_TRACE[0], '  File "/a/multiprocessing/spawn.py", line 1, in _main', f"    {code}"]
+    assert said in explain([*lines, "_pickle.UnpicklingError: pickle data was truncated"]).findings[0].title
+
+
 def test_an_exception_with_a_name_in_lower_case() -> None:
     raised = ["Traceback (most recent call last):", '  File "/a/fit.py", line 7, in fit', "    unpack(data)"]
     assert (

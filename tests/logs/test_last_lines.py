@@ -341,6 +341,7 @@ def test_a_program_that_was_interrupted_is_not_called_healthy_unless_it_served()
         "Training was interrupted by the user",
         "Ctrl+C pressed: saving and leaving",
         "Exiting from training early",
+        "CRITICAL Keyboard interrupt. Leaving now.",
     ],
 )
 def test_an_interrupt_that_is_told_in_words(line: str) -> None:
@@ -351,6 +352,17 @@ def test_an_interrupt_that_is_told_in_words(line: str) -> None:
     assert explain([work, line, *[f"step {number}: loss 0.1" for number in range(4, 9)]]).primary == "healthy"
     assert explain(["Press Ctrl+C to stop", work]).primary == "healthy"
     assert explain([work, "Training finished or interrupted."]).primary == "healthy"
+
+
+def test_an_error_that_follows_from_an_interrupt_is_not_the_end() -> None:
+    told, raised = (
+        "CRITICAL Keyboard interrupt. Leaving now.",
+        [_TRACE, '  File "a.py", line 3, in f', "KeyError: 'sum'"],
+    )
+    assert "interrupted (Ctrl+C" in explain(["step 3: loss 0.2", told, *raised]).findings[0].title
+    assert "KeyError" in explain(["step 3: loss 0.2", *raised, told]).findings[0].title
+    carried = explain(["step 3: loss 0.2", *raised[:2], "RuntimeError: KeyboardInterrupt:", "0"])
+    assert "interrupted (Ctrl+C" in carried.findings[0].title
 
 
 def test_a_traceback_of_a_notebook_that_is_cut_off_names_its_error() -> None:

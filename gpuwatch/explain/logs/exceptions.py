@@ -34,6 +34,8 @@ _NOT_THE_END = re.compile(
 )
 _OF_A_WRAPPER = ("Error", "Exception")
 """Names of no class, as scripts print them after the traceback of what they ran: "Error: training failed"."""
+_CARRIED_INTERRUPT = re.compile(r"KeyboardInterrupt(?:\(\))?(?::|\s*$)")
+"""The message of an exception that native code made of an interrupt: "RuntimeError: KeyboardInterrupt:"."""
 _NOT_COMPILED = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _RANKS_TOLD = re.compile(r"(?<!\w)((?:Syntax|Indentation|Tab)Error)")
 """Of a file that could not be compiled, after its line, where ranks print into each other: ": SyntaxErrorinvalid"."""
@@ -206,6 +208,8 @@ class ExceptionFinder:
             name, message = half, message.removeprefix(": ")
             rest = message[: len(message) // 2]
             message = rest if message == rest * 2 else message
+        if _CARRIED_INTERRUPT.match(message) is not None:
+            name, message = "KeyboardInterrupt", ""
         if name in _OF_A_WRAPPER and self._told_by_traceback():
             facts.last_error_line = facts.lines
             return

@@ -197,6 +197,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """The last warning of Python's module in its last lines."""
     told_interrupt: str = ""
     """The line near its end in which the program itself tells that it was interrupted, or stopped at its time limit."""
+    failed_after_interrupt: bool = False
+    """Whether an exception follows that line, and was told to be from the keyboard."""
     left_behind: str = ""
     """What Python's resource tracker cleaned up after a process that ended in the middle of its work."""
     plain_last_line: str = ""

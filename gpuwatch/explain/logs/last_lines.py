@@ -208,10 +208,12 @@ _TOLD_OF_INTERRUPT = re.compile(
     r"|\b(?:training|process|run|evaluation|inference|execution|script|program|pipeline|job)"
     r" (?:was |has been )?interrupted\b"
     r"|\b(?:time limit|max(?:imum)? (?:run|wall|training)?[ -]?time)\b.{0,40}\b(?:reached|exceeded|expired)\b"
-    r".{0,60}\b(?:stop|signal|exit|end|terminat|finish)|^exiting from training early\b|^\^C",
+    r".{0,60}\b(?:stop|signal|exit|end|terminat|finish)|^exiting from training early\b|^\^C"
+    r"|^(?:[\W\d]{0,40}[A-Z]{4,9}\W{1,4})?keyboard ?interrupt(?:ion)?(?:[.!,;]|$)",
     re.IGNORECASE,
 )
 """An interrupt (Ctrl+C) that a program caught, or a time limit of its own, told in words of its own."""
+_BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
 _LEFT_BEHIND = re.compile(r"\bresource_tracker: There appear to be \d{1,9} leaked\b")
 _COUNTED = re.compile(r"(?<![\d/.])(\d{1,9})/(\d{1,9})(?![\d/])")
 _SKIPPED = re.compile(r"\W{0,3}skip(?:ped|ping)?\b", re.IGNORECASE)
@@ -242,6 +244,17 @@ def told_interrupt(lines: Sequence[str]) -> str:
         elif _WORKS.search(whole) is not None and _FINISHED.search(whole) is None and not whole.startswith("wandb:"):
             break
     return told
+
+
+def failed_after_interrupt(lines: Sequence[str]) -> bool:
+    """Whether a traceback follows, near the end, the line that tells of an interrupt from the keyboard."""
+    last = [line for line in lines if line.strip()][-NEAR:]
+    told = next((at for at, line in enumerate(last) if _by_keyboard(undecorated(line[:_CHARS]))), len(last))
+    return any("Traceback (most recent call last)" in line for line in last[told + 1 :])
+
+
+def _by_keyboard(line: str) -> bool:
+    return _TOLD_OF_INTERRUPT.search(line) is not None and _BY_KEYBOARD.search(line) is not None
 
 
 def only_began(line: str) -> bool:
@@ -373,7 +386,7 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False  # of a C++ backtrace, whose message stands above
     if _NCCL.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
         return True
-    if _NO_FAILURE.search(whole) is not None or reported_end(line) == "":
+    if _NO_FAILURE.search(whole) is not None or reported_end(line) == "" or _by_keyboard(whole):
         return False
     if _OUTRIGHT.search(whole) is not None:
         return True

@@ -270,6 +270,7 @@ class LogParser:
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
         self._facts.plain_last_line = in_words(last_lines.of_a_plain_log(self._last)[:400])
         self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
+        self._facts.failed_after_interrupt = last_lines.failed_after_interrupt(self._last)
         self._facts.left_behind = in_words(last_lines.left_behind(self._last, line)[:400])
         self._facts.asked_to_end = last_lines.asked_to_end(self._last)
         if told == last_lines.FAILED:

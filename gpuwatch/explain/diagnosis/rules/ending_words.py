@@ -26,9 +26,9 @@ ENDINGS: dict[str, Meaning] = {
             "Look for the step at which the loss or the logits became NaN or infinite: a lower learning rate,"
             " bfloat16 instead of float16, gradient clipping; torch.autograd.set_detect_anomaly(True) names the"
             " operation."),
-    "ended.assert": Meaning("A kernel stopped at an assertion: an index or a label is out of range",
-            "Check that labels are from 0 to classes - 1 and indices within their table; CUDA_LAUNCH_BLOCKING=1, or"
-            " the same step on the CPU, shows the line."),
+    "ended.assert": Meaning("A kernel stopped at an assertion of its own, which the program's values did not meet",
+            "Read the line 'Assertion … failed' before the error: it tells what was compared (most often an index or a"
+            " label with its limit); CUDA_LAUNCH_BLOCKING=1, or the same step on the CPU, shows the program's line."),
     "ended.label": Meaning("A label is outside the range of classes: the data or the last layer is wrong, not the GPU",
             "Make the last layer as wide as there are classes, and count labels from 0 (the line names the value and"
             " the range); on a GPU the same mistake can give NaN instead of an error."),

@@ -363,6 +363,10 @@ MACHINE: tuple[Meaning, ...] = (
             " (resize_token_embeddings after adding tokens), positions with the longest sequence; the same step on the"
             " CPU names the line.",
             (r"Assertion `(?:srcIndex|-?sizes\[|index >= -|ind >= 0|idx_dim|idx >= 0|index_value|0 <= index)",)),
+    Meaning("A kernel stopped at an assertion: a mask selects more places than there are values for them",
+            "Compare the two counts before that line (masked_scatter): of a model that takes images, the placeholder"
+            " tokens of the prompt and the embeddings of its images, which the processor's version or settings decide.",
+            (r"masked_scatter_size_check|Assertion `totalElements <= srcSize",)),
     Meaning("The file was saved from a GPU, and this process has none",
             "torch.load(…, map_location='cpu') reads it without. If there should be a GPU, gpuwatch doctor on that"
             " machine says why there is none: not requested (Slurm: --gres=gpu:1), hidden, no driver, or a build"

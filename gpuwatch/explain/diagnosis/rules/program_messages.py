@@ -47,6 +47,14 @@ TWO_DEVICES = Meaning(
         r"is on CPU, but expected (?:it|them) to be on GPU|on the same device as the indexed tensor",
     ),
 )
+FROM_PARENT = "from_parent"
+"""The variable of multiprocessing's spawn from which a new process reads what its parent sends."""
+_LOST_PARENT = Meaning(
+    "A new process could not read what its parent sent: the parent had failed or ended before",
+    "Look for the parent's own error above (an object that cannot be pickled, memory, Ctrl+C), or in its own log; no"
+    " file is concerned. Put what starts processes under if __name__ == '__main__':, or try num_workers=0.",
+    cause=CAUSE,
+)
 _ROWS: tuple[Meaning, ...] = (
     # Packages
     Meaning("The module {0} of Python exists on Unix only, and this is Windows",
@@ -391,6 +399,13 @@ OF_A_GPU = re.compile(
 _MAY_BE_OF_A_GPU = re.compile(rf"{OF_A_GPU.pattern}|nccl|cublas|memory|oom\b|engine|xla", re.IGNORECASE)
 _OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|dri)|lib(?:cu|nv)\w*\.so")
 """A name or file of the driver or of CUDA, which should be there."""
+
+
+def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
+    """What the line that raised an exception says of it, whatever its message; None for most lines."""
+    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    read = frame is not None and FROM_PARENT in frame.code
+    return _LOST_PARENT if read and error.type in ("UnpicklingError", "EOFError") else None
 
 
 def meaning(error: str) -> Meaning | None:

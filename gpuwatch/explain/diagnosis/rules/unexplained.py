@@ -192,7 +192,8 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         lines = lines if own is not None or known is None else _once(lines, log.lines_of(*_ALSO_SAID))
         known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
         return _ended(known, lines) if known is not None else _End(*in_a_process(log), lines)
-    if known := _known(lines):
+    of_frame = program_messages.of_the_frame(log.errors[-1], log) if log is not None and log.errors else None
+    if known := of_frame or _known(lines):
         where = raised_at(log, log.errors[-1]) if log is not None and log.errors else ()
         return _ended(known, _once(lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID) if log else ()))
     if (
@@ -324,6 +325,8 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if _explains(log):
         only_warned = not log.ooms and not any(names_cause(topics_of(error.message)) for error in log.errors)
         return [line_of(log.errors[-1])] if only_warned and _of_the_programs_data(log) else []
+    if log.failed_after_interrupt and log.told_interrupt:
+        return []  # code that lacked what the interrupted work had not made
     endings = [line for topic in _endings(log) for line in log.lines_of(topic)][:1]
     if endings:
         return endings
