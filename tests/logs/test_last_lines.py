@@ -512,6 +512,11 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
          "cuda.libraries-missing", ""),
         (["Loading checkpoint shards:  50%|5 | 1/2", "A decoder-only architecture is being used, but right-padding"],
          "healthy", "does not say on which device"),
+        (["a | INFO | main | args: 3", "a | ERROR | stderr | INFO:     Application startup complete."], "healthy", "No failure"),
+        (["a | INFO | main | args: 3", "a | ERROR | stderr | ERROR:    it broke."], "unknown", "last lines report a failure"),
+        (["To see the GUI go to: http://127.0.0.1:8188", "Prompt executed in 9.4 seconds", "[Meter ERROR] no battery here"],
+         "healthy", "Prompt executed in 9.4"),
+        (["To see the GUI go to: http://127.0.0.1:8188", "[Worker ERROR] no battery here"], "unknown", "report a failure"),
         (["epoch 2/9: loss 0.3", "/a/resource_tracker.py:2: UserWarning: resource_tracker: There appear to be 4 leaked"
           " semaphore objects to clean up at shutdown", "  warnings.warn("], "unknown", "in the middle of its work"),
         (["epoch 9/9: loss 0.3", "/a/resource_tracker.py:2: UserWarning: resource_tracker: There appear to be 4 leaked"

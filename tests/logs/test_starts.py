@@ -93,6 +93,13 @@ def test_a_server_begins_again_when_it_says_so_again() -> None:
     assert not _starts([*_BAD, *served(1, *_ANSWERS)])  # its first start, after an error that it survived
 
 
+def test_a_ray_that_starts_again() -> None:
+    ray = "2026-05-04 10:11:12,4 INFO resource_spec.py:205 -- Starting Ray with 7.5 GiB memory available for workers"
+    good = "2026-05-04 10:11:12,9 INFO tune.py:276 -- Returning an analysis object by default."
+    assert explain([ray, *_BAD, ray, good]).primary == "healthy"
+    assert explain([*_BAD, ray, good]).primary == explain(_BAD).primary  # an error that it survived, or the end
+
+
 def test_what_a_person_or_a_rank_prints_after_an_error_is_no_program() -> None:
     for line in ("$ nvidia-smi", '$ python -c "import torch"', "$ pip list", "costs $ 3", "$ python -m torch.utils.py"):
         assert not _starts([*_BAD, line, *_WORK]), line

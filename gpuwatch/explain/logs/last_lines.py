@@ -80,7 +80,7 @@ _ENDED_WELL = (
     r"|\bLinking (?:CUDA|CXX|C) \w|^Build succeeded|exits successfully|\b[Ee]xit(?:ed with)? (?:code|status):? 0\.?$"
     r"|Files already downloaded and verified|\b(?:evaluation|test|final) results?\b.{0,5}[:=]"
     r"|Average (?:Precision|Recall) +\(A[PR]\)|test result: ok|\[ +PASSED +\] \d|100% tests passed|^OK(?: \(|$)"
-    r"|^Ran \d{1,7} tests? in|^Result for \S{1,100}:$"
+    r"|\bReturning an analysis object by default|^Ran \d{1,7} tests? in|^Result for \S{1,100}:$"
     r"|^Status: (?:Downloaded newer image|Image is up to date) for |^\w{12}: Pull complete$"
     r"|^Self (?:CPU|CUDA|XPU) time total: |\|± *\||(?-i:\bSUCCESS\b)(?! ?[:=])|^Finished \w{1,40} on \d"
     r"|^Number of trials: \d{1,7}/\d{1,7} \((?:\d{1,7} (?:RUNNING|PENDING|TERMINATED),? ?)+\)$"
@@ -124,6 +124,12 @@ _LEVEL = re.compile(
     r"|(?:^|[\s\[|:(<-])(?P<word>DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC|ERRO|FTL)\b"
     r"|(?P<python>\w{0,40}Warning): "
 )
+_OF_A_STREAM = re.compile(r"\b[A-Z]{4,8} *\| *std(?:err|out) *\|")
+"""A logger's level and name for all that a program writes to a stream: it says nothing of a line."""
+_OF_AN_ADD_ON = re.compile(
+    r"^(?:\[[\d :.,T-]{8,30}\] )?\[(?!(?i:rank|engine|worker|server|main|core))[A-Za-z][\w .-]{1,40} ERROR\] "
+)
+"""A line of a part of a server, which calls itself by its name: "[Name ERROR] …"."""
 _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro", "ftl", "err"})
 _OUTRIGHT = re.compile(
     r"OP_REQUIRES failed|\bInsufficient (?:nvidia|amd)\.com/|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT"
@@ -330,8 +336,13 @@ def what_they_tell(lines: Sequence[str], *, serves: bool = False) -> tuple[str, 
         if not serves:
             return _told_by(_relevant(lines))
         last = next((line for line in reversed(lines) if line.strip()), "")
-        kept = [line for line in lines if line is last or _OUTRIGHT.search(line) or not _of_an_error(line)]
+        of_part = _OF_AN_ADD_ON.match(undecorated(last[:_CHARS])) is not None
+        kept = [
+            line for line in lines if (line is last and not of_part) or _OUTRIGHT.search(line) or not _of_an_error(line)
+        ]
         found = _told_by(kept)
+        if of_part and not found[0]:
+            return _told_by(lines)
         return found if found[0] or len(kept) == len(lines) else (WORKED, undecorated(last[:_CHARS]))
     told = _told_by(of_service)
     return (WORKED, undecorated(lines[-1][:_CHARS])) if not told[0] and len(lines) >= _SERVICE else told
@@ -371,7 +382,7 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
 
 
 def _level(line: str) -> str:
-    found = _LEVEL.search(line)
+    found = _LEVEL.search(_OF_A_STREAM.sub("", line))
     return str(found[str(found.lastgroup)]).lower() if found is not None and found.lastgroup else ""
 
 

@@ -14,6 +14,7 @@ _MARKS = re.compile(
     r"|^(?P<banner>\W{0,20}(?:now )?(?:running|executing|launching|starting)(?: script)?:? [`'\"]?(?:python[\d.]* )?"
     r"(?P<script>[\w./-]{1,200}(?<!setup)\.(?:py|sh))\b)"
     r"|(?P<server>\bUvicorn running on )"
+    r"|(?P<ray>\bStarting Ray with \d)"
     r"|(?P<banner_of_server>\b(?:vLLM API server version |server_args=ServerArgs\())"
     r"|^(?P<import>Using (?:TensorFlow|Theano|CNTK) backend\.?$)",
     re.IGNORECASE,
@@ -27,7 +28,7 @@ class ProgramStartLines:
     """Takes the lines of one start, of which the log says that they are its first."""
 
     def __init__(self) -> None:
-        self._served = False
+        self._served = self._ray = False
         self.program = ""
         """The name of the file that the last line which began no other program names."""
 
@@ -41,6 +42,8 @@ class ProgramStartLines:
         begins = since_error is not None
         if found["server"] is not None:
             begins, self._served = begins and self._served, True
+        elif found["ray"] is not None:
+            begins, self._ray = begins and self._ray, True
         elif found["import"] is not None:
             begins = since_error is not None and since_error <= _AT_ONCE
         elif not begins and (file := found["file"] or found["script"]) is not None:
