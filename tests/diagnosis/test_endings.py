@@ -255,6 +255,15 @@ def test_setting_a_variable_in_python_is_no_command() -> None:
     assert "shell" not in found.findings[0].title
 
 
+def test_a_tensor_of_a_gpu_that_jax_has_no_backend_for() -> None:
+    assert (
+        explain(
+            [_TRACE + "XlaRuntimeError: INVALID_ARGUMENT: a tensor is on GPU, but no GPU backend was provided."]
+        ).primary
+        == "build.cpu-only"
+    )
+
+
 @pytest.mark.parametrize(("backend", "cause"), [("cuda", "build.cpu-only"), ("rocm", "healthy")])
 def test_a_backend_of_jax_that_is_not_the_gpus(backend: str, cause: str) -> None:
     reason = "module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'"

@@ -418,6 +418,36 @@ def test_what_a_new_process_could_not_read_is_no_file(code: str, said: str) -> N
     assert said in explain([*lines, "_pickle.UnpicklingError: pickle data was truncated"]).findings[0].title
 
 
+@pytest.mark.parametrize(
+    ("below", "said"),
+    [
+        (["  Value error, steps (3) are fewer than warm-up (9) [type=value_error, input_value=3]"], "fewer than warm-up (9)"),
+        (["depth", "  Input should be a valid integer [type=int_type, input_value='a']", "    For further"],
+         "Settings: depth: Input should be a valid integer"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("prefix", ["", "(Server pid=7) "])
+def test_the_reason_of_a_validation_error_stands_below_it(below: list[str], said: str, prefix: str) -> None:
+    lines = [
+        *_TRACE,
+        '  File "loop.pyx", line 7, in run',
+        "pydantic_core.ValidationError: 1 validation error for Settings",
+    ]
+    found = explain([prefix + line for line in [*lines, *below]]).findings[0]
+    assert said in found.title
+    assert not any("[type=" in line or ".pyx" in line for line in found.evidence)
+
+
+def test_an_exception_that_only_tells_of_retries() -> None:
+    again, chained = (
+        [*_TRACE, "Exception: retry() exceeds the maximum"],
+        "During handling of the above exception, another",
+    )
+    own = [*_TRACE, "AssertionError: 79 not less than 45"]
+    assert "AssertionError" in explain([*own, "", f"{chained} exception occurred:", "", *again]).findings[0].title
+    assert "retry()" in explain([*own, "", *again]).findings[0].title
+
+
 def test_an_exception_with_a_name_in_lower_case() -> None:
     raised = ["Traceback (most recent call last):", '  File "/a/fit.py", line 7, in fit', "    unpack(data)"]
     assert (

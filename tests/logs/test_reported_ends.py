@@ -57,6 +57,9 @@ Root Cause (first observed failure):
 ENDS = [
     ("srun: error: n7: task 3: Exited with exit code 1", FAILED),
     ("srun: error: n7: tasks 0-3,5: Killed", KILLED),
+    ("State: FAILED (exit code 3)", FAILED),
+    ("State: OUT_OF_MEMORY (exit code 0)", HOST_MEMORY),
+    ("State: TIMEOUT (exit code 0)", TIME_LIMIT),
     ("[2026-05-01 10:00:00,7] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 4711", FAILED),
     ("srun: error: n7: task 3: Segmentation fault (core dumped)", CRASH),
     ("srun: error: n7: task 0: Exited with exit code 143", TERMINATED),

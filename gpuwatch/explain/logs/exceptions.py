@@ -36,6 +36,17 @@ _OF_A_WRAPPER = ("Error", "Exception")
 """Names of no class, as scripts print them after the traceback of what they ran: "Error: training failed"."""
 _CARRIED_INTERRUPT = re.compile(r"KeyboardInterrupt(?:\(\))?(?::|\s*$)")
 """The message of an exception that native code made of an interrupt: "RuntimeError: KeyboardInterrupt:"."""
+_VALIDATED = re.compile(r"\d+ validation errors? for \S")
+_REASON = re.compile(r"(?:Value error|Assertion failed), |Input should |Field required|Extra inputs|\[type=")
+_OF_PYDANTIC = re.compile(r" \[type=.*$")
+_REASON_LINES = 3
+"""pydantic's message: the field and the reason stand in the lines below its heading."""
+_RETRIED = re.compile(
+    r"(?i)\bretry\b.{0,40}\b(?:exceed|maximum|max)|\bretries (?:exceeded|exhausted|failed)(?! with url)"
+    r"|\b(?:maximum|max|all)\b.{0,30}\bretries\b(?! exceeded with url)"
+)
+"""An exception that only says how often another one came."""
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _NOT_COMPILED = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _RANKS_TOLD = re.compile(r"(?<!\w)((?:Syntax|Indentation|Tab)Error)")
 """Of a file that could not be compiled, after its line, where ranks print into each other: ": SyntaxErrorinvalid"."""
@@ -106,6 +117,10 @@ class ExceptionFinder:
         """Lines in which the message may come after TensorFlow's heading of it."""
         self._after_node = False
         """Whether the line before named the node below whose name the message stands."""
+        self._validated = 0
+        """Lines in which the reason may come after pydantic's heading."""
+        self._chained = False
+        """Whether the next exception was raised while the last one was handled."""
         self._elsewhere = ("", 0)
         """Where the next exception happens, if it does not end the program, and the line that says so."""
 
@@ -134,6 +149,8 @@ class ExceptionFinder:
                 return
         if self._headed and self._below_heading(line):
             return
+        if self._validated and self._of_validation(unwrapped(undecorated(rest[:_MAX_LINE]))):
+            return
         if _CONTINUES.match(rest):
             if self._in_message:
                 self._facts.last_error_line = self._facts.lines
@@ -146,6 +163,17 @@ class ExceptionFinder:
             if named is not None and not is_error(unwrapped(undecorated(line[:_MAX_LINE]))):
                 self._keep(named[1], named[2] or "")
         self.open = self._in_traceback or self._in_message or self._headed > 0
+
+    def _of_validation(self, text: str) -> bool:
+        """Takes a line below pydantic's heading; whether it is the field or the reason."""
+        self._validated -= 1
+        if not text or is_error(text):
+            return False
+        self._in_message = True
+        if _REASON.search(text) is not None:
+            self._validated = 0
+        self._tell(f"{self._facts.errors[-1].message}: {_OF_PYDANTIC.sub('', text)}")
+        return True
 
     def _below_heading(self, line: str) -> bool:
         """Takes a line below TensorFlow's heading of a message; whether it is the message."""
@@ -185,6 +213,9 @@ class ExceptionFinder:
         if (found := _NOT_THE_END.match(line)) is not None:
             self._elsewhere = (str(found.lastgroup), self._facts.lines)
             return True
+        if line.startswith(_CHAINED):
+            self._chained = self._facts.last_error_has_traceback
+            return True
         if "Error" in line and (told := _RANKS_TOLD.search(line)) is not None and self._after_frame(2 * _AFTER_FRAME):
             self._keep(told[1], "")
             return True
@@ -210,10 +241,13 @@ class ExceptionFinder:
             message = rest if message == rest * 2 else message
         if _CARRIED_INTERRUPT.match(message) is not None:
             name, message = "KeyboardInterrupt", ""
-        if name in _OF_A_WRAPPER and self._told_by_traceback():
+        retried = self._chained and _RETRIED.search(message) is not None
+        self._chained = False
+        if retried or (name in _OF_A_WRAPPER and self._told_by_traceback()):
             facts.last_error_line = facts.lines
             return
         self._untold = colon and not message
+        self._validated = _REASON_LINES * (_VALIDATED.match(message) is not None)
         self._headed, self._after_node = _HEADED_LINES * is_heading(message), False
         error = RunError(type=name.rsplit(".", 1)[-1], message=in_words(message[:2000]))
         if error in facts.errors:

@@ -107,6 +107,12 @@ _COMPILER = re.compile(
     r"(?:^|[/\\-])(?:(?P<cuda>nvcc)|(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|hipcc|ninja|cl)(?:-\d{1,3})?)(?:\.exe)?$"
 )
 # After "]", too: a progress bar does not end its line.
+_SEFF = re.compile(r"^State: (?P<state>[A-Z_]{4,15}) \(exit code \d{1,3}\)")
+_OF_STATE = {
+    "FAILED": FAILED, "TIMEOUT": TIME_LIMIT, "OUT_OF_MEMORY": HOST_MEMORY, "CANCELLED": CANCELLED, "NODE_FAIL": NODE,
+    "PREEMPTED": PREEMPTED,
+}  # fmt: skip
+"""Slurm's seff of a job."""
 _CANCELLED = re.compile(
     r"(?:(?:^|\])slurmstepd(?:-\S{1,80})?: |^\[[\d:.T-]{8,30}\] |^)error: \*\*\* (?:JOB|STEP) (?P<job>\d{1,12})?"
     r".{1,200}CANCELLED\b"
@@ -184,6 +190,8 @@ def reported_end(line: str) -> str | None:
         if "NODE FAIL" in why:
             return NODE
         return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why else CANCELLED
+    if (found := _SEFF.match(line)) is not None:
+        return _OF_STATE.get(found["state"], "" if found["state"] == "COMPLETED" else None)
     if _RUST_OUT_OF_MEMORY.search(line) or _OF_A_POD.search(line):
         return HOST_MEMORY
     if _CRASHED.search(line):

@@ -275,6 +275,10 @@ _NOT_ON_THIS_GPU = (
      " capability 8.0 (Ampere) or later."),
     (re.compile(r"FlashAttention only supports"), "This GPU is too old for FlashAttention",
      f"{_OTHER_ATTENTION}, or use a GPU of compute capability 8.0 (Ampere) or later."),
+    (re.compile(r"not supported on \.target 'sm_"),
+     "The source has instructions that this architecture of GPU does not have, so that it cannot be compiled for it",
+     "Leave that architecture out of those that are built (CMAKE_CUDA_ARCHITECTURES, TORCH_CUDA_ARCH_LIST; some"
+     " instructions need 90a or 100a instead of 90 or 100), or take a release whose source supports this GPU."),
     (re.compile(r"[Ee]xpected is_sm"), "FlashAttention has no kernel for this GPU and these sizes",
      f"{_OTHER_ATTENTION}; smaller attention heads (64, 128) have kernels for more GPUs."),
     (re.compile(r"quantization method.*[Mm]inimum capability"), "This GPU is too old for this quantisation method",

@@ -32,7 +32,10 @@ _TITLES = (
         "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up",
     ),
     (
-        re.compile(r"/dkms/nvidia|unable to build the NVIDIA kernel module|failed to build|modpost: ", re.IGNORECASE),
+        re.compile(
+            r"/dkms/nvidia|DKMS module 'nvidia|unable to build the NVIDIA kernel module|failed to build|modpost: ",
+            re.IGNORECASE,
+        ),
         "NVIDIA's kernel module could not be built for this kernel: there is no driver",
     ),
     (

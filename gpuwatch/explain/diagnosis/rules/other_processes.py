@@ -34,7 +34,12 @@ _OF_OTHERS = (
             "The job ended with an exit code of its own; what failed stands in its output, not in this report",
             "Read the job's error file (LSF: -e, bpeek; HTCondor: Error = in the submit file): its last lines say why.",
         )
-        for says in (r"Exited with exit code", r".*\bNormal termination \(", r"Job terminated of its own accord")
+        for says in (
+            r"State: FAILED",
+            r"Exited with exit code",
+            r".*\bNormal termination \(",
+            r"Job terminated of its own accord",
+        )
     ),
 )
 """Reports that are no launcher's of a process of a job, and what they mean."""

@@ -265,6 +265,9 @@ _ROWS: tuple[Meaning, ...] = (
             "Give it on the command line (key=value; +key=value for a new one), or correct the configuration.",
             (r"^MissingMandatoryValue: Missing mandatory value: (\S+)", r"^Could not override '([^']+)'",
              r"^(?:ConfigAttributeError: )?Key '([^']+)' is not in struct")),
+    Meaning("Settings or data were refused: {0}",
+            "Change what the line names: a field and what it must be, or options that contradict each other.",
+            (r"^ValidationError: \d+ validation errors? for (\S+: (?!.*(?i:gpu|cuda|device|memory|driver)).{4,})",)),
     # Files, data, checkpoints
     Meaning("A checkpoint does not fit the model: other layers or other shapes",
             "Build the model with the settings of the checkpoint; the error lists what is missing or has another"
