@@ -438,6 +438,14 @@ def test_the_reason_of_a_validation_error_stands_below_it(below: list[str], said
     assert not any("[type=" in line or ".pyx" in line for line in found.evidence)
 
 
+@pytest.mark.parametrize(
+    ("script", "said"), [("/var/spool/slurmd/job7/slurm_script", "scheduler's copy"), ("/a/t.py", "is not installed")]
+)
+def test_a_module_that_a_copy_of_the_script_does_not_find(script: str, said: str) -> None:
+    lines = [_TRACE[0], f'  File "{script}", line 3, in <module>', "    import net"]
+    assert said in explain([*lines, "ModuleNotFoundError: No module named 'net'"]).findings[0].title
+
+
 def test_an_exception_that_only_tells_of_retries() -> None:
     again, chained = (
         [*_TRACE, "Exception: retry() exceeds the maximum"],

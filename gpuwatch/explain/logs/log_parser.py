@@ -253,6 +253,8 @@ class LogParser:
         for raw in self._last:
             if any(words in raw for words in _NAMES_PYTORCH):
                 self._frames.named(raw)
+        if self._frames.frame is not None and self._frames.frame.file.startswith("/Users/"):
+            self._facts.note("environment.macos", self._frames.frame.file)
         warned = (raw for raw in list(self._last)[-_OF_A_WARNING:] if "Warning: " in raw)
         self._facts.last_warning = in_words(undecorated(next(warned, "")[:400]))
         last = next((line for line in reversed(self._last) if line and not line.isspace()), "")

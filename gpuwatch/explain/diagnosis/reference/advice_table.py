@@ -89,6 +89,9 @@ TABLE: dict[str, tuple[Advice, ...]] = {
                " kernel (linux-headers-$(uname -r), and its compiler) or a driver release that supports this kernel,"
                " then run dkms autoinstall.",
                says=r"dkms|modpost|failed to build|Bad return status for module build|bad exit status"),
+        Advice("Read dmesg and the installer's log (/var/log/nvidia-installer.log) for the reason: headers or a compiler"
+               " of another kernel, Secure Boot, the module nouveau, or a GPU that this driver does not know; a newer"
+               " driver release supports newer kernels.", says=r"Unable to load the kernel module 'nvidia"),
         Advice("Enrol the key that signs the module (mokutil --import, then confirm it at the next boot), or disable"
                " Secure Boot in the firmware.", says=r"Key was rejected|Required key not available|unsigned module"),
         Advice("Start the container with singularity exec --nv (apptainer exec --nv), which brings the host's driver"
@@ -267,6 +270,9 @@ TABLE: dict[str, tuple[Advice, ...]] = {
                f" {_FRACTION}.", framework=JAX),
     ),
     "memory.masked": (
+        Advice("Leave GPU memory free: offload fewer layers (-ngl; koboldcpp: --gpulayers), make the context smaller,"
+               " or keep the KV cache off the GPU; end other programs on it.",
+               says=r"error: the resource allocation failed"),
         Advice(f"Leave room for cuDNN and cuBLAS: a smaller {_FRACTION}, or XLA_PYTHON_CLIENT_PREALLOCATE=false; or"
                " free the device.", framework=JAX),
         Advice("Leave room for cuDNN and cuBLAS: use a smaller batch, or end other programs on this GPU. If its memory"

@@ -39,11 +39,21 @@ _TITLES = (
         "NVIDIA's kernel module could not be built for this kernel: there is no driver",
     ),
     (
+        re.compile(r"Unable to load the kernel module 'nvidia"),
+        "The kernel did not load NVIDIA's module, which the driver's installer had built",
+    ),
+    (
         re.compile(r"nvidia-container-cli: initialization error|nvc\.c:\d+\]"),
         "The NVIDIA Container Toolkit found no driver on the host",
     ),
 )
 """What is known of a missing driver if each line that says so has one of these forms."""
+_REFUSED = "Failed to initialize NVML"
+_TWO_PLACES = (
+    "nvidia-smi works elsewhere in this log. If it fails in a container or a pod only, remove the driver's libraries"
+    " that were installed into it (libnvidia-*, libcuda): it gets the host's. If both were run on one host, the driver"
+    " was updated in between: reboot, or reload the nvidia kernel modules."
+)
 RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """Advice if only one of the driver's two libraries is present."""
@@ -288,7 +298,13 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     lines = [*_problem_lines(evidence), *_log_lines(evidence)]
     action = advice("driver.mismatch", "", lines, evidence, "says")
     if not action:
-        action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
+        log = evidence.log
+        works = (
+            evidence.run is None and log is not None and log.kernel_driver is not None and _REFUSED in " ".join(lines)
+        )
+        action = (
+            _TWO_PLACES if works else "Reboot, or reload the nvidia kernel modules, so that both have the same version."
+        )
         hints = [problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch"]
         if evidence.snapshot is not None and evidence.snapshot.simulated and any(hints):
             action = next(filter(None, hints))

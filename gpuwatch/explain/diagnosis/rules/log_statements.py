@@ -120,11 +120,20 @@ _WANTED = (
     re.compile(
         r"etected (?P<what>CUDA) version \((?P<has>[\d.]{1,20})\) mismatches .{0,80}?\((?P<wants>[\d.]{1,20})\)",
     ),
+    # ('The detected CUDA version (%s) mismatches the version that was used to compilePyTorch (%s). …', '11.7', '12.1')
+    re.compile(
+        r"etected (?P<what>CUDA) version \(%s\) mismatches .{0,200}?', '(?P<has>[\d.]{1,20})', '(?P<wants>[\d.]{1,20})'"
+    ),
     re.compile(r"XLA requires (?P<what>ptxas) version (?P<wants>[\d.]{1,20})(?P<has>)"),
     re.compile(r"linked against (?P<what>\w{2,20}) (?P<wants>[\d.]{1,20}) but loaded \w{2,20} (?P<has>[\d.]{1,20})"),
     re.compile(
         r"PJRT API version \((?P<has>[\d.]{1,20})\) and framework (?P<what>PJRT) API version \(?(?P<wants>[\d.]{1,20})"
     ),
+)
+_OF_TOOLKIT = "mismatches the version that was used to compile"
+_USE_TOOLKIT = (
+    "Load or install the toolkit (nvcc) of {}, and set CUDA_HOME and PATH to it, or install a prebuilt wheel of the"
+    " package. PyTorch itself is right."
 )
 _SYMBOL = re.compile(
     r"(?P<file>[\w.+-]{1,80}\.so[.\d]{0,20}): undefined symbol: (?P<symbol>\w{1,120})(?:, version (?P<of>\S{1,80}))?"
@@ -150,12 +159,19 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
                 found = f", and {what} {has} was loaded" if has else ""
                 kept = " Keep other copies out of LD_LIBRARY_PATH." if what in ("cuDNN", "CUDA") else ""
                 title = f"The program was built for {what} {wants}{found}"
+                if _OF_TOOLKIT in line:
+                    title = (
+                        f"PyTorch was built for CUDA {wants}, and the toolkit that would build the extension is {has}"
+                    )
+                    return title, _USE_TOOLKIT.format(f"CUDA {wants}")
                 if what == "PJRT":
                     return (
                         title,
                         'Install jax, jaxlib and the CUDA plugin of one version: pip install -U "jax[cuda12]".',
                     )
                 return title, f"Install {what} {wants} or a later one of the same major version.{kept}"
+        if _OF_TOOLKIT in line:
+            return "", _USE_TOOLKIT.format("PyTorch's CUDA (torch.version.cuda)")
         if (match := _SYMBOL.search(line)) is not None:
             of = f" in {match['of']}" if match["of"] else ""
             return (

@@ -49,6 +49,14 @@ TWO_DEVICES = Meaning(
 )
 FROM_PARENT = "from_parent"
 """The variable of multiprocessing's spawn from which a new process reads what its parent sends."""
+_SPOOLED = re.compile(r"/slurm_script$|/spool/(?:slurm|pbs|lsf)")
+_MISSING = re.compile(r"No module named ['\"]?([\w.]+)")
+_OF_SPOOL = Meaning(
+    "The module {0} was not found from the scheduler's copy of the script, which is not in the program's folder",
+    "If it is a file of the program, put the program's folder into PYTHONPATH in the job ($SLURM_SUBMIT_DIR), or submit"
+    " a shell script that runs python with the program's own path. If it is a package, install it for that interpreter.",
+    cause=CAUSE,
+)
 _LOST_PARENT = Meaning(
     "A new process could not read what its parent sent: the parent had failed or ended before",
     "Look for the parent's own error above (an object that cannot be pickled, memory, Ctrl+C), or in its own log; no"
@@ -407,6 +415,9 @@ _OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|d
 def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
     """What the line that raised an exception says of it, whatever its message; None for most lines."""
     frame = log.error_frames.get(f"{error.type}: {error.message}")
+    missing = _MISSING.match(error.message) if error.type == "ModuleNotFoundError" else None
+    if frame is not None and missing is not None and _SPOOLED.search(frame.file) is not None:
+        return _OF_SPOOL._replace(title=_OF_SPOOL.title.format(missing[1]))
     read = frame is not None and FROM_PARENT in frame.code
     return _LOST_PARENT if read and error.type in ("UnpicklingError", "EOFError") else None
 
