@@ -89,7 +89,7 @@ TABLE: dict[str, tuple[Advice, ...]] = {
                " kernel (linux-headers-$(uname -r), and its compiler) or a driver release that supports this kernel,"
                " then run dkms autoinstall.",
                says=r"dkms|modpost|failed to build|Bad return status for module build|bad exit status"),
-        Advice("Read dmesg and the installer's log (/var/log/nvidia-installer.log) for the reason: headers or a compiler"
+        Advice("Read dmesg and the installer's log (/var/log/nvidia-installer.log) for why: headers or a compiler"
                " of another kernel, Secure Boot, the module nouveau, or a GPU that this driver does not know; a newer"
                " driver release supports newer kernels.", says=r"Unable to load the kernel module 'nvidia"),
         Advice("Enrol the key that signs the module (mokutil --import, then confirm it at the next boot), or disable"

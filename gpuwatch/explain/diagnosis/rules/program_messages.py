@@ -54,7 +54,7 @@ _MISSING = re.compile(r"No module named ['\"]?([\w.]+)")
 _OF_SPOOL = Meaning(
     "The module {0} was not found from the scheduler's copy of the script, which is not in the program's folder",
     "If it is a file of the program, put the program's folder into PYTHONPATH in the job ($SLURM_SUBMIT_DIR), or submit"
-    " a shell script that runs python with the program's own path. If it is a package, install it for that interpreter.",
+    " a shell script that runs python with the program's own path. If it is a package, install it there.",
     cause=CAUSE,
 )
 _LOST_PARENT = Meaning(
