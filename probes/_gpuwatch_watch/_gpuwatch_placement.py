@@ -102,24 +102,24 @@ class Ops:
             if _plumbing(name):
                 return
             key = self._key(name, inputs, attrs, outputs)
-            if self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ()))) and key in self.kernels:
-                self.lines[key] = self.scopes.caller(sys._getframe(1))
+            frame = sys._getframe(1)
+            self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ())), lambda: self.scopes.caller(frame))
             if ":GPU:" in key[4]:
                 self._copied(name, inputs, attrs or (), key[4])
         except Exception:  # no output, or not a tensor: reported at the end
             self.unread[name] += 1
 
-    def _add(self, key, attributes):
-        """Counts an op; whether it is the first of its kind."""
+    def _add(self, key, attributes, line=None):
+        """Counts an op; of the first of a kind that did not run on a GPU, its kernels and the program's line."""
         if key in self.counts:
             self.counts[key] += 1
         elif len(self.counts) < _MOST_OPS:
-            self.counts[key] = 1
             self._first(key, attributes)
-            return True
+            if line is not None and key in self.kernels:
+                self.lines[key] = line()
+            self.counts[key] = 1  # at last: from now on another thread may send it
         else:
             self.beyond += 1
-        return False
 
     def refused(self, error, request):
         """An error that ends a device scope: without soft placement, an op that has no kernel for the device."""
@@ -133,8 +133,8 @@ class Ops:
 
     def _refuse(self, op, request, line):
         key = (op, None, self.text(request), request.line or "", "", "refused")
-        if key[2] and self._add(key, dict):
-            self.lines[key] = line
+        if key[2]:
+            self._add(key, dict, lambda: line)
 
     def _dataset(self, attrs):
         for value in attrs or ():

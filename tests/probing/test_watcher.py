@@ -93,6 +93,21 @@ def test_an_op_on_a_variable_is_where_that_is_and_says_so(placement: ModuleType)
     ]
 
 
+def test_an_op_is_sent_with_its_kernels_and_line_or_not_yet(placement: ModuleType) -> None:
+    """Another thread may send while an op's kernels are looked up: the op is sent once."""
+    ops, sent = _ops(placement, ("/GPU:0", "a.py:1")), []
+
+    def looked_up(op: str, types: Any) -> tuple[bool, bool, bool, None]:
+        ops.tell(lambda kind, **data: sent.append(data))
+        return False, False, False, None
+
+    ops.registry = SimpleNamespace(of=looked_up)
+    ops.scopes.caller = lambda frame: "a.py:2"
+    ops.take("StringJoin", (), (), (_tensor("/device:CPU:0"),))
+    ops.tell(lambda kind, **data: sent.append(data))
+    assert [(data["op"], data["cuda_kernel"], data["line"]) for data in sent] == [("StringJoin", False, "a.py:2")]
+
+
 @pytest.mark.parametrize(
     ("scopes", "asked"),
     [
