@@ -31,9 +31,9 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
     """A program asked for a setting that TensorFlow does not have, also if it caught the error."""
     run = evidence.run
     settings = run.settings if run is not None and run.group == "run" else {}
-    lost = {name: one for name, one in settings.items() if _lost(name, one)}
-    forced = {name: one for name, one in lost.items() if one.note.startswith(_OVERRIDDEN)}
-    late = {name: one for name, one in lost.items() if name not in forced}
+    lost = {name: setting for name, setting in settings.items() if _lost(name, setting)}
+    forced = {name: setting for name, setting in lost.items() if setting.note.startswith(_OVERRIDDEN)}
+    late = {name: setting for name, setting in lost.items() if name not in forced}
     stated, _ = error_lines(evidence, "config.too-late")
     if late:
         failed = run is not None and run.verdict == "error" and bool(stated)
@@ -42,19 +42,19 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
             "error" if failed else "warning",
             "fact",
             title=f"Set too late, and not in effect: {', '.join(late)}",
-            evidence=[*(_compared(name, one) for name, one in late.items()), *stated],
+            evidence=[*(_compared(name, setting) for name, setting in late.items()), *stated],
             action=_remedy(late),
         )
     elif stated:
         yield from stated_error(evidence, "config.too-late", _EARLIER)
-    for name, one in forced.items():
-        variable = one.note.removeprefix(_OVERRIDDEN)
+    for name, setting in forced.items():
+        variable = setting.note.removeprefix(_OVERRIDDEN)
         yield finding(
             "config.inconsistent",
             "warning",
             "fact",
             title=f"{variable} overrides the program's own {name}",
-            evidence=[_compared(name, one)],
+            evidence=[_compared(name, setting)],
             action=f"Unset {variable.partition('=')[0]}, or set it to what the program asks for.",
         )
 
@@ -62,7 +62,7 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
 def _remedy(late: Mapping[str, Setting]) -> str:
     if _VISIBLE in late:
         return "If it is meant for this process, set it in the shell, or before the framework is imported."
-    return _FIRST_SESSION if all(one.note for one in late.values()) else _EARLIER
+    return _FIRST_SESSION if all(setting.note for setting in late.values()) else _EARLIER
 
 
 def _lost(name: str, setting: Setting) -> bool:
@@ -77,7 +77,7 @@ def _lost(name: str, setting: Setting) -> bool:
 
 def _plain(value: object) -> object:
     """A list of names in any order is the same setting."""
-    return sorted(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
+    return sorted(value) if isinstance(value, list) and all(isinstance(entry, str) for entry in value) else value
 
 
 def _compared(name: str, setting: Setting) -> str:
@@ -117,14 +117,14 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
         title = f"{message} has no field {field}{_meant(message, field)}"
         action = "Correct the name of the field where the program sets it."
     settings = evidence.run.settings if evidence.run is not None and evidence.run.group == "run" else {}
-    refused = {name: one for name, one in settings.items() if one.note.startswith(_REFUSED)}
+    refused = {name: setting for name, setting in settings.items() if setting.note.startswith(_REFUSED)}
     if refused and not lines:
         yield finding(
             "config.inconsistent",
             "warning",
             "fact",
             title=f"TensorFlow refused {', '.join(refused)}, and with it its GPUs",
-            evidence=[_compared(name, one) for name, one in refused.items()],
+            evidence=[_compared(name, setting) for name, setting in refused.items()],
             action=_ALIKE,
         )
     yield from stated_error(evidence, "config.inconsistent", action, title)

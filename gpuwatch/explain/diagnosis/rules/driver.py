@@ -163,7 +163,11 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             return  # libcuda answered, with another complaint
         elif "driver.not-running" in log.topics or "driver.no-device-node" in log.topics:
             stated = log.lines_of("driver.not-running")
-            if "environment.windows" in log.topics and stated and all("libcuda.so not found" in one for one in stated):
+            if (
+                "environment.windows" in log.topics
+                and stated
+                and all("libcuda.so not found" in text for text in stated)
+            ):
                 return  # the driver has no file of that name in Windows
             certainty = (
                 "fact" if not stated or any(outright(line, "driver.not-running") for line in stated) else "likely"

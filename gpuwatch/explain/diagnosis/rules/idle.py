@@ -73,34 +73,38 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms:
         return
-    held = {one.uuid: one for one in run.memory.devices if _held_seconds(one) >= _HELD_SECONDS}
+    held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= _HELD_SECONDS}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
-    taken = [one for one in run.device_map if one.uuid in held and (not peaks or _device(one) in peaks)]
+    taken = [mapping for mapping in run.device_map if mapping.uuid in held and (not peaks or _device(mapping) in peaks)]
     # Several logical devices on one GPU are another matter.
-    if len({one.uuid for one in taken}) != len(taken):
+    if len({mapping.uuid for mapping in taken}) != len(taken):
         return
     most = max(peaks.values(), default=0)
-    at_work = _replicas(run) | {device_name(one.actual) for one in run.placements}
+    at_work = _replicas(run) | {device_name(placement.actual) for placement in run.placements}
     idle, used = [], {}
-    for one in taken:
-        of_gpu = held[one.uuid or ""]
-        peak, busy = peaks.get(_device(one)), of_gpu.busiest_percent
+    for mapping in taken:
+        of_gpu = held[mapping.uuid or ""]
+        peak, busy = peaks.get(_device(mapping)), of_gpu.busiest_percent
         if peak is None and (busy is None or of_gpu.own_samples < _SAMPLES):
             return
         how = f"its allocator's peak {size(peak)}" if peak is not None else _utilization(of_gpu)
         little = peak <= min(_UNTOUCHED, most // _TINY) if peak is not None else busy == 0
-        if little and _device(one) not in at_work:
-            idle.append((one, f"{_shown(one)}: {how}, by NVML the process held {memory(of_gpu.process_bytes)}"))
+        if little and _device(mapping) not in at_work:
+            idle.append((mapping, f"{_shown(mapping)}: {how}, by NVML the process held {memory(of_gpu.process_bytes)}"))
         else:
-            used[one] = f"{_shown(one)}: {how}"
+            used[mapping] = f"{_shown(mapping)}: {how}"
     if idle and used and (most or not peaks):
         yield _unused(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _HELD_LONG)
 
 
 def _held_seconds(entry: DeviceMemory) -> float:
     """For how long the run itself was seen on a GPU."""
-    own = [one for one in entry.holders if one.own and one.first_seconds is not None and one.last_seconds is not None]
-    return max((one.last_seconds - one.first_seconds for one in own), default=0.0)  # type: ignore[operator]
+    own = [
+        holder
+        for holder in entry.holders
+        if holder.own and holder.first_seconds is not None and holder.last_seconds is not None
+    ]
+    return max((holding.last_seconds - holding.first_seconds for holding in own), default=0.0)  # type: ignore[operator]
 
 
 def _utilization(entry: DeviceMemory) -> str:
@@ -119,7 +123,7 @@ def _unused(
     evidence: Evidence, idle: Sequence[tuple[DeviceMapping, str]], used: Mapping[DeviceMapping, str], *, worth: bool
 ) -> Finding:
     """``worth``: whether the program ran long enough to gain by more GPUs."""
-    names = ", ".join(_device(one) for one, _ in idle)
+    names = ", ".join(_device(mapping) for mapping, _ in idle)
     only = ",".join(str(entry.cuda_ordinal) for entry in used)
     # Whoever asked for certain GPUs without effect is told that: these may not be the ones in use.
     asked = any(name in evidence.run.settings for name in _CHOICES) if evidence.run is not None else False
@@ -142,7 +146,7 @@ def _unused(
 
 def _which(run: Run) -> str:
     """`` GPU 1's``, of several; the amounts are those of the fullest."""
-    index = next((one.index for one in run.memory.devices if one.uuid == run.memory.device_uuid), None)
+    index = next((device.index for device in run.memory.devices if device.uuid == run.memory.device_uuid), None)
     return f" GPU {index}'s" if index is not None and len(run.memory.devices) > 1 else ""
 
 

@@ -41,7 +41,7 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
         return
     severity: Severity = "info" if expected else "error"
     seen = list(evidence.log.xids.values()) if evidence.log is not None else []
-    xids = [one.xid for one in seen]
+    xids = [xid.xid for xid in seen]
     xid, title, action = main_one(xids), "", _RESET
     if xid is not None:
         title, action = f"The driver reported {xid.text}", xid.action
@@ -49,11 +49,11 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
         title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
     only_xids = bool(xids) and all(in_line(line) is not None for line in lines)
     yield finding(
-        "unknown" if only_xids and all(one.programs and one.code != _RECOVERY for one in xids) else "hardware.fault",
+        "unknown" if only_xids and all(xid.programs and xid.code != _RECOVERY for xid in xids) else "hardware.fault",
         severity,
         "fact" if not only_xids and any(outright(line, "hardware.fault") for line in lines) else "likely",
         title=title,
-        evidence=[*(one.line for one in seen if one.xid is xid), *lines, *_in_order(seen)],
+        evidence=[*(item.line for item in seen if item.xid is xid), *lines, *_in_order(seen)],
         action=action,
     )
 
@@ -61,10 +61,10 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
 def _in_order(seen: list[SeenXid]) -> Iterator[str]:
     """The Xids in the order of their first times, as a line; nothing for a single one."""
     if len(seen) > 1:
-        stamped = all(one.xid.at for one in seen)
+        stamped = all(xid.xid.at for xid in seen)
         shown = (
-            f"{one.xid.code}{f' ({one.count} times)' if one.count > 1 else ''}"
-            for one in sorted(seen, key=lambda one: one.xid.at if stamped else 0.0)
+            f"{xid.xid.code}{f' ({xid.count} times)' if xid.count > 1 else ''}"
+            for xid in sorted(seen, key=lambda xid: xid.xid.at if stamped else 0.0)
         )
         yield f"Xids in order of time: {', '.join(shown)}"
 

@@ -38,9 +38,9 @@ def child_killed(evidence: Evidence) -> Iterator[Finding]:
         title=f"{DESPITE_ERROR} {what}" if succeeded else f"{what[:1].upper()}{what[1:]}",
         evidence=(
             *(
-                f"process {one.pid}: {signal.Signals(one.signal).name}"
-                + (f", {shorten(printable(one.command), 80)}" if one.command else "")
-                for one in run.killed_children[:_MOST]
+                f"process {child.pid}: {signal.Signals(child.signal).name}"
+                + (f", {shorten(printable(child.command), 80)}" if child.command else "")
+                for child in run.killed_children[:_MOST]
             ),
             *(host_evidence(run) if number == signal.SIGKILL else ()),
         ),
@@ -55,7 +55,7 @@ def child_failed(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     if run is None or run.outcome.exit_code != 0:
         return
-    failed = [one for one in run.processes if one.exit_code is not None and one.exit_code > 0]
+    failed = [process for process in run.processes if process.exit_code is not None and process.exit_code > 0]
     if failed:
         many = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         yield finding(
@@ -64,9 +64,9 @@ def child_failed(evidence: Evidence) -> Iterator[Finding]:
             "fact",
             title=f"{DESPITE_ERROR} its process {failed[0].pid}{many} ended with exit code {failed[0].exit_code}",
             evidence=[
-                f"process {one.pid}: exit code {one.exit_code}"
-                + (f", {shorten(printable(one.command), 80)}" if one.command else "")
-                for one in failed[:_MOST]
+                f"process {process.pid}: exit code {process.exit_code}"
+                + (f", {shorten(printable(process.command), 80)}" if process.command else "")
+                for process in failed[:_MOST]
             ],
             action=f"Nothing to do if the program expects it. Else: {_CHECK[:1].lower()}{_CHECK[1:]}",
             pid=failed[0].pid,
@@ -79,9 +79,9 @@ def child_out_of_memory(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     if run is None or run.ooms:
         return
-    for one in [one for one in run.processes if one.exit_code and one.errors][:_MOST]:
-        granted = {device(entry.framework_device): entry.granted_bytes for entry in one.device_map}
-        for oom in parse("\n".join(error.message for error in one.errors)).ooms[:1]:
+    for process in [process for process in run.processes if process.exit_code and process.errors][:_MOST]:
+        granted = {device(entry.framework_device): entry.granted_bytes for entry in process.device_map}
+        for oom in parse("\n".join(error.message for error in process.errors)).ooms[:1]:
             asked, limit = oom.requested_bytes, granted.get(device(oom.device or ""))
             if asked is not None and limit is not None and asked > limit:
                 chosen = run.settings.get("memory_limit")
@@ -90,12 +90,12 @@ def child_out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                     "memory.request-too-large",
                     "info" if run.outcome.exit_code == 0 else "warning",
                     "fact",
-                    title=f"Out of memory: process {one.pid} asked for {size(asked)} at once,"
+                    title=f"Out of memory: process {process.pid} asked for {size(asked)} at once,"
                     f" its limit is {size(limit)}",
                     evidence=(
-                        f"process {one.pid}: {printable(one.errors[0].message)[:200]}",
+                        f"process {process.pid}: {printable(process.errors[0].message)[:200]}",
                         f"memory_limit {chosen.asked} MiB was set at {printable(chosen.source)}" if chosen else "",
                     ),
                     action="Raise the process's memory limit, or ask for less at once (a smaller batch).",
-                    pid=one.pid,
+                    pid=process.pid,
                 )

@@ -87,7 +87,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         by_cause.setdefault((judgement.cause, on_host(oom)), []).append((oom, judgement))
     for (cause, of_host), failures in by_cause.items():
         alike_failed = sum(elsewhere == of_host for _, elsewhere in by_cause) > 1
-        if cause == "unknown" and alike_failed and all(one.title == WHO_HELD_IT for _, one in failures):
+        if cause == "unknown" and alike_failed and all(judgement.title == WHO_HELD_IT for _, judgement in failures):
             continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
         if evidence.run is None and evidence.log is not None and evidence.log.oom_survived:
@@ -168,7 +168,7 @@ def _recorded(evidence: Evidence, oom: Oom) -> str:
     """Who held the most of the device's memory, if it was recorded (``run --memory``)."""
     profiles = evidence.run.memory_profiles if evidence.run is not None else ()
     number = (oom.device or ":0").rpartition(":")[2]
-    own = next((one for one in profiles if one.device.rpartition(":")[2] == number), None)
+    own = next((profile for profile in profiles if profile.device.rpartition(":")[2] == number), None)
     return held_most(own) if own is not None else ""
 
 
@@ -298,7 +298,7 @@ def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Proce
     if evidence.snapshot is None or device is None:
         return []
     entry = entry_of(evidence.run, device)
-    gone = {one.pid for one in entry.holders if one.last_seconds is None} if entry is not None else set()
+    gone = {holder.pid for holder in entry.holders if holder.last_seconds is None} if entry is not None else set()
     return [(amount, process) for amount, process in holders(evidence.snapshot, device) if process.pid not in gone]
 
 

@@ -68,9 +68,9 @@ def _before_the_error(log: LogFacts) -> bool:
 
 def own_error(log: LogFacts) -> RunError | None:
     """The last exception that is not about another process."""
-    own = (one for one in reversed(log.errors) if not reported_ends.of_a_child(one.type, one.message))
+    own = (error for error in reversed(log.errors) if not reported_ends.of_a_child(error.type, error.message))
     return next(
-        (one for one in own if one.type not in ON_PURPOSE and not _OF_A_PEER & {*topics_of(line_of(one))}), None
+        (error for error in own if error.type not in ON_PURPOSE and not _OF_A_PEER & {*topics_of(line_of(error))}), None
     )
 
 

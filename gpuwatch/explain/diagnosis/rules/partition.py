@@ -122,7 +122,11 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
 
 def _hidden(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
     """Processes of this PID namespace that /proc hides from this user."""
-    rows = [one for one in snapshot.processes if one.device_uuid == device.uuid and one.note.startswith(_HIDDEN)]
+    rows = [
+        process
+        for process in snapshot.processes
+        if process.device_uuid == device.uuid and process.note.startswith(_HIDDEN)
+    ]
     if not rows:
         return
     amounts = [amount for row in rows if (amount := row.number("gpu_memory_bytes"))]

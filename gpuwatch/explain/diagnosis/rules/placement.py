@@ -74,8 +74,8 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     if log is not None:
         for report in log.colocations:
             if report.requested and report.supported:
-                blamed = [one for one in report.members if one.op in report.lacking] or report.members
-                names = ", ".join(f"{one.op} {one.node}" for one in blamed[:4])
+                blamed = [member for member in report.members if member.op in report.lacking] or report.members
+                names = ", ".join(f"{member.op} {member.node}" for member in blamed[:4])
                 others = len(report.members) - len(blamed)
                 lines.append(
                     f"requested {report.requested}, kernels for {', '.join(report.supported)}: {names or 'the group'}"
@@ -93,9 +93,13 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         title = _refused_op(evidence, cause)
         yield finding(cause, severity, "fact", title=title, evidence=lines, action=_KERNEL_ACTION)
     else:
-        fell = [one for one in evidence.run.fallbacks if one.reason == cause] if evidence.run is not None else []
-        other = any(one.dtype != "string" and one.some_type is not False for one in fell)
-        data = all(one.dtype == "string" or _OF_DATA.search(one.op) for one in fell)
+        fell = (
+            [fallback for fallback in evidence.run.fallbacks if fallback.reason == cause]
+            if evidence.run is not None
+            else []
+        )
+        other = any(fallback.dtype != "string" and fallback.some_type is not False for fallback in fell)
+        data = all(fallback.dtype == "string" or _OF_DATA.search(fallback.op) for fallback in fell)
         no_type = _NO_TYPE_ACTION if data else _NO_GPU_MATHS_ACTION
         yield from _fell_back(evidence, cause, _KERNEL_ACTION if other or not fell else no_type)
 
@@ -107,8 +111,8 @@ def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
     if run is None or error_lines(evidence, "placement.no-kernel")[0]:
         return
     # A GPU that is simulated as a plug-in lacks kernels that real ones have.
-    known = [one for one in run.placements if one.why == REFUSED]
-    known = [one for one in known if run.simulation != "plugin" or one.some_type is False]
+    known = [placement for placement in run.placements if placement.why == REFUSED]
+    known = [placement for placement in known if run.simulation != "plugin" or placement.some_type is False]
     if known:
         more = f" and {len(known) - 1} more" if len(known) > 1 else ""
         yield finding(
@@ -118,8 +122,11 @@ def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
             title=f"{known[0].op}{more} requested {known[0].requested} and did not run: no GPU kernel, and soft"
             " placement is off",
             evidence=[
-                printable(f"{one.line or one.scope}: {one.op} requested {one.requested}, refused ×{one.count}")
-                for one in known
+                printable(
+                    f"{placement.line or placement.scope}: {placement.op} requested {placement.requested},"
+                    f" refused ×{placement.count}"
+                )
+                for placement in known
             ],
             action="Leave these ops to the CPU, or allow it: tf.config.set_soft_device_placement(True), of a session"
             " allow_soft_placement=True in its ConfigProto.",
@@ -272,8 +279,11 @@ def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]
     title = ""
     if evidence.run.group == "run" and cause != "placement.device-missing":
         first = entries[0]
-        alike = [one for one in entries if (one.requested, one.actual) == (first.requested, first.actual)]
-        kinds, others = len({one.kind for one in alike}), len({one.kind for one in entries if one not in alike})
+        alike = [entry for entry in entries if (entry.requested, entry.actual) == (first.requested, first.actual)]
+        kinds, others = (
+            len({fallback.kind for fallback in alike}),
+            len({entry.kind for entry in entries if entry not in alike}),
+        )
         more = f" and {kinds - 1} more" if kinds > 1 else ""
         where = "asked for" if first.requested != "auto" else "left to TensorFlow:"
         elsewhere = f" ({others} more with other devices)" if others else ""
@@ -292,15 +302,15 @@ def _by_scope(entries: list[Fallback]) -> Iterator[str]:
         alone = None if entry.scope else f"{entry.op} {entry.dtype}"
         groups.setdefault((entry.scope, entry.requested, entry.actual, alone), []).append(entry)
     for (scope, requested, actual, _), group in groups.items():
-        ops = list(dict.fromkeys(_called(one) for one in group))
+        ops = list(dict.fromkeys(_called(fallback) for fallback in group))
         names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")
         details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
         why = f": {details[0]}" + (f" (and {len(details) - 1} more)" if len(details) > 1 else "") if details else ""
         yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")
 
 
-def _called(one: Fallback) -> str:
-    return f"{one.kind} ({one.line})" if one.line and one.line != one.scope else one.kind
+def _called(fallback: Fallback) -> str:
+    return f"{fallback.kind} ({fallback.line})" if fallback.line and fallback.line != fallback.scope else fallback.kind
 
 
 _REPLICAS = "Pass the strategy only devices of tf.config.list_logical_devices('GPU')."

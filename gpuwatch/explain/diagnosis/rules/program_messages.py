@@ -431,7 +431,7 @@ def meaning(error: str) -> Meaning | None:
 def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     """What is certain of an exception whose text is not known: it is the program's own, if code raised it, and neither
     its text nor any error of the log is about a GPU. ``how`` begins the title: "It ended in"."""
-    if topics_of(error.message) or any(names_cause(topics_of(one.message)) for one in log.errors):
+    if topics_of(error.message) or any(names_cause(topics_of(error.message)) for error in log.errors):
         return None
     if is_heading(telling(error.message)):
         return None  # what TensorFlow says after it is cut off

@@ -26,19 +26,21 @@ _NUMBERS = ("Python int", "Python float", "Python bool")
 def traced_again(evidence: Evidence) -> Iterator[Finding]:
     """A function of a watched program with ten traces or more, in three calls of ten or more."""
     run = evidence.run
-    worst = sorted(run.retraced if run is not None else (), key=lambda one: -one.traces)
-    for one in [one for one in worst if one.traces >= _LEAST and one.traces >= _SHARE * one.calls][:_MOST]:
-        why, action = _why(one)
-        place = f"{printable(one.name)} ({printable(one.place)})"
+    worst = sorted(run.retraced if run is not None else (), key=lambda retraced: -retraced.traces)
+    for retraced in [
+        retraced for retraced in worst if retraced.traces >= _LEAST and retraced.traces >= _SHARE * retraced.calls
+    ][:_MOST]:
+        why, action = _why(retraced)
+        place = f"{printable(retraced.name)} ({printable(retraced.place)})"
         yield finding(
             "function.retraced",
             "warning",
             "fact",
-            title=f"TensorFlow traced {place} in {one.traces} of {one.calls} calls{why}",
+            title=f"TensorFlow traced {place} in {retraced.traces} of {retraced.calls} calls{why}",
             evidence=(
-                f"{one.traces} traces of {one.made} tf.function{'s' if one.made > 1 else ''}",
-                *map(_changed, one.changes),
-                f"called at {printable(one.caller)}" if one.caller else "",
+                f"{retraced.traces} traces of {retraced.made} tf.function{'s' if retraced.made > 1 else ''}",
+                *map(_changed, retraced.changes),
+                f"called at {printable(retraced.caller)}" if retraced.caller else "",
             ),
             action=action,
         )
@@ -49,12 +51,14 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
     """tf.functions that ran eagerly in most of their calls: TensorFlow does so only if it is told to."""
     result = evidence.run.results.get(_EAGER) if evidence.run is not None else None
     counts = (
-        {str(name): one for name, one in result.items() if isinstance(one, dict)} if isinstance(result, dict) else {}
+        {str(name): value for name, value in result.items() if isinstance(value, dict)}
+        if isinstance(result, dict)
+        else {}
     )
     told = {
-        name: (int(one["eager"]), int(one["graph"]))
-        for name, one in counts.items()
-        if int(one["eager"]) >= _EAGER_CALLS and int(one["eager"]) > int(one["graph"])
+        name: (int(value["eager"]), int(value["graph"]))
+        for name, value in counts.items()
+        if int(value["eager"]) >= _EAGER_CALLS and int(value["eager"]) > int(value["graph"])
     }
     if told:
         names = printable(", ".join(list(told)[:_MOST]))
@@ -71,17 +75,17 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _why(one: Retraced) -> tuple[str, str]:
+def _why(retraced: Retraced) -> tuple[str, str]:
     """The reason of most traces, as the end of a title, and what to do."""
-    if 2 * one.made > one.traces:
+    if 2 * retraced.made > retraced.traces:
         return (
-            f": {one.made} tf.functions were made of it",
+            f": {retraced.made} tf.functions were made of it",
             "Make the tf.function once, outside of the loop (a Keras model: compile it once), and call it again.",
         )
-    if not one.changes or 2 * one.changes[0].times < one.traces - one.made:
+    if not retraced.changes or 2 * retraced.changes[0].times < retraced.traces - retraced.made:
         return "", "See what differs between its calls: arguments, or Python objects that it uses."
-    least = (one.traces - one.made) / 2
-    reasons = [_of_argument(change) for change in one.changes if change.times >= least]
+    least = (retraced.traces - retraced.made) / 2
+    reasons = [_of_argument(change) for change in retraced.changes if change.times >= least]
     if len(reasons) == 1:
         return f": {reasons[0][0]}", reasons[0][1]
     # Each of them alone would have it traced again.

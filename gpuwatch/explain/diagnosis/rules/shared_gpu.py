@@ -32,17 +32,17 @@ def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
     if run is None or run.group != "run" or run.ooms:
         return
     for entry in run.memory.devices:
-        tenants = sorted(_tenants(run, entry), key=lambda one: one.held.first_seconds or 0.0)
+        tenants = sorted(_tenants(run, entry), key=lambda tenant: tenant.held.first_seconds or 0.0)
         first = next(iter(tenants), None)
         if first is None or not entry.total_bytes or (first.held.peak_bytes or 0) < _MUCH * entry.total_bytes:
             continue
         left = entry.total_bytes - (first.held.peak_bytes or 0)
         small = [
-            one
-            for one in tenants[1:]
-            if one.granted <= min(left, _MUCH * first.granted)
-            and not is_round(one.granted)
-            and at_once(one.held, first.held)
+            tenant
+            for tenant in tenants[1:]
+            if tenant.granted <= min(left, _MUCH * first.granted)
+            and not is_round(tenant.granted)
+            and at_once(tenant.held, first.held)
         ]
         if small:
             yield finding(
@@ -52,9 +52,10 @@ def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
                 title=f"{len(small) + 1} processes of the program share GPU {entry.index}: process {small[0].pid} was"
                 f" granted {size(small[0].granted)}, what process {first.pid} left",
                 evidence=[
-                    f"process {one.pid}: granted {size(one.granted)}, from {one.held.first_seconds or 0.0:.1f} s to"
-                    f" {one.held.last_seconds or 0.0:.1f} s{one.command}"
-                    for one in (first, *small)
+                    f"process {tenant.pid}: granted {size(tenant.granted)},"
+                    f" from {tenant.held.first_seconds or 0.0:.1f} s to"
+                    f" {tenant.held.last_seconds or 0.0:.1f} s{tenant.command}"
+                    for tenant in (first, *small)
                 ],
                 action="Give each process a GPU of its own (CUDA_VISIBLE_DEVICES), or share one on purpose: a"
                 " memory_limit for each, or TF_FORCE_GPU_ALLOW_GROWTH=true.",
@@ -65,8 +66,8 @@ def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
 def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:
     """The processes of the run that NVML saw on this GPU, with what their frameworks were granted there."""
     for process in run.processes:
-        granted = sum(one.granted_bytes or 0 for one in process.device_map if one.uuid == entry.uuid)
-        held = next((one for one in entry.holders if one.own and one.pid == process.pid), None)
+        granted = sum(mapping.granted_bytes or 0 for mapping in process.device_map if mapping.uuid == entry.uuid)
+        held = next((holder for holder in entry.holders if holder.own and holder.pid == process.pid), None)
         if granted and held is not None:
             command = f": {shorten(printable(process.command), 80)}" if process.command else ""
             yield _Tenant(process.pid, granted, held, command)

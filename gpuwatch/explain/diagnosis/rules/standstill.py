@@ -34,7 +34,7 @@ def no_more_steps(evidence: Evidence) -> Iterator[Finding]:
     longest = max((step.seconds for step in run.step_times), default=0.0)
     if without < max(_LEAST, _LONGER * longest) or found.stood_seconds < _STOOD or _computes(run, found):
         return
-    place = next((one.place for one in found.threads[:1] if one.place), "")
+    place = next((thread.place for thread in found.threads[:1] if thread.place), "")
     yield finding(
         "program.stalled",
         "warning",

@@ -274,7 +274,9 @@ def _disables(evidence: Evidence) -> bool:
 
 def _own_choice(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
     """No alarm, unless the program also requests a GPU by name."""
-    fell = evidence.run is not None and any(one.reason == "visibility.hidden" for one in evidence.run.fallbacks)
+    fell = evidence.run is not None and any(
+        fallback.reason == "visibility.hidden" for fallback in evidence.run.fallbacks
+    )
     return finding(
         "visibility.hidden",
         "warning" if fell else "info",
@@ -291,7 +293,7 @@ def _own_choice(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
 def renumbered(evidence: Evidence) -> Iterator[Finding]:
     """GPU:0 of the program is not GPU 0 of nvidia-smi: not an error, but a source of many."""
     processes = evidence.run.processes if evidence.run is not None else ()
-    maps = [(f" of process {one.pid}", one.device_map) for one in processes if one.device_map]
+    maps = [(f" of process {process.pid}", process.device_map) for process in processes if process.device_map]
     moved = [
         f"{mapping.framework_device}{whose} is physical GPU {mapping.physical_index} ({mapping.uuid})"
         for whose, device_map in (maps if len(maps) > 1 else [("", evidence.device_map)])
@@ -377,17 +379,17 @@ def meant_by(name: str) -> str | None:
     return next((known for known in near if distance(upper, known, _DISTANCE) <= _DISTANCE), None)
 
 
-def distance(one: str, other: str, most: int) -> int:
+def distance(text: str, other: str, most: int) -> int:
     """Edit distance with transpositions; ``most + 1`` as soon as it must be larger than ``most``."""
-    if abs(len(one) - len(other)) > most:
+    if abs(len(text) - len(other)) > most:
         return most + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
+    for i, a in enumerate(text, 1):
         current = [i]
         for j, b in enumerate(other, 1):
             cost = min(row[j] + 1, current[j - 1] + 1, row[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+            if i > 1 and j > 1 and a == other[j - 2] and text[i - 2] == b:
                 cost = min(cost, before[j - 2] + 1)
             current.append(cost)
         if min(current) > most:

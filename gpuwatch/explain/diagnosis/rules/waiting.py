@@ -89,7 +89,7 @@ def _before_each(run: Run) -> bool:
     times = run.step_times
     if run.throughput is None or len(times) < _LEAST_STEPS:
         return False
-    mean = sum(one.seconds for one in times) / sum(one.steps for one in times)
+    mean = sum(moment.seconds for moment in times) / sum(moment.steps for moment in times)
     return run.throughput.median_step_seconds >= _EVEN * mean
 
 

@@ -69,15 +69,19 @@ def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
 
     Other reads are each use of a variable of another device, whose value is copied to where it is used: left out.
     """
-    makers = [one for one in entries if one.scope and one.reason != TOGETHER and MAKES_RESOURCE.search(one.op)]
+    makers = [
+        entry for entry in entries if entry.scope and entry.reason != TOGETHER and MAKES_RESOURCE.search(entry.op)
+    ]
     found = []
     for entry in entries:
         place = (entry.scope, entry.requested, entry.actual)
-        alike = [one for one in makers if (one.scope, one.requested, one.actual) == place]
-        alike = [one for one in alike if one.dtype in (None, entry.dtype)]
+        alike = [maker for maker in makers if (maker.scope, maker.requested, maker.actual) == place]
+        alike = [fallback for fallback in alike if fallback.dtype in (None, entry.dtype)]
         if entry.reason == TOGETHER and alike:
             first = alike[0]
-            detail = first.detail if len(alike) == 1 else _OF_THEIRS.format(" or ".join(one.op for one in alike))
+            detail = (
+                first.detail if len(alike) == 1 else _OF_THEIRS.format(" or ".join(fallback.op for fallback in alike))
+            )
             entry = msgspec.structs.replace(entry, reason=first.reason, detail=detail, some_type=first.some_type)
         if entry.op != _READ or entry.reason != TOGETHER:
             found.append(entry)

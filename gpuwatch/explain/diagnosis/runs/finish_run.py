@@ -183,7 +183,7 @@ def _moved(run: Run) -> str:
             groups.setdefault((entry.requested, entry.actual, entry.reason), []).append(entry)
     parts = []
     for (requested, actual, reason), group in list(groups.items())[:2]:
-        kinds = list(dict.fromkeys(one.kind if is_watched(run) else one.op for one in group))
+        kinds = list(dict.fromkeys(fallback.kind if is_watched(run) else fallback.op for fallback in group))
         more = f" and {len(kinds) - 1} more" if len(kinds) > 1 else ""
         asked = "" if requested == "auto" else f" instead of {requested}"
         why = group[0].detail if reason == "unknown" and group[0].detail else CAUSES.get(reason, reason)

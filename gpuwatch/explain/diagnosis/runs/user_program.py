@@ -43,7 +43,7 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     asked = run.framework is not None or bool(log.frameworks) or bool(run.device_map)
     raised = any(error.type not in ("KeyboardInterrupt", "SystemExit") for error in (*run.errors, *log.errors))
     raised = raised or ended_by(run) is not None or any(topic in ENDINGS for topic in log.topics)
-    raised = raised or bool(run.killed_children) or any(one.exit_code for one in run.processes)
+    raised = raised or bool(run.killed_children) or any(process.exit_code for process in run.processes)
     ended_well = run.verdict in ("ok", "fallback")
     caught = _exited_well(run) or ended_apart(run, run.outcome)
     elsewhere = run.verdict == "error" and any(_ended_otherwise(found) for found in findings)
