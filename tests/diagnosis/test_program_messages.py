@@ -53,6 +53,10 @@ ERRORS = (
     ("NotFoundError: Key dense/kernel not found in checkpoint", "does not fit the model"),
     ("NotFoundError: Not found: /data/7.png; No such file or directory", "does not exist: /data/7.png"),
     ("EOFError: EOF when reading a line", "no terminal to read it from"),
+    (
+        "IPython.core.error.StdinNotImplementedError: raw_input was called, but this frontend does not support input.",
+        "no terminal to read it from",
+    ),
     ("sqlite3.OperationalError: database is locked", "database file is in use"),
     ("ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96", "version of NumPy"),
     ("RuntimeError: operator torchvision::nms does not exist", "torch and torchvision"),

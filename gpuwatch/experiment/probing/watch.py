@@ -33,8 +33,8 @@ from gpuwatch.experiment.probing.environment_settings import environment_setting
 from gpuwatch.experiment.probing.event_state import Applied, EventState, StepCount
 from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
-from gpuwatch.experiment.probing.own_lines import OwnLines
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.profiler_lines import ProfilerLines
 from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.runner import SnapshotSource, kept_environment
 from gpuwatch.experiment.probing.streams import Lines
@@ -107,7 +107,7 @@ class Watch:
         self._channel = program.channel
         self._apart = program.apart
         self._status_line = program.status_line
-        self._own = OwnLines() if program.options.memory else None
+        self._own = ProfilerLines() if program.options.memory else None
         self._backlog = Backlog(self._log_line)
         self._signals = program.signals
         self._signals.take = self._take_signal

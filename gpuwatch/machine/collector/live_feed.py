@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.collector.collector_process import CRASHES, CollectorProcess, end, ending, exit_code, frames_of
 from gpuwatch.machine.collector.collector_watch import HANGS_AFTER, LOOK_EVERY, CollectorWatch, Suspects
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.fork import ForkedProcess
@@ -35,7 +36,6 @@ from gpuwatch.machine.collector.wire import (
     note,
     source_of,
 )
-from gpuwatch.machine.history.frames import HEAD_BYTES, head
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.driver_calls import CallPage
@@ -60,7 +60,6 @@ _STARTS_WITHIN = 5.0
 _MOST_STARVED = 60.0
 """Seconds that a collector may wait for a CPU, besides its patience with the driver, before it is replaced."""
 _FAILED = "failed"
-_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 # Finds the package at its current place without putting the working directory on the path.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.machine.collector.worker import main; main()"
@@ -81,7 +80,7 @@ class LiveFeed:
         on_demand: bool = False,
         gpm: bool = False,
         environment: dict[str, str] | None = None,
-        first: subprocess.Popen[bytes] | ForkedProcess | None = None,
+        first: CollectorProcess | None = None,
         share: bool = False,
     ) -> None:
         self._interval = interval
@@ -95,7 +94,7 @@ class LiveFeed:
         """When the collector's process last reported that a recorder's collector is late."""
         self._environment = environment
         self._wake: Callable[[], None] | None = None
-        self._process: subprocess.Popen[bytes] | ForkedProcess | None = first
+        self._process: CollectorProcess | None = first
         self._watch: CollectorWatch | None = None
         """What that process does."""
         self._suspects = Suspects()
@@ -172,7 +171,7 @@ class LiveFeed:
         self._share = wanted
         self._command(share=wanted)
 
-    def launch(self) -> subprocess.Popen[bytes] | ForkedProcess:
+    def launch(self) -> CollectorProcess:
         """Starts only the process, which works while the caller imports what it needs."""
         process = self._process
         if process is None:
@@ -274,7 +273,7 @@ class LiveFeed:
         if code is None and procfs.stopped(process.pid):
             return "was stopped"
         if code is not None:
-            return self._fault if self._crashed else _ending(code)
+            return self._fault if self._crashed else ending(code)
         # Its successor has to start first; only then can it be waiting for the driver.
         if time.monotonic() - self._started < _STARTS_WITHIN and (self._fault or self._hung_before):
             return self._fault
@@ -291,7 +290,7 @@ class LiveFeed:
         self._stopping.set()
         process = self._process
         if process is not None:
-            _end(process)
+            end(process)
         for thread in self._threads:
             thread.join(timeout=1.0)
         if self._watch is not None:
@@ -362,7 +361,7 @@ class LiveFeed:
                 return
             spared = not reader.is_alive() and self._ended(process)
             spared = spared or (reader.is_alive() and self._hung)
-            _end(process)
+            end(process)
             if self._watch is not None:
                 self._watch.close()
             self._process = None
@@ -372,7 +371,7 @@ class LiveFeed:
             if spared:
                 pause = 0.0  # the next one does not make that call
 
-    def _given_up(self, process: subprocess.Popen[bytes] | ForkedProcess, silent: float, patience: float) -> bool:
+    def _given_up(self, process: CollectorProcess, silent: float, patience: float) -> bool:
         """Whether a collector that has been silent for so many seconds is to be replaced; notes why."""
         watch = self._watch
         hung = None if watch is None else watch.hung()
@@ -390,13 +389,13 @@ class LiveFeed:
         self._detail = f"{what} and was replaced" if hung is None else f"{what} was replaced"
         return True
 
-    def _ended(self, process: subprocess.Popen[bytes] | ForkedProcess) -> bool:
+    def _ended(self, process: CollectorProcess) -> bool:
         """Notes how a collector ended; whether it was a call that the next one will not make."""
-        code = _code(process)
-        self._fault = _FAILED if self._failure else _ending(code)
+        code = exit_code(process)
+        self._fault = _FAILED if self._failure else ending(code)
         call = self._watch.call if self._watch is not None else None
         spared = False
-        if call is not None and code is not None and code < 0 and -code in _CRASHES:
+        if call is not None and code is not None and code < 0 and -code in CRASHES:
             self._fault += f" in {call.name}, a function of the driver's library"
             name = signal.Signals(-code).name
             spared = self._suspects.add(call.name, f"crashed the driver's library ({name})")
@@ -430,11 +429,11 @@ class LiveFeed:
         """Notes how long a sample took: a driver that answers slowly is not silent."""
         self._took, self._slowest = took, max(took, _LASTING * self._slowest)
 
-    def _read(self, process: subprocess.Popen[bytes] | ForkedProcess) -> None:
+    def _read(self, process: CollectorProcess) -> None:
         receiver = Receiver()
         devices: tuple[Device, ...] = ()
         ahead, self._ahead = self._ahead, ()
-        for kind, frame in chain(ahead, _frames(process)):
+        for kind, frame in chain(ahead, frames_of(process)):
             if process is not self._process:
                 return  # a replaced collector that answers after all
             if kind == FAILURE:
@@ -474,47 +473,3 @@ class LiveFeed:
                 self._arrived.notify_all()
             if self._wake is not None:
                 self._wake()
-
-
-def _frames(process: subprocess.Popen[bytes] | ForkedProcess) -> Iterator[tuple[bytes, bytes]]:
-    """Kind and body of each frame until the process exits."""
-    stream = process.stdout
-    assert stream is not None
-    while len(start := stream.read(HEAD_BYTES)) == HEAD_BYTES:
-        length, kind = head(start)
-        frame = stream.read(length)
-        if len(frame) < length:
-            return
-        yield kind, frame
-
-
-def _end(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
-    """Closes the process's stdin, then kills it; a process that hangs inside the driver is left to the kernel."""
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()
-    try:
-        process.wait(timeout=0.1)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.5)
-
-
-def _code(process: subprocess.Popen[bytes] | ForkedProcess) -> int | None:
-    """The exit code of a process whose output has ended; None if it is still running."""
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=0.2)  # its output ends a moment before the process does
-    return process.poll()
-
-
-def _ending(code: int | None) -> str:
-    """How the process ended; completes "the collector …"."""
-    if code is None:
-        return "closed its output"
-    if code < 0:
-        try:
-            return f"was killed by {signal.Signals(-code).name}"
-        except ValueError:  # a real-time signal has no name
-            return f"was killed by signal {-code}"
-    return f"exited with code {code}"

@@ -9,7 +9,7 @@ from gpuwatch.explain.diagnosis.rules import (
     compatibility,
     configuration,
     driver,
-    forks,
+    forked_after_start,
     idle,
     kernels,
     killed_children,
