@@ -97,7 +97,7 @@ async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus:
         assert len(rows) >= min(processes, 5)
         for row in rows:
             assert re.search(r"\d\.\d ?G|\d ?M", row)
-            assert re.search(r"\d+:\d\d", row)
+            assert re.search(r" \d+([ms]|h\d\dm|d\d\dh) ", row), "how long it has run"
 
         # No half of the screen is left empty.
         if gpus < MANY or processes > MANY:  # many GPUs are lines, and a few processes need few

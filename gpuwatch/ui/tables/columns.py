@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gpuwatch.core.formatting.durations import duration
 from gpuwatch.core.formatting.short_names import short_framework, without_folder
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, short_gib
@@ -191,14 +190,24 @@ def _idle_value(process: Process) -> float | None:
 
 
 def clock_text(column: Column, process: Process, at: float) -> str:
-    """The text of a column that has :attr:`Column.seconds`."""
+    """The text of a column that has :attr:`Column.seconds`: whole seconds in the first minute of a run, then the two
+    largest units (``14m``, ``2h14m``, ``3d04h``), so that a table of long runs stands still.
+    """
     assert column.seconds is not None
     seconds = column.seconds(process, at)
-    if column.id != "idle" or seconds is None:
-        return duration(seconds)
-    if not process.number(IDLE_SINCE):
-        return "busy"
-    return next((f"{seconds // each:.0f}{unit}" for unit, each in _UNITS if seconds >= each), "<1m")
+    if seconds is None:
+        return UNKNOWN
+    if column.id == "idle":
+        if not process.number(IDLE_SINCE):
+            return "busy"
+        return next((f"{seconds // each:.0f}{unit}" for unit, each in _UNITS if seconds >= each), "<1m")
+    if seconds < 60:
+        return f"{int(seconds)}s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours < 24 else f"{hours // 24}d{hours % 24:02}h"
 
 
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
@@ -210,7 +219,7 @@ COLUMNS: tuple[Column, ...] = (
         text=_gpu),
     Column("pid", "PID", 7, 7, "process id", value=lambda p: p.pid),
     Column("user", "USER", 7, 10, "owner", value=lambda p: p.user or None, number=False),
-    Column("type", "TYPE", 4, 4, "C compute, G graphics, M an MPS client", value=lambda p: p.type, number=False),
+    Column("type", "TYPE", 5, 5, "C compute, G graphics, M an MPS client", value=lambda p: p.type, number=False),
     Column("mig", "MIG", 7, 9, "its MIG instance: number, and GPU/compute instance",
         value=lambda p: p.mig_instance or None, number=False, empty_reason="no process runs in a MIG instance"),
     Column("container", "JOB", 10, 16, "Slurm job, pod or container", value=lambda p: p.container or None,
@@ -235,7 +244,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("host", "HOST", 6, 6, "host memory that it holds (RSS)", "GiB", "host_memory_bytes",
         text=lambda p, w: short_gib(p.number("host_memory_bytes"))),
     Column("threads", "THR", 4, 4, "number of threads", "", "threads", chosen=False),
-    Column("time", "TIME", 8, 9, "run time", "h:mm:ss", RUN_SECONDS,
+    Column("time", "TIME", 6, 6, "run time; in seconds on the Process tab", "h:mm:ss", RUN_SECONDS,
         value=lambda p: None if p.create_time is None else -p.create_time, seconds=Process.run_seconds),
     Column("command", "COMMAND", 10, 20, "command line; → scrolls", value=short_command,
         text=lambda p, w: short_command(p), number=False),
