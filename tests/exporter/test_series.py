@@ -209,6 +209,12 @@ def test_an_xid_that_two_collectors_received_counts_once() -> None:
     assert counts.counts == {device().uuid: {"79": 2, "48": 1}}
 
 
+def test_nothing_is_free_while_the_driver_is_silent() -> None:
+    free = {names.FREE.sample, names.MIG_FREE.sample}
+    assert free <= names_of(found(whole(), ALL_OF_IT))
+    assert not free & names_of(found(whole()._replace(answering=False), ALL_OF_IT))
+
+
 def test_an_old_sample_has_no_readings() -> None:
     samples = found(whole()._replace(answering=False, current=False), ALL_OF_IT)
     assert one(samples, names.ANSWERING) == 0

@@ -196,7 +196,8 @@ def _gpus(found: SampleLines, snapshot: Snapshot, content: Content, options: Opt
     readable = [device for device in snapshot.devices if device.state not in BAD_STATES]
     for device in snapshot.devices:
         found.add(names.STATE, labels(gpu_labels(device, options.host) | {"state": device.state}), 1)
-    for device, instance, free in unused(snapshot, reserved(), content.findings):
+    # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
+    for device, instance, free in unused(snapshot, reserved(), content.findings) if content.answering else ():
         if instance is not None:
             found.add(names.MIG_FREE, labels(_mig(device, instance, options)), float(free))
         elif not divided(device):
