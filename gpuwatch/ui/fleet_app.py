@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from textual.screen import Screen
 
@@ -53,21 +52,13 @@ class _NoFeed:
         """Nothing to stop."""
 
 
-class OpensHosts(Protocol):
-    """Makes the feed of one host."""
-
-    def __call__(self, name: str) -> Feed:
-        """Not started yet."""
-        ...
-
-
 class FleetApp(GpuwatchApp):
     """The list of hosts; an open host is a session like any other, with all tabs."""
 
     def __init__(
         self,
         watch: FleetWatch,
-        open_feed: OpensHosts,
+        open_feed: Callable[[str], Feed],
         *,
         settings: Loaded | None = None,
         ascii_only: bool = False,
@@ -75,35 +66,21 @@ class FleetApp(GpuwatchApp):
         command: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``command``: the arguments that say which hosts."""
+        """``open_feed``: makes the feed of a host, not started; ``command``: the arguments that say which hosts."""
         self._idle = Session(_NoFeed(), clock=clock)
         super().__init__(self._idle, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
         self.fleet_watch = watch
         self._open_feed = open_feed
         self.where = tuple(command)
         self.now = clock
-        self._summary: FleetSummary | None = None
+        self.summary: FleetSummary | None = None
+        """The newest."""
         self.fleet_screen = FleetScreen()
         self.tab: TabScreen = self.fleet_screen
         self.install_screen(self.overview, self.overview.TAB)
 
     def get_default_screen(self) -> Screen[None]:
         return self.fleet_screen
-
-    @property
-    def summary(self) -> FleetSummary | None:
-        """The newest."""
-        return self._summary
-
-    @property
-    def source(self) -> str:
-        """Where the hosts come from."""
-        return self.fleet_watch.source.name
-
-    @property
-    def fleet_interval(self) -> float:
-        """Seconds between two reads of all hosts."""
-        return self.fleet_watch.interval
 
     def gathered(self) -> Preferences:
         """The preferences as they would be saved now; those of single machines stay."""
@@ -123,8 +100,8 @@ class FleetApp(GpuwatchApp):
         if self.fleet_watch.failure is not None:
             raise self.fleet_watch.failure
         summary = self.fleet_watch.summary
-        if summary is not self._summary:
-            self._summary = summary
+        if summary is not self.summary:
+            self.summary = summary
             self.session.owners = self._owners(self.session.host.name)
             if self.tab is self.fleet_screen:
                 with self.terminal_writes:
@@ -139,7 +116,7 @@ class FleetApp(GpuwatchApp):
 
     def _owners(self, name: str) -> dict[str, str]:
         """Who has the GPUs of a host, as the list has it; of MIG instances the list of hosts tells more."""
-        hosts = self._summary.hosts if self._summary is not None else ()
+        hosts = self.summary.hosts if self.summary is not None else ()
         host = next((host for host in hosts if host.name == name), None)
         if host is None or host.view.snapshot is None:
             return {}

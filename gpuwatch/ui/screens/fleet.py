@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from gpuwatch.fleet.summary import FleetSummary
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.fleet_lines import fleet_top_line, free_line, used_line, wrong_line
@@ -22,27 +21,10 @@ from gpuwatch.ui.tables.fleet_filter import EXAMPLES, FleetFilter, parse
 from gpuwatch.ui.widgets.host_table import HostTable
 from gpuwatch.ui.widgets.paint import Painted
 
+if TYPE_CHECKING:
+    from gpuwatch.ui.fleet_app import FleetApp
+
 _ABSENT = frozenset(name.partition("(")[0] for name in NOT_IN_FLEET)
-
-
-class FleetDashboard(Protocol):
-    """The app as seen by this screen."""
-
-    fleet_interval: float
-
-    @property
-    def summary(self) -> FleetSummary | None:
-        """The newest."""
-
-    @property
-    def source(self) -> str:
-        """Where the hosts come from."""
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-
-    async def open_host(self, name: str) -> None:
-        """Shows one host in the dashboard."""
 
 
 class FleetLine(Painted):
@@ -91,8 +73,8 @@ class FleetScreen(FilterBarScreen):
         yield self.keys
 
     @property
-    def fleet(self) -> FleetDashboard:
-        return cast("FleetDashboard", self.app)
+    def fleet(self) -> FleetApp:
+        return cast("FleetApp", self.app)
 
     # Showing
 
@@ -115,7 +97,7 @@ class FleetScreen(FilterBarScreen):
 
     def _top(self, pen: Pen) -> None:
         fleet = self.fleet
-        fleet_top_line(pen, fleet.summary, fleet.source, fleet.now(), fleet.fleet_interval)
+        fleet_top_line(pen, fleet.summary, fleet.fleet_watch.source.name, fleet.now(), fleet.fleet_watch.interval)
 
     # Filter
 
@@ -214,4 +196,4 @@ class FleetScreen(FilterBarScreen):
         if hosts.sort != "host" or hosts.reverse:
             down = BY_ID[hosts.sort].descending != hosts.reverse
             shown += ["--sort", hosts.sort, *(["--descending" if down else "--no-descending"] if hosts.reverse else [])]
-        return [*self.gpuwatch.where, "--interval", f"{self.fleet.fleet_interval:g}", *shown]
+        return [*self.gpuwatch.where, "--interval", f"{self.fleet.fleet_watch.interval:g}", *shown]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 
 from gpuwatch.core.errors import GpuwatchError
@@ -16,23 +15,21 @@ from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings import settings_file
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.screens.dashboard import Dashboard
+    from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 
 
-def save_settings(
-    dashboard: Dashboard, app: App[None], say: Callable[[str, str], object], path: Path | None = None
-) -> None:
+def save_settings(app: PreferencesApp, say: Callable[[str, str], object], path: Path | None = None) -> None:
     """Saves the current preferences to ``path`` or the settings file, and reports the result."""
-    path = path or dashboard.settings_path
+    path = path or app.settings_path
     try:
-        settings_file.save(dashboard.gathered(), path)
+        settings_file.save(app.gathered(), path)
     except settings_file.Broken:
         broken = settings_file.load(path)
         other = settings_file.beside(path)
 
         def answered(wanted: bool | None) -> None:
             if wanted:
-                save_settings(dashboard, app, say, other)
+                save_settings(app, say, other)
 
         app.push_screen(BrokenFile(broken, other), answered)
     except GpuwatchError as error:

@@ -26,7 +26,7 @@ from gpuwatch.ui.widgets.strips import TooSmall, TopLine
 if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.session.playhead import Playhead
-    from gpuwatch.ui.screens.dashboard import Dashboard
+    from gpuwatch.ui.app import GpuwatchApp
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
 _MESSAGE_SECONDS = 8.0
@@ -79,8 +79,8 @@ class TabScreen(Screen[None]):
         yield self.tiny
 
     @property
-    def gpuwatch(self) -> Dashboard:
-        return cast("Dashboard", self.app)
+    def gpuwatch(self) -> GpuwatchApp:
+        return cast("GpuwatchApp", self.app)
 
     @property
     def framed(self) -> bool:
@@ -329,7 +329,7 @@ class TabScreen(Screen[None]):
         """Saves to the settings file, or shows why that is not possible."""
         from gpuwatch.ui.screens.settings_sheet import save_settings
 
-        save_settings(self.gpuwatch, self.app, self.say)
+        save_settings(self.gpuwatch, self.say)
 
     def open_sheet(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
         """Shows lines in a sheet."""

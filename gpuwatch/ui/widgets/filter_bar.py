@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,17 +13,10 @@ from gpuwatch.ui.drawing.cells import right, width_of
 from gpuwatch.ui.widgets.paint import Line, Painted
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 
+if TYPE_CHECKING:
+    from gpuwatch.ui.screens.filterable import FilterBarScreen
+
 _NOTE = 44
-
-
-class Filtered(Protocol):
-    """A screen with rows to filter."""
-
-    def filter_typed(self, text: str) -> None:
-        """The text changed."""
-
-    async def filter_done(self, *, keep: bool) -> None:
-        """The line is closed; ``keep``: whether the filter stays."""
 
 
 class FilterBar(Widget):
@@ -89,8 +82,8 @@ class FilterBar(Widget):
             self.say(counts)
 
     @property
-    def _filtered(self) -> Filtered:
-        return cast("Filtered", self.screen)
+    def _filtered(self) -> FilterBarScreen:
+        return cast("FilterBarScreen", self.screen)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
