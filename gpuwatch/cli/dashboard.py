@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -40,7 +41,6 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
     begun = prestart.take()
     first = begun.collector if begun is not None else None
     chosen = settings.preferences
-    chosen_next: list[str] = []
     live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)
     try:
         if begun is None:
@@ -55,7 +55,8 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
         begun.frames = []
         live.start()  # the first frame already has a sample
         from gpuwatch.session.session import Session
-        from gpuwatch.ui.app import run_dashboard
+        from gpuwatch.ui.app import GpuwatchApp
+        from gpuwatch.ui.app import run as run_app
 
         gc.freeze()
         gc.enable()
@@ -65,9 +66,8 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
         session = Session(live, looks_back=True, alerts=alerts)
-        code = run_dashboard(
-            session, settings=settings, ascii_only=ascii_only, few_colors=few_colors, follow_up=chosen_next.extend
-        )
+        app = GpuwatchApp(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
+        code = run_app(app)
     finally:
         live.stop()
         if begun is not None:
@@ -75,12 +75,12 @@ def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> i
         for line in settings.lines:
             # All of it where it stays, now that the screen is gone.
             say(f"gpuwatch: {line}")
-    if chosen_next:
-        _go_on_with(chosen_next)
+    if app.next_command:
+        _go_on_with(app.next_command)
     return code
 
 
-def _go_on_with(arguments: list[str]) -> None:
+def _go_on_with(arguments: Sequence[str]) -> None:
     """Becomes another gpuwatch: a command, or a dashboard with the same options and these before them."""
     options = sys.argv[1:] if arguments[0].startswith("-") else []
     if not options:

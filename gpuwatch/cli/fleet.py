@@ -32,6 +32,8 @@ PASSWORD = "GPUWATCH_PROMETHEUS_PASSWORD"
 """The variable with the password of a user whom the address names without one."""
 INTERVAL = 5.0
 """Seconds between two reads of all hosts, if not asked for otherwise."""
+_SWITCH = 0.001
+"""Seconds for which one thread computes while another one waits; Python's default is five times that."""
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
 _OPTIONS = (
     click.option(
@@ -220,7 +222,8 @@ def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) 
         "gpuwatch pick --prometheus or --hosts names a host with free GPUs", "set TERM to that of your terminal"
     )
     from gpuwatch.fleet.watch import FleetWatch
-    from gpuwatch.ui.fleet_app import FleetApp, run_fleet
+    from gpuwatch.ui.app import run as run_app
+    from gpuwatch.ui.fleet_app import FleetApp
 
     seconds = interval or INTERVAL
     source = asked.source(seconds)
@@ -245,8 +248,10 @@ def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) 
         command=asked.arguments,
     )
     app.fleet_screen.begin_with(listed.filter, listed.sort, reverse=listed.reverse)
+    # A key must not wait for the thread that decodes the answers of a hundred hosts.
+    sys.setswitchinterval(_SWITCH)
     try:
-        return run_fleet(app)
+        return run_app(app)
     finally:
         for line in settings.lines:
             say(f"gpuwatch: {line}")

@@ -83,21 +83,20 @@ def replay(
         gc.disable()  # what is imported now stays
         from gpuwatch.machine.collector.recording_player import RecordingPlayer
         from gpuwatch.session.replay import replay as replayed
-        from gpuwatch.ui.app import run_dashboard
+        from gpuwatch.ui.app import GpuwatchApp, run
 
         gc.freeze()
         gc.enable()
         feed = RecordingPlayer(recording, speed=speed)
         try:
-            ctx.exit(
-                run_dashboard(
-                    replayed(feed, start),
-                    settings=settings,
-                    notice=notice,
-                    ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),
-                    few_colors=has_few_colors(os.environ),
-                )
+            app = GpuwatchApp(
+                replayed(feed, start),
+                settings=settings,
+                notice=notice,
+                ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),
+                few_colors=has_few_colors(os.environ),
             )
+            ctx.exit(run(app))
         finally:
             feed.stop()
             for line in settings.lines:

@@ -449,26 +449,12 @@ class GpuwatchApp(PreferencesApp):
         yield SystemCommand(name, "Draw bars, frames, graphs and arrows in ASCII or Unicode", self.action_toggle_ascii)
 
 
-def run_dashboard(
-    session: Session,
-    *,
-    settings: Loaded | None = None,
-    ascii_only: bool = False,
-    few_colors: bool = False,
-    notice: str = "",
-    follow_up: Callable[[tuple[str, ...]], None] | None = None,
-) -> int:
-    """Runs the dashboard until it is closed; returns the exit code.
-
-    ``follow_up`` is called with the arguments of the command that the user chose to go on with, if any.
-    """
-    app = GpuwatchApp(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors, notice=notice)
+def run(app: GpuwatchApp) -> int:
+    """Runs a dashboard until it is closed; returns the exit code."""
     try:
         app.run()
     finally:
         app.stop_sessions()
     if app.failure is not None:
         raise app.failure
-    if app.next_command and follow_up is not None:
-        follow_up(app.next_command)
     return app.return_code or 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,8 +23,6 @@ from gpuwatch.ui.settings.settings_file import Loaded
 
 INTERVALS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between two reads of all hosts that the keys step through."""
-_SWITCH = 0.001
-"""Seconds for which one thread computes while another one waits; Python's default is five times that."""
 
 
 class _NoFeed:
@@ -170,16 +167,3 @@ class FleetApp(GpuwatchApp):
             return
         self.fleet_watch.interval = stepped(INTERVALS, self.fleet_watch.interval, step)
         self.fleet_screen.head.redraw()
-
-
-def run_fleet(app: FleetApp) -> int:
-    """Runs it until it is closed; returns the exit code."""
-    # A key must not wait for the thread that decodes the answers of a hundred hosts.
-    sys.setswitchinterval(_SWITCH)
-    try:
-        app.run()
-    finally:
-        app.stop_sessions()
-    if app.failure is not None:
-        raise app.failure
-    return app.return_code or 0

@@ -40,12 +40,12 @@ def main() -> int:
         moment = datetime.datetime.fromtimestamp(begun + tick * options.interval, datetime.UTC)
         return type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | {"taken_at": moment})
 
-    from gpuwatch.ui.app import run_dashboard
+    from gpuwatch.ui.app import GpuwatchApp, run
 
     feed = MovingFeed(make, delay=options.delay)
     feed.interval = options.interval
     feed._pending = [make(tick) for tick in range(-options.past, 0)]
-    return run_dashboard(Session(feed))
+    return run(GpuwatchApp(Session(feed)))
 
 
 if __name__ == "__main__":

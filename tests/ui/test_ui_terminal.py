@@ -35,13 +35,13 @@ from tests.ui import machines
 from tests.ui.feed import MovingFeed
 from gpuwatch.explain.diagnosis.condition_engine import Conditions
 from gpuwatch.session.session import Session
-from gpuwatch.ui.app import run_dashboard
+from gpuwatch.ui.app import GpuwatchApp, run
 
 class Breaks(Conditions):
     def look(self, snapshot):
         raise RuntimeError("a rule broke")
 
-sys.exit(run_dashboard(Session(MovingFeed(machines.pair), conditions=Breaks())))
+sys.exit(run(GpuwatchApp(Session(MovingFeed(machines.pair), conditions=Breaks()))))
 """
 
 
