@@ -43,13 +43,13 @@ async def test_a_list_is_filtered_and_esc_clears_it(stage: Stage, key: str, size
         screen = stage.app.screen
         assert isinstance(screen, FilterableScreen)
         whole = lines(screen)
-        total = screen.counts[1]
+        total = screen.matches[1]
         await pilot.press("slash", *typed)
         await settle(pilot)
         assert screen.filter_bar is not None
         assert stays in lines(screen)
         assert goes not in lines(screen)
-        assert 0 < screen.counts[0] <= total
+        assert 0 < screen.matches[0] <= total
         await pilot.press("enter")
         await settle(pilot)
         assert screen.filter_bar is None
@@ -61,7 +61,7 @@ async def test_a_list_is_filtered_and_esc_clears_it(stage: Stage, key: str, size
         assert lines(screen) == whole
         await pilot.press("slash", *"zzzz")
         await settle(pilot)
-        assert screen.counts == (0, total)
+        assert screen.matches == (0, total)
         assert "no match; Esc clears it" in lines(screen)
         await pilot.press("escape")
         await settle(pilot)

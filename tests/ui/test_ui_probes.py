@@ -72,7 +72,7 @@ def plain(stage: Stage) -> str:
 
 
 def put_cursor(screen: ProbesScreen, config: str) -> None:
-    rows = screen.table.rows
+    rows = screen.table.items
     number = next(n for n, row in enumerate(rows) if isinstance(row, Config) and row.script.name == config)
     screen.table.put_cursor(number)
     screen.table.redraw()
@@ -233,15 +233,15 @@ async def test_enter_folds_a_group(make_stage: MakeStage, bench: Bench) -> None:
     stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
-        every = len(screen.table.rows)
+        every = len(screen.table.items)
         await pilot.press("enter")
         await settle(pilot)
         memory = sum(script.group == "memory" for script in bench.probe_runs.scripts.values())
-        assert len(screen.table.rows) == every - memory
+        assert len(screen.table.items) == every - memory
         assert isinstance(screen.table.chosen, Group)
         await pilot.press("enter")
         await settle(pilot)
-        assert len(screen.table.rows) == every
+        assert len(screen.table.items) == every
         assert not bench.runners
 
 
@@ -318,7 +318,7 @@ async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stag
         await settle(pilot)
         assert "└ 2.0 h ago" in plain(stage)
         assert len(screen.document().runs) == 2
-        rows = screen.table.rows
+        rows = screen.table.items
         assert sum(isinstance(row, Earlier) for row in rows) == 2
         assert isinstance(rows[-2], Group)
         screen.table.put_cursor(len(rows) - 1)

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from textual import events
 from textual.containers import Horizontal
-from textual.widget import Widget
 
 from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.findings import CAUSES
@@ -25,47 +24,35 @@ from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, ScrollList
 
 _WIDE = 160
 """Columns of a terminal from which the event under the cursor stands beside the list."""
 
 
-class EventList(ScrollList):
+class EventList(ItemList[MachineEvent]):
     """One line per event; the cursor stays with its event while new ones are added above."""
 
     BINDINGS = bindings("events")
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Events", cursor=True, id=id)
-        self._events: list[MachineEvent] = []
+        super().__init__("Events", id=id)
         self._view: View | None = None
         self._new = 0
-        self._total = 0
         self._wanted: WordFilter | None = None
         self._drawn: dict[tuple[MachineEvent, bool], Line] = {}
         """Lines by event; an event never changes."""
         self._drawn_for: tuple[int, datetime.date] | None = None
 
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Events that match the filter, and all events."""
-        return len(self._events), self._total
-
-    @property
-    def chosen(self) -> MachineEvent | None:
-        """The event under the cursor."""
-        return self._events[self.cursor or 0] if self._events else None
-
     def show(self, view: View, new: int, wanted: WordFilter | None = None) -> None:
         """Shows the events that match a filter; the latest ``new`` of all are highlighted as unseen."""
         before = self.chosen if self.cursor else None
-        self._view, self._wanted, self._total = view, wanted, len(view.events)
+        self._view, self._wanted, self.total = view, wanted, len(view.events)
         every = list(reversed(view.events))
-        self._events = every if wanted is None else [event for event in every if wanted(event.text, event.kind)]
+        self.items = every if wanted is None else [event for event in every if wanted(event.text, event.kind)]
         self._new = new if wanted is None else sum(wanted(event.text, event.kind) for event in every[:new])
         if before is not None:
-            self.cursor = next((n for n, event in enumerate(self._events) if event is before), 0)
+            self.cursor = next((n for n, event in enumerate(self.items) if event is before), 0)
         self.refill()
 
     def refill(self) -> None:
@@ -73,25 +60,21 @@ class EventList(ScrollList):
         view = self._view
         if view is None:
             return
-        self.note = f" {len(self._events)} " if self._events else ""
-        if len(self._events) < self._total:
-            self.note = f" {len(self._events)} of {self._total} "
-        elif self._total >= EVENTS:
-            self.note = f" the last {len(self._events)} "
+        self.note = f" {len(self.items)} " if self.items else ""
+        if len(self.items) < self.total:
+            self.note = f" {len(self.items)} of {self.total} "
+        elif self.total >= EVENTS:
+            self.note = f" the last {len(self.items)} "
         form = (self.inner, datetime.datetime.fromtimestamp(view.now).date())
         if form != self._drawn_for or len(self._drawn) > 4 * EVENTS:
             self._drawn_for, self._drawn = form, {}
         lines = []
-        for number, event in enumerate(self._events):
+        for number, event in enumerate(self.items):
             key = (event, number < self._new)
             if key not in self._drawn:
                 self._drawn[key] = self._line(event, view, fresh=key[1])
             lines.append(self._drawn[key])
         self.set_lines(lines or _nothing(view, self.inner, filtered=self._wanted is not None), stale=view.stale)
-
-    def marked(self, line: Line) -> Line:
-        """The line under the cursor; no cursor while the list is empty."""
-        return super().marked(line) if self._events else line
 
     def on_click(self, event: events.Click) -> None:
         """A click also shows the event."""
@@ -119,7 +102,7 @@ _KINDS = (
 
 def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
     if filtered:
-        return [Line((("  no match; Esc clears it", "dim"),))]
+        return [NO_MATCH]
     if view.waiting:
         return [WAITING]
     if view.since.events is not None:
@@ -169,9 +152,6 @@ class EventsScreen(FilterableScreen):
         self.gpuwatch.session.see_events()
         self.event_list.title = self.filter_title("Events")
         self.event_list.show(view, self._new + count - self._count, self.filter)
-        self.counts = self.event_list.counts
-        if self.filter_bar is not None:
-            self.filter_bar.recount(self.counts)
         self.draw_event()
 
     def draw_event(self) -> None:
@@ -203,7 +183,7 @@ class EventsScreen(FilterableScreen):
         return lines
 
     @property
-    def filtered(self) -> Widget:
+    def filtered(self) -> EventList:
         return self.event_list
 
     def titles(self) -> dict[str, str]:

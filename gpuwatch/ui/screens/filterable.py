@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from textual import events
 from textual.binding import BindingType
-from textual.widget import Widget
 
+from gpuwatch.session.view import View
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
+from gpuwatch.ui.tables.filter_language import Filter, FilterError
 from gpuwatch.ui.tables.word_filter import WordFilter, parse
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
+    from gpuwatch.ui.widgets.process_table import ProcessTable
+    from gpuwatch.ui.widgets.scroll_list import ScrollList
 
+Wanted = TypeVar("Wanted", bound="WordFilter | Filter[...]")
 _KEYS = frozenset(next(action.keys for action in ACTIONS["filterable"] if action.id == "filter").split(","))
 
 
-class FilterBarScreen(TabScreen):
+class FilterBarScreen(TabScreen, Generic[Wanted]):
     """A tab with a bar to type a filter into; subclasses say what it filters, and how."""
 
     EXAMPLES: ClassVar[str] = 'words  -not  "two words"'
@@ -26,28 +30,53 @@ class FilterBarScreen(TabScreen):
     def __init__(self) -> None:
         super().__init__()
         self.filter_bar: FilterBar | None = None
+        self._filter: Wanted | None = None
 
     @property
-    def filtered(self) -> Widget:
+    def filtered(self) -> ScrollList | ProcessTable:
         """The list that the filter is for."""
         raise NotImplementedError
 
     @property
+    def filter(self) -> Wanted | None:
+        """The current filter."""
+        return self._filter
+
+    @property
     def filter_text(self) -> str:
         """The current filter, as typed."""
-        raise NotImplementedError
+        return self.filter.text if self.filter is not None else ""
 
     @property
     def matches(self) -> tuple[int, int]:
         """Lines that match, and all lines."""
+        return self.filtered.counts
+
+    def parsed(self, text: str) -> Wanted | None:
+        """The filter that a text means; :class:`FilterError` if a word is invalid."""
         raise NotImplementedError
+
+    def use(self, wanted: Wanted | None) -> None:
+        """Applies a filter; None: shows the whole list again."""
+        self._filter = wanted
+        self.show_again()
 
     def filter_typed(self, text: str) -> None:
-        """Applies the filter with every key."""
-        raise NotImplementedError
+        """Applies the filter with every key; an invalid word is reported, the others are used."""
+        wrong = ""
+        try:
+            self.use(self.parsed(text))
+        except FilterError as error:
+            wrong = str(error)
+            self.use(cast("Wanted | None", error.rest))
+        if self.filter_bar is not None:
+            self.filter_bar.say(self.matches, wrong)
 
-    def drop_filter(self) -> None:
-        raise NotImplementedError
+    def show(self, view: View) -> None:
+        """Also updates the number of matches beside what is typed."""
+        super().show(view)
+        if self.filter_bar is not None:
+            self.filter_bar.recount(self.matches)
 
     async def on_key(self, event: events.Key) -> None:
         """Passes keys to the filter in the order they were typed.
@@ -85,7 +114,7 @@ class FilterBarScreen(TabScreen):
         """Closes the filter bar: Enter keeps the filter, Esc clears it."""
         bar, self.filter_bar = self.filter_bar, None
         if not keep:
-            self.drop_filter()
+            self.use(None)
         if bar is not None:
             await bar.remove()
         self.keys.display = True
@@ -93,24 +122,10 @@ class FilterBarScreen(TabScreen):
             self.filtered.focus()
 
 
-class FilterableScreen(FilterBarScreen):
-    """A tab with one list to filter by words. Subclasses apply :attr:`filter` and set :attr:`counts` when they draw."""
+class FilterableScreen(FilterBarScreen[WordFilter]):
+    """A tab with one list to filter by words."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("filterable")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.filter: WordFilter | None = None
-        self.counts = (0, 0)
-        """Lines that match, and all lines."""
-
-    @property
-    def filter_text(self) -> str:
-        return self.filter.text if self.filter is not None else ""
-
-    @property
-    def matches(self) -> tuple[int, int]:
-        return self.counts
 
     def filter_title(self, title: str) -> list[tuple[str, str]]:
         """The title of the list, with the filter."""
@@ -119,24 +134,12 @@ class FilterableScreen(FilterBarScreen):
             spans += [(" ─ ", "border"), ("/ ", "key"), (self.filter.text[:40], "strong")]
         return spans
 
-    def filter_typed(self, text: str) -> None:
-        """Applies the words with every key."""
-        self._use(parse(text))
-
-    def drop_filter(self) -> None:
-        """Shows the whole list again."""
-        self._use(None)
-
-    def _use(self, wanted: WordFilter | None) -> None:
-        self.filter = wanted
-        self.show_again()
-        if self.filter_bar is not None:
-            self.filter_bar.say(self.counts)
+    def parsed(self, text: str) -> WordFilter | None:
+        return parse(text)
 
     async def action_back(self) -> None:
         """Clears the filter, else opens the previous tab."""
         if self.filter is not None:
-            self._use(None)
-            self.show_keys()
+            self.use(None)
         else:
             await super().action_back()

@@ -7,7 +7,6 @@ from typing import ClassVar
 from textual import events, on
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widget import Widget
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import CAUSES, Finding
@@ -23,7 +22,7 @@ from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, ScrollList
 
 _WIDE = 160
 """Columns of a terminal from which the page of the cause stands beside the list; else it follows the evidence."""
@@ -48,35 +47,23 @@ def entries_of(view: View) -> list[Entry]:
     return [*well, *view.wrong, *problems, *rest, *past]
 
 
-class FindingList(ScrollList):
+class FindingList(ItemList[Entry]):
     """One line per entry."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("findings")
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Findings", cursor=True, id=id)
-        self.entries: list[Entry] = []
+        super().__init__("Findings", id=id)
         self._view: View | None = None
         self._wanted: WordFilter | None = None
-        self._total = 0
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Entries that match the filter, and all entries."""
-        return len(self.entries), self._total
-
-    @property
-    def chosen(self) -> Entry | None:
-        """The entry under the cursor."""
-        return self.entries[self.cursor or 0] if self.entries else None
 
     def show(self, view: View, wanted: WordFilter | None = None) -> None:
         """Shows the entries that match a filter; the cursor stays with its finding."""
         before = _key(self.chosen) if self.chosen is not None else None
         every = entries_of(view)
-        self._view, self._wanted, self._total = view, wanted, len(every)
-        self.entries = every if wanted is None else [finding for finding in every if wanted(*_texts(finding, view))]
-        self.keep_cursor([_key(entry) for entry in self.entries], before)
+        self._view, self._wanted, self.total = view, wanted, len(every)
+        self.items = every if wanted is None else [finding for finding in every if wanted(*_texts(finding, view))]
+        self.keep_cursor([_key(entry) for entry in self.items], before)
         self.refill()
 
     def refill(self) -> None:
@@ -85,14 +72,10 @@ class FindingList(ScrollList):
         if view is None:
             return
         # Healthy, past and informational findings are not counted.
-        wrong = len(view.wrong) + sum(isinstance(entry, Problem) for entry in self.entries)
+        wrong = len(view.wrong) + sum(isinstance(entry, Problem) for entry in self.items)
         self.note = f" {wrong} wrong " if wrong else ""
-        nothing = _nothing(view) if self._wanted is None else _NO_MATCH
-        self.set_lines([self._line(entry, view) for entry in self.entries] or [nothing], stale=view.stale)
-
-    def marked(self, line: Line) -> Line:
-        """The line under the cursor; no cursor while the list is empty."""
-        return super().marked(line) if self.entries else line
+        nothing = _nothing(view) if self._wanted is None else NO_MATCH
+        self.set_lines([self._line(entry, view) for entry in self.items] or [nothing], stale=view.stale)
 
     def _line(self, entry: Entry, view: View) -> Line:
         pen = Pen(self.inner)
@@ -108,7 +91,7 @@ class FindingList(ScrollList):
         if entry.id == "healthy":
             notes = sum(
                 isinstance(finding, Finding) and finding.until is None and finding is not entry
-                for finding in self.entries
+                for finding in self.items
             )
             title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
         cause = _tail(entry, title, pen.left)
@@ -155,9 +138,6 @@ def _key(entry: Entry) -> tuple[object, ...]:
     if isinstance(entry, Finding):
         return (entry.id, entry.device_uuid, entry.pid, entry.since, entry.until is None)
     return (entry.source, entry.reason)
-
-
-_NO_MATCH = Line((("  no match; Esc clears it", "dim"),))
 
 
 def _texts(entry: Entry, view: View) -> list[str]:
@@ -209,13 +189,10 @@ class FindingsScreen(FilterableScreen):
         self.finding_list.styles.height = min(lines, max(most, least))
         self.finding_list.title = self.filter_title("Findings")
         self.finding_list.show(view, self.filter)
-        self.counts = self.finding_list.counts
-        if self.filter_bar is not None:
-            self.filter_bar.recount(self.counts)
         self.draw_evidence()
 
     @property
-    def filtered(self) -> Widget:
+    def filtered(self) -> FindingList:
         return self.finding_list
 
     def draw_evidence(self) -> None:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widget import Widget
 
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.fleet_lines import fleet_top_line, free_line, used_line, wrong_line
 from gpuwatch.ui.screens.filterable import FilterBarScreen
 from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
-from gpuwatch.ui.tables.filter_language import FilterError
 from gpuwatch.ui.tables.fleet_columns import BY_ID, COLUMNS
 from gpuwatch.ui.tables.fleet_filter import EXAMPLES, FleetFilter, parse
 from gpuwatch.ui.widgets.host_table import HostTable
@@ -42,7 +40,7 @@ class FleetLine(Painted):
         self.paint((pen.to(width).line(),))
 
 
-class FleetScreen(FilterBarScreen):
+class FleetScreen(FilterBarScreen[FleetFilter]):
     """Which GPUs are free, who has the others, what is wrong; below, one line a host."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("fleet")
@@ -59,12 +57,11 @@ class FleetScreen(FilterBarScreen):
         self.wrong = FleetLine(lambda pen: wrong_line(pen, self.fleet.summary), id="wrong")
         self.hosts = HostTable(id="hosts")
         self.hosts.framed = False
-        self.filter: FleetFilter | None = None
         self.panes = (self.free, self.used, self.wrong, self.hosts)
 
     def begin_with(self, wanted: FleetFilter | None, sort: str, *, reverse: bool) -> None:
         """Filters and sorts before the list is first shown."""
-        self.filter = wanted
+        self._filter = wanted
         self.hosts.sort, self.hosts.reverse = sort, reverse
 
     def compose(self) -> ComposeResult:
@@ -85,7 +82,7 @@ class FleetScreen(FilterBarScreen):
         for line in (self.head, self.free, self.used, self.wrong):
             line.redraw()
         if self.filter_bar is not None:
-            self.filter_bar.recount(self.hosts.counts)
+            self.filter_bar.recount(self.matches)
         self.show_keys()
 
     def show_again(self) -> None:
@@ -102,34 +99,14 @@ class FleetScreen(FilterBarScreen):
     # Filter
 
     @property
-    def filtered(self) -> Widget:
+    def filtered(self) -> HostTable:
         return self.hosts
 
-    @property
-    def filter_text(self) -> str:
-        return self.filter.text if self.filter is not None else ""
+    def parsed(self, text: str) -> FleetFilter | None:
+        return parse(text)
 
-    @property
-    def matches(self) -> tuple[int, int]:
-        """Hosts that match, and all hosts."""
-        return self.hosts.counts
-
-    def filter_typed(self, text: str) -> None:
-        """Applies the filter with every key; an invalid word is reported, the others are used."""
-        wrong = ""
-        try:
-            self._use(parse(text))
-        except FilterError as error:
-            wrong = str(error)
-            self._use(cast("FleetFilter | None", error.rest))
-        if self.filter_bar is not None:
-            self.filter_bar.say(self.hosts.counts, wrong)
-
-    def drop_filter(self) -> None:
-        self._use(None)
-
-    def _use(self, wanted: FleetFilter | None) -> None:
-        self.filter = wanted
+    def use(self, wanted: FleetFilter | None) -> None:
+        self._filter = wanted
         self.hosts.show(self.fleet.summary, wanted)
         self.show_keys()
 
@@ -166,11 +143,11 @@ class FleetScreen(FilterBarScreen):
 
     def action_only_wrong(self) -> None:
         """Shows only hosts with errors or warnings and silent ones, or all again."""
-        self._use(None if self.filter_text == "wrong" else parse("wrong"))
+        self.use(None if self.filter_text == "wrong" else parse("wrong"))
 
     def action_only_free(self) -> None:
         """Shows only hosts with free GPUs, or all again."""
-        self._use(None if self.filter_text == "free" else parse("free"))
+        self.use(None if self.filter_text == "free" else parse("free"))
 
     def action_sort(self) -> None:
         from gpuwatch.ui.screens.sort_menu import SortMenu
@@ -187,7 +164,7 @@ class FleetScreen(FilterBarScreen):
 
     async def action_back(self) -> None:
         if self.filter is not None:
-            self._use(None)
+            self.use(None)
 
     def command(self) -> list[str]:
         """The arguments of ``gpuwatch`` that show this."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.containers import Horizontal
-from textual.widget import Widget
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.snapshot import Device
@@ -198,9 +197,6 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.identity.show(device, view)
         self.readings.title = self.filter_title("Readings")
         self.readings.show(device, self.filter, self._energy(device, view), stale=view.stale)
-        self.counts = self.readings.counts
-        if self.filter_bar is not None:
-            self.filter_bar.recount(self.counts)
         self.graphs.show(device, view)
         self.processes.only_device = device.uuid
         self.processes.show(view, framed=framed)
@@ -216,7 +212,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         return energy_rows(meter.of(device.uuid), meter.machine(), len(view.devices), since)
 
     @property
-    def filtered(self) -> Widget:
+    def filtered(self) -> Readings:
         return self.readings
 
     def titles(self) -> dict[str, str]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import BindingType
-from textual.widget import Widget
 
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.session.view import View
@@ -18,7 +17,7 @@ from gpuwatch.ui.screens.filterable import FilterBarScreen
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.columns import COLUMNS
-from gpuwatch.ui.tables.filter import Filter, FilterError, field, parse
+from gpuwatch.ui.tables.filter import Filter, field, parse
 from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.user_table import UserTable
 
 
-class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
+class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     """Everything at a glance."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("overview")
@@ -74,8 +73,6 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         self.gpus.show(view, self._plan)
         self.processes.show(view, framed=self._plan.framed)
         self._show_users()
-        if self.filter_bar is not None:
-            self.filter_bar.recount(self.processes.counts)
 
     def show_sample(self, view: View) -> None:
         """Updates the clock, host, GPUs and run times, if nothing else changed since the previous sample."""
@@ -171,36 +168,23 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         return self.focused_pane in ("gpus", "answer") or (self.processes.scrolled and not self.by_user)
 
     @property
-    def filtered(self) -> Widget:
+    def filtered(self) -> UserTable | ProcessTable:
         """The processes, or their totals."""
         return self.users if self.users is not None and self.by_user else self.processes
 
     @property
-    def filter_text(self) -> str:
-        """The filter of the processes."""
-        return self.processes.filter.text if self.processes.filter is not None else ""
+    def filter(self) -> Filter | None:
+        return self.processes.filter
 
     @property
     def matches(self) -> tuple[int, int]:
         """Processes that match, and all of them."""
         return self.processes.counts
 
-    def filter_typed(self, text: str) -> None:
-        """Applies the filter with every key; an invalid word is reported, the others are used."""
-        wrong = ""
-        try:
-            self._set_filter(parse(text))
-        except FilterError as error:
-            wrong = str(error)
-            self._set_filter(error.rest)
-        if self.filter_bar is not None:
-            self.filter_bar.say(self.processes.counts, wrong)
+    def parsed(self, text: str) -> Filter | None:
+        return parse(text)
 
-    def drop_filter(self) -> None:
-        """Shows all processes again."""
-        self._set_filter(None)
-
-    def _set_filter(self, wanted: Filter | None) -> None:
+    def use(self, wanted: Filter | None) -> None:
         self.processes.set_filter(wanted)
         self._show_users()
         self.show_keys()
@@ -209,7 +193,7 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         """Clears the filter, then the tags, then the selection; then returns to now, then to the list of hosts."""
         session = self.gpuwatch.session
         if self.processes.filter is not None:
-            self._set_filter(None)
+            self.use(None)
         elif self.processes.untag() or self.processes.unpin():
             pass
         elif session.paused and not session.recorded:
@@ -359,7 +343,7 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
             return
         of = job_of if by_job else user_of
         word = field("job" if by_job else "user", name)
-        self._set_filter(Filter(word, (lambda process, at: of(process) == name,)))
+        self.use(Filter(word, (lambda process, at: of(process) == name,)))
         self.action_leave_users()
 
     @on(ScrollList.Chosen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -82,8 +82,8 @@ class FilterBar(Widget):
             self.say(counts)
 
     @property
-    def _filtered(self) -> FilterBarScreen:
-        return cast("FilterBarScreen", self.screen)
+    def _filtered(self) -> FilterBarScreen[Any]:
+        return cast("FilterBarScreen[Any]", self.screen)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

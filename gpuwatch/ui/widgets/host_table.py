@@ -15,7 +15,7 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.fleet_columns import Placed, in_order, place
 from gpuwatch.ui.tables.fleet_filter import FleetFilter, matches
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ScrollList
+from gpuwatch.ui.widgets.scroll_list import ItemList
 
 
 class _HostLines(Sequence[Line]):
@@ -40,7 +40,7 @@ class _HostLines(Sequence[Line]):
         return self._draw(self._hosts[place])
 
 
-class HostTable(ScrollList):
+class HostTable(ItemList[HostSummary]):
     """One line per host; the cursor stays with its host."""
 
     BINDINGS = bindings("hosts")
@@ -53,25 +53,12 @@ class HostTable(ScrollList):
             self.column = column
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Hosts", cursor=True, id=id)
+        super().__init__("Hosts", id=id)
         self._summary: FleetSummary | None = None
-        self._hosts: list[HostSummary] = []
-        self._total = 0
         self._drawn: dict[str, tuple[HostSummary, Line]] = {}
         self._placed: tuple[Placed, ...] = ()
         self._wanted: FleetFilter | None = None
         self.sort, self.reverse = "host", False
-
-    @property
-    def chosen(self) -> HostSummary | None:
-        """The host under the cursor."""
-        place = self.cursor or 0
-        return self._hosts[place] if place < len(self._hosts) else None
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Hosts that match the filter, and all hosts."""
-        return len(self._hosts), self._total
 
     def show(self, summary: FleetSummary | None, wanted: FleetFilter | None) -> None:
         """Shows the hosts that match a filter."""
@@ -87,10 +74,10 @@ class HostTable(ScrollList):
         summary = self._summary
         before = self.chosen.name if self.chosen is not None and self.cursor else None
         every = summary.hosts if summary is not None else ()
-        self._total = len(every)
+        self.total = len(every)
         found = [host for host in every if matches(self._wanted, host)]
-        self._hosts = in_order(found, self.sort, reverse=self.reverse)
-        self.keep_cursor([host.name for host in self._hosts], before)
+        self.items = in_order(found, self.sort, reverse=self.reverse)
+        self.keep_cursor([host.name for host in self.items], before)
         self.refill()
 
     def refill(self) -> None:
@@ -99,17 +86,17 @@ class HostTable(ScrollList):
         placed = place(self.inner, summary.hosts if summary is not None else ())
         if placed != self._placed:
             self._placed, self._drawn = placed, {}
-        count = len(self._hosts)
-        self.note = f" {count} of {self._total} " if count != self._total else f" {count} "
+        count = len(self.items)
+        self.note = f" {count} of {self.total} " if count != self.total else f" {count} "
         if self._wanted is not None:
             self.title = [("Hosts", "title"), (" ─ ", "border"), ("/ ", "key")]
             self.title.append((cut(self._wanted.text, max(self.inner // 2, 1)), "strong"))
         else:
             self.title = [("Hosts", "title")]
         self.head = [header(placed, self.inner, self.sort, reverse=self.reverse)]
-        lines: Sequence[Line] = _HostLines(self._hosts, self._line)
+        lines: Sequence[Line] = _HostLines(self.items, self._line)
         stale = summary is not None and bool(summary.fleet.problem)
-        self._drawn = {host.name: self._drawn[host.name] for host in self._hosts if host.name in self._drawn}
+        self._drawn = {host.name: self._drawn[host.name] for host in self.items if host.name in self._drawn}
         self.set_lines(lines or [Line(((self._nothing(), "dim"),))], stale=stale)
 
     def _line(self, host: HostSummary) -> Line:
@@ -124,13 +111,9 @@ class HostTable(ScrollList):
     def _nothing(self) -> str:
         if self._summary is None:
             return "  ◌ asking for hosts…"
-        if self._wanted is not None and self._total:
+        if self._wanted is not None and self.total:
             return "  no match; Esc clears the filter"
         return "  no GPUs found: no metrics of gpuwatch exporter, dcgm-exporter or nvidia_gpu_exporter"
-
-    def marked(self, line: Line) -> Line:
-        """The line under the cursor; no cursor in an empty list."""
-        return super().marked(line) if self._hosts else line
 
     def on_click(self, event: events.Click) -> None:
         """As in any list; a click on the title of a column sorts by it."""

@@ -20,48 +20,42 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.probe_rows import MARKS, Config, Earlier, Group, Placed, Row, age, fitted, place
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ScrollList
+from gpuwatch.ui.widgets.scroll_list import ItemList
 
 STATE_INKS = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}
 """Ink of a run by its state (:func:`gpuwatch.share.reports.run_content.state_of`)."""
 
 
-class ProbeTable(ScrollList):
+class ProbeTable(ItemList[Row]):
     """Groups, configurations, earlier runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("probes")
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Probes", cursor=True, id=id)
-        self.rows: list[Row] = []
+        super().__init__("Probes", id=id)
         self._best: Mapping[str, str] = {}
         self._marks: dict[int, tuple[str, ...]] = {}
         """Marks beside the speed of a run, by ``id(run)``."""
         self._doing = ""
         self._now = 0.0
 
-    @property
-    def chosen(self) -> Row | None:
-        """The row under the cursor."""
-        return self.rows[self.cursor or 0] if self.rows else None
-
     def show(self, rows: list[Row], comparison: Comparison, *, doing: str, now: float) -> None:
         """Shows rows; the cursor stays with its row."""
         before = _key(self.chosen) if self.chosen is not None else None
-        self.rows, self._best, self._doing, self._now = rows, comparison.best, doing, now
+        self.items, self._best, self._doing, self._now = rows, comparison.best, doing, now
         self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
         self.keep_cursor([_key(row) for row in rows], before)
         self.refill()
 
     def follow(self, config: str) -> None:
         """Scrolls a configuration into view without moving the cursor."""
-        for number, row in enumerate(self.rows):
+        for number, row in enumerate(self.items):
             if isinstance(row, Config) and row.script.name == config:
                 self.top = min(max(self.top, number - self.room + 3), max(number - 1, 0))
 
     def refill(self) -> None:
         """Rebuilds the lines for the current width."""
-        runs = (row.run for row in self.rows if not isinstance(row, Group) and row.run is not None)
+        runs = (row.run for row in self.items if not isinstance(row, Group) and row.run is not None)
         columns = place(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs))
         head = Pen(self.inner)
         head.to(MARKS, ink="header")
@@ -69,7 +63,7 @@ class ProbeTable(ScrollList):
             head.to(placed.start, ink="header")
             head.add((right if placed.at_right else left)(placed.title, placed.width), "header")
         self.head = [head.to(self.inner, ink="header").line()]
-        self.set_lines([self._line(row, columns) for row in self.rows])
+        self.set_lines([self._line(row, columns) for row in self.items])
 
     def _line(self, row: Row, columns: tuple[Placed, ...]) -> Line:
         pen = Pen(self.inner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Generic, TypeVar
 
 from textual import events
 from textual.message import Message
@@ -13,7 +14,9 @@ from gpuwatch.ui.drawing.frame import frame, thumb
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.widgets.paint import JumpRow, Line, Painted, Span
 
+Item = TypeVar("Item")
 WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
+NO_MATCH = Line((("  no match; Esc clears it", "dim"),))
 
 
 class ScrollList(Painted, can_focus=True):
@@ -40,6 +43,11 @@ class ScrollList(Painted, can_focus=True):
         self.top = 0
         self.cursor: int | None = 0 if cursor else None
         self._stale = False
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Lines that match the filter, and all lines, of a list that can be filtered."""
+        return 0, 0
 
     @property
     def room(self) -> int:
@@ -168,3 +176,27 @@ class ScrollList(Painted, can_focus=True):
 
     def clicked(self, x: int) -> None:
         """A click on cell ``x`` of the line under the cursor."""
+
+
+class ItemList(ScrollList, Generic[Item]):
+    """One line for each item, and a cursor; without items, a line that says why."""
+
+    def __init__(self, title: str, *, id: str | None = None) -> None:
+        super().__init__(title, cursor=True, id=id)
+        self.items: list[Item] = []
+        self.total = 0
+        """Number of items without a filter."""
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return len(self.items), self.total
+
+    @property
+    def chosen(self) -> Item | None:
+        """The item under the cursor."""
+        place = self.cursor or 0
+        return self.items[place] if place < len(self.items) else None
+
+    def marked(self, line: Line) -> Line:
+        """The line under the cursor; no cursor while the list is empty."""
+        return super().marked(line) if self.items else line

@@ -14,7 +14,7 @@ from gpuwatch.ui.tables.columns import short_job, unexplained_of
 from gpuwatch.ui.tables.filter import Filter
 from gpuwatch.ui.tables.totals import NO_JOB, Total, job_of, totals, unexplained, user_of
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ScrollList
+from gpuwatch.ui.widgets.scroll_list import ItemList
 
 _GIB = 1024**3
 
@@ -41,16 +41,15 @@ _TIGHT = _Columns(9, 8, 6, 7, 5)
 """GPU columns in GiB without unit; without decimals from 10 GiB."""
 
 
-class UserTable(ScrollList):
+class UserTable(ItemList[Total]):
     """One line for each user or job; Enter shows its processes."""
 
     BINDINGS = bindings("users")
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Users", cursor=True, id=id)
+        super().__init__("Users", id=id)
         self._view: View | None = None
         self._filter: Filter | None = None
-        self._totals: list[Total] = []
         self.by_job = False
         """Whether the totals are by job, not by user."""
         self.headed = False
@@ -58,8 +57,7 @@ class UserTable(ScrollList):
     @property
     def chosen(self) -> Total | None:
         """The user or job under the cursor; None on unexplained memory."""
-        place = self.cursor or 0
-        total = self._totals[place] if place < len(self._totals) else None
+        total = super().chosen
         return total if total is not None and total.name != "" else None
 
     def show(self, view: View, wanted: Filter | None, *, framed: bool) -> None:
@@ -68,12 +66,12 @@ class UserTable(ScrollList):
         self._view, self._filter, self.framed = view, wanted, framed
         rows = view.snapshot.processes if view.snapshot is not None else ()
         rows = tuple(row for row in rows if wanted is None or wanted(row, view.moment))
-        self._totals = totals(rows, job_of if self.by_job else user_of)
+        self.items = totals(rows, job_of if self.by_job else user_of)
         if wanted is None:
             nobody = unexplained_of(view.snapshot) if view.snapshot is not None else None
             if nobody is not None:
-                self._totals.append(unexplained(nobody.parts))
-        self.keep_cursor([total.name for total in self._totals], before)
+                self.items.append(unexplained(nobody.parts))
+        self.keep_cursor([total.name for total in self.items], before)
         self.refill()
 
     def refill(self) -> None:
@@ -81,7 +79,7 @@ class UserTable(ScrollList):
         view = self._view
         if view is None:
             return
-        named = sum(total.name not in (None, "", NO_JOB) for total in self._totals)
+        named = sum(total.name not in (None, "", NO_JOB) for total in self.items)
         what, title = ("job", "Jobs") if self.by_job else ("user", "Users")
         self.note = f" {named} {what}{'s' * (named != 1)}, by GPU memory "
         if self._filter is not None:
@@ -92,7 +90,7 @@ class UserTable(ScrollList):
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner >= 100 else _USUAL
         fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner]
-        words = all(_in_words(total)[1] <= self.inner - usual.rest - 2 for total in self._totals)
+        words = all(_in_words(total)[1] <= self.inner - usual.rest - 2 for total in self.items)
         if fits == [_TIGHT] and words:
             fits = []
         at = fits[0] if fits else usual if words else _TIGHT
@@ -106,12 +104,12 @@ class UserTable(ScrollList):
         if indices and not fits:
             pen.add("  ON GPU", "header")
         self.head = [pen.to(self.inner, ink="header").line()]
-        lines = [self._line(total, indices, at, side_by_side=bool(fits)) for total in self._totals]
+        lines = [self._line(total, indices, at, side_by_side=bool(fits)) for total in self.items]
         self.set_lines(lines or [Line((("  no process uses a GPU", "dim"),))], stale=view.stale)
 
     def marked(self, line: Line) -> Line:
         """The line under the cursor, with the process table's mark."""
-        if not self._totals:
+        if not self.items:
             return line
         _, *rest = line.spans
         mark = ("▶ ", "focus" if self.has_focus else "dim")
