@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.machine.history.timeline import Timeline
 from gpuwatch.machine.sources.process_details import Details, details
 from gpuwatch.session.process_history import Identity, ProcessHistories, identity
-from gpuwatch.ui.details.exact_device_map import known_map
+from gpuwatch.ui.details.process_sections import known_map
 from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet

@@ -1,15 +1,18 @@
-"""The machine at the moment of an event, as lines. Pure."""
+"""The past in words: the machine at the moment of an event, and times without samples. Pure."""
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
+from gpuwatch.core.formatting.durations import lasted
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_store import Kept
+from gpuwatch.machine.history.sample_store import Gap, Kept
 from gpuwatch.ui.drawing.cells import left
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import short_command
 from gpuwatch.ui.tables.device_facts import whole_number
@@ -67,3 +70,28 @@ def _process(row: Process, *, marked: bool) -> list[tuple[str, str]]:
         (f"{memory(row.number('gpu_memory_bytes')):>9}  ", "text"),
         (short_command(row), "text"),
     ]
+
+
+_WHY = (
+    ("recording.began", "the recorder was off"),
+    ("machine.resumed", "the machine was suspended"),
+    ("clock.set", "the clock was set"),
+    ("silence.", "the driver did not answer"),
+    ("collector.", "the driver did not answer"),
+)
+"""Events in a gap that say why it is one, by the beginning of their kind."""
+_AFTER = 2.0
+"""Seconds after a gap in which its reason may be recorded."""
+
+
+def gap_text(skipped: Sequence[Gap], now: float, events: Sequence[MachineEvent]) -> str:
+    """``nothing recorded 02:10:05–07:45:00 (5 h 35 min): the recorder was off``; of several the last, and how many."""
+    last = skipped[-1]
+    begin, end = clock(last.begin, now), clock(last.end, now)
+    span = f"{begin}–{end} ({lasted(last.end - last.begin)})"
+    more = f"; {len(skipped)} gaps" if len(skipped) > 1 else ""
+    if last.damaged:
+        return f"▲ damaged, cannot be read: {span}{more}"
+    kinds = [event.kind for event in events if last.begin < event.at <= last.end + _AFTER]
+    why = next((words for kind, words in _WHY if any(text.startswith(kind) for text in kinds)), "")
+    return f"nothing recorded {span}{f': {why}' if why else ''}{more}"

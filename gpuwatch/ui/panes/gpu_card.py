@@ -29,9 +29,9 @@ from gpuwatch.ui.tables.device_facts import (
     state_note,
     whole_number,
 )
-from gpuwatch.ui.tables.gpu_choice import GpuChoice
 from gpuwatch.ui.tables.gpu_fields import FIELDS, LOADS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_graphs import GRAPHS, GpuGraph
+from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import bar_ink, rank
 
 _GIB = 1024**3

@@ -11,7 +11,7 @@ from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.mig_line import part_pens
-from gpuwatch.ui.tables.gpu_choice import GpuChoice
+from gpuwatch.ui.tables.gpu_order import GpuChoice
 
 
 def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, chosen: int = -1, top: int = 0) -> list[Line]:

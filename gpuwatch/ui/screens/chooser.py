@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.drawing.cells import cut, left, width_of
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.screens.modal import MOVES, Modal
+from gpuwatch.ui.screens.lines_modal import MOVES, Modal
 from gpuwatch.ui.tables import columns as rows
 from gpuwatch.ui.tables import gpu_fields, gpu_graphs
 from gpuwatch.ui.widgets.paint import Line, Painted

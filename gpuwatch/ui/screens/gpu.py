@@ -26,7 +26,7 @@ from gpuwatch.ui.widgets.graphs import Graphs
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.readings import Readings, granted_lines
-from gpuwatch.ui.widgets.sections import Sections
+from gpuwatch.ui.widgets.scroll_list import Sections
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.run import Run

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widgets import Static
 
-from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.screens.lines_modal import Modal
 from gpuwatch.ui.widgets.paint import Painted
 
 if TYPE_CHECKING:

@@ -1,18 +1,45 @@
-"""A sheet of lines over the screen: help, evidence, missing readings, menus."""
+"""The base of every sheet over a screen; and a sheet of lines: help, evidence, missing readings, menus."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.screen import ModalScreen
 
 from gpuwatch.ui.drawing.wrapping import Lines, fitted, pointed, wrapped
-from gpuwatch.ui.screens.modal import MOVES, Modal, Result
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.paint import Line, Painted
+
+Result = TypeVar("Result")
+MOVES = (
+    Binding("up,k", "move(-1)", "up", show=False),
+    Binding("down,j", "move(1)", "down", show=False),
+    Binding("pageup", "move(-10)", "page up", show=False),
+    Binding("pagedown", "move(10)", "page down", show=False),
+    Binding("home,g", "move(-100000)", "first", show=False),
+    Binding("end,G", "move(100000)", "last", show=False),
+)
+"""Keys that move in a sheet, as everywhere."""
+
+
+class Modal(ModalScreen[Result], Generic[Result]):
+    """A sheet that closes only once, however many keys and clicks are queued.
+
+    Keys typed in one burst are queued before the first one is handled, and Textual's own ``dismiss`` pops
+    whatever screen is on top: a second one would close the tab below, or the last screen.
+    """
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """Closes the sheet with a result; does nothing if it is not on top, for example already closed."""
+        if self.app.screen is not self:
+            done: AwaitComplete = AwaitComplete.nothing()  # type: ignore[no-untyped-call]
+            return done
+        return super().dismiss(result)
 
 
 class Sheet(Painted, can_focus=True):

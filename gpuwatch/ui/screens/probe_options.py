@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.text import printable, whole_number
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_runs import Parameters
-from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.screens.lines_modal import Modal
 from gpuwatch.ui.settings.preferences import InvalidValue
 from gpuwatch.ui.widgets.paint import Line, Painted
 

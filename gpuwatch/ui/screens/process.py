@@ -26,8 +26,7 @@ from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.columns import BY_ID, in_order, on_cpu
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.process_graphs import ProcessGraphs
-from gpuwatch.ui.widgets.scroll_list import WAITING
-from gpuwatch.ui.widgets.sections import Sections
+from gpuwatch.ui.widgets.scroll_list import WAITING, Sections
 
 _AGAIN = 10.0
 """Seconds after which details are read again."""

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.machine.recording.time_expressions import moment, shown
-from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.screens.lines_modal import Modal
 from gpuwatch.ui.widgets.paint import Line, Painted
 
 

@@ -30,9 +30,8 @@ from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.panes.key_line import key_line
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.tables.gpu_choice import GpuChoice
 from gpuwatch.ui.tables.gpu_fields import shown_fields
-from gpuwatch.ui.tables.gpu_order import in_order, with_devices
+from gpuwatch.ui.tables.gpu_order import GpuChoice, in_order, with_devices
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
 _STRIP, _PANE = "surface", "background"

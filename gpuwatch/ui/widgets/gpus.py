@@ -18,9 +18,8 @@ from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, owners, rows_of_lines
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.gpu_choice import GpuChoice
 from gpuwatch.ui.tables.gpu_fields import ALL, known_fields, shown_fields
-from gpuwatch.ui.tables.gpu_order import SteadyOrder, with_devices
+from gpuwatch.ui.tables.gpu_order import GpuChoice, SteadyOrder, with_devices
 from gpuwatch.ui.widgets.paint import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
