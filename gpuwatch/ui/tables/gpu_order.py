@@ -11,27 +11,20 @@ import msgspec
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS
-from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS
+from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS, GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 
 GpuOrder = Literal["index", "utilization", "memory", "temperature", "power"]
 ORDERS: tuple[GpuOrder, ...] = ("index", "utilization", "memory", "temperature", "power")
-"""All orders; the others are also names of loads."""
+"""All orders; the others are also names of loads and graphs."""
 
 _AGAIN = 5.0
 """Seconds for which an order stays: GPUs that change places with every sample cannot be read."""
-_METRICS = {
-    "utilization": "utilization.gpu_percent",
-    "memory": "memory.used_bytes",
-    "temperature": "temperature.gpu_celsius",
-    "power": "power.draw_watts",
-}
 
 
 def _load(device: Device, order: GpuOrder) -> float | None:
     """What a device is sorted by; the memory as a share, as its bar shows it. None if it was not read."""
-    metric = _METRICS[order]
-    value = device.number(metric)
+    value = device.number(GRAPHS[order].metric)
     if value is None:
         return None
     if order == "memory":

@@ -14,26 +14,14 @@ from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent
-from gpuwatch.ui.tables.load_levels import Load, Thresholds, bar_ink, mark, rank
+from gpuwatch.ui.tables.gpu_graphs import ALL
+from gpuwatch.ui.tables.load_levels import Thresholds, bar_ink, mark, rank
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
-GRAPHS = (
-    ("utilization.gpu_percent", "GPU", "graph"),
-    ("memory.used_bytes", "Memory", "memory"),
-    ("power.draw_watts", "Power", "power"),
-    ("temperature.gpu_celsius", "Temperature", "temperature"),
-    ("clocks.sm_mhz", "SM clock", "clock"),
-)
+GRAPHS = tuple((graph.metric, graph.caption, graph.ink) for graph in ALL if graph.load)
 """Metric, caption and normal ink."""
-_LOADS: dict[str, Load] = {
-    "utilization.gpu_percent": "utilization",
-    "memory.used_bytes": "memory",
-    "power.draw_watts": "power",
-    "temperature.gpu_celsius": "temperature",
-    "clocks.sm_mhz": "clock",
-}
-"""The load that the latest value of a metric is ranked by."""
+_LOADS = {graph.metric: graph.load for graph in ALL}
 
 
 class GraphStack(Painted):
