@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.quantities import Duration
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import span
 from gpuwatch.core.formatting.terminal import file_name

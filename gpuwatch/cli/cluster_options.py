@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuwatch.cli.option_sections import Sectioned
+from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.options import SIM_GIVEN, asked_gpm
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.quantities import Duration
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -215,3 +215,16 @@ class _Progress:
             sys.stderr.write(f"\x1b[{len(self._drawn)}A\x1b[J")
             sys.stderr.flush()
             self._drawn = []
+
+
+@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run a gpuwatch command for another machine, which started this by --on."""
+    from gpuwatch.fleet.cluster.node_agent import serve
+    from gpuwatch.fleet.cluster.node_results import KINDS
+
+    if not arguments or arguments[0] not in KINDS:
+        raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
+    ctx.exit(serve([sys.executable, "-m", "gpuwatch", *arguments]))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from gpuwatch.cli.choice import Choice
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")

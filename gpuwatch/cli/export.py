@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import check_output, redact_option, say, say_redacted, say_written, to_stdout
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import recording_of

@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.option_types import Choice, Duration
 from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import say
-from gpuwatch.cli.quantities import Duration
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 
@@ -126,9 +125,9 @@ def exporter(
     web = WebConfig(web_config, say)
     job_map = _job_map(write_job_map)
     if print_unit:
-        from gpuwatch.cli.exporter_unit import unit
+        from gpuwatch.cli.systemd_units import exporter_unit
 
-        click.echo(unit(ctx, loopback=address.loopback), nl=False)
+        click.echo(exporter_unit(ctx, loopback=address.loopback), nl=False)
         return
     enter_simulation(ctx)
     from gpuwatch.machine.collector.live_feed import LiveFeed

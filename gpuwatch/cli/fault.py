@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.command_group import Group, no_such
 from gpuwatch.cli.fault_command import gpu_fault, machine_fault, which
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.options import FiniteRange
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files, names
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import compile_notice, say_line
 from gpuwatch.core.errors import UsageError
@@ -21,6 +21,7 @@ from gpuwatch.core.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gpuwatch.core.model.snapshot import Snapshot
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.sim.build import Tier
     from gpuwatch.sim.shape import SimShape
@@ -271,3 +272,29 @@ def offer_simulation(ctx: click.Context) -> None:
     at = sys.argv.index(name) + 1
     words = ["gpuwatch", *sys.argv[1:at], "--sim", "2x24GiB", *sys.argv[at:]]
     say_line(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")
+
+
+def check_gpus(gpu: str | None) -> None:
+    """Rejects a malformed ``--gpu`` list, on any machine."""
+    wanted = [entry.strip() for entry in gpu.split(",")] if gpu is not None else []
+    if not all(wanted):
+        raise UsageError(f"--gpu {gpu}: an entry is empty", hint="list GPUs by index or UUID, for example 0,1")
+    twice = next((entry for entry in wanted if wanted.count(entry) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--gpu {gpu}: GPU {twice} is listed twice", hint="list each GPU once")
+
+
+def visible_gpus(gpu: str, machine: Snapshot | None) -> tuple[str, ...]:
+    """UUIDs of the chosen GPUs, in their order; UsageError for one that is not here."""
+    devices = () if machine is None else machine.devices
+    chosen = []
+    for wanted in gpu.split(","):
+        wanted = wanted.strip()
+        found = [d for d in devices if (str(d.index) == wanted if wanted.isdigit() else d.uuid.startswith(wanted))]
+        if len(found) != 1 or not wanted:
+            known = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
+            raise UsageError(f"--gpu {wanted}: no such GPU", hint=f"GPUs here: {known}")
+        if found[0].uuid in chosen:
+            raise UsageError(f"--gpu {gpu}: GPU {found[0].index} is listed twice", hint="list each GPU once")
+        chosen.append(found[0].uuid)
+    return tuple(chosen)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.links import file_shown, with_links
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable

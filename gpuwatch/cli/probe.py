@@ -11,17 +11,18 @@ from typing import Any
 import click
 import msgspec
 
-from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
 from gpuwatch.cli.completion import names
-from gpuwatch.cli.gpu_choice import check_gpus, visible_gpus
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.options import (
     FiniteRange,
+    check_gpus,
     enter_simulation,
     offer_simulation,
     python_option,
     sim_option,
     sim_tier_option,
+    visible_gpus,
 )
 from gpuwatch.cli.output import check_output, data, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted

@@ -6,6 +6,7 @@ import os
 import platform
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from click.core import ParameterSource
 
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.options import (
     alert_options,
     asked_alerts,
@@ -24,7 +26,6 @@ from gpuwatch.cli.options import (
 )
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.quantities import Duration, Size
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.units import size
@@ -150,7 +151,9 @@ def _record(
             raise UsageError(
                 "a printed unit has no alerts", hint="add --on-finding or GPUWATCH_WEBHOOK with systemctl edit gpuwatch"
             )
-        click.echo(_unit(file, every, max_size, max_age), nl=False)
+        from gpuwatch.cli.systemd_units import recorder_unit
+
+        click.echo(recorder_unit(file, every, max_size, max_age), nl=False)
         return
     enter_simulation(ctx)
     if alerts is not None and sys.stderr.isatty():
@@ -246,51 +249,28 @@ def _made_default_file() -> Path:
     return folder / path.name
 
 
-def _unit(file: Path | None, every: float, max_size: int, max_age: float) -> str:
-    """The unit, with these options."""
-    from gpuwatch.cli.systemd_unit import HARDENING, command_line, quoted
+def own_recording() -> Path:
+    """The recording of a recorder that runs on this machine, else the newest one in this user's folder.
 
-    age = f"{max_age / 86_400:g}d" if max_age >= 86_400 else f"{max_age:g}s"
-    limits = ["--every", f"{every:g}s", "--max-size", f"{max_size / 2**20:g}MiB", "--max-age", age]
-    name = quoted(str(file.absolute())) if file is not None else f"{_STATE}/%H.gpuwatch"  # %H is the host name
-    start = f"{command_line('record')} {name} {' '.join(map(quoted, limits))}"
-    folder = quoted(str(file.absolute().parent)) if file else _STATE
-    return _UNIT.format(start=start, state=_STATE, folder=folder, hardening=HARDENING)
+    UsageError, which says how to make one, if there is none.
+    """
+    from gpuwatch.machine.recording.running_recorders import running
 
-
-_STATE = "/var/lib/gpuwatch"
-_UNIT = """\
-# gpuwatch record --print-unit | sudo tee /etc/systemd/system/gpuwatch.service
-# sudo useradd --system --no-create-home --shell /usr/sbin/nologin gpuwatch
-# sudo systemctl daemon-reload && sudo systemctl enable --now gpuwatch
-#
-# Dashboards of members of the group gpuwatch take their samples from it, and go back into it:
-# sudo usermod -aG gpuwatch alice, and once, after the start: sudo chmod 0640 {folder}/*.gpuwatch*
-
-[Unit]
-Description=gpuwatch: record the GPUs and their processes
-Documentation=man:gpuwatch-record(1)
-StartLimitIntervalSec=0
-
-[Service]
-ExecStart={start}
-User=gpuwatch
-Restart=on-failure
-RestartSec=30
-StateDirectory=gpuwatch
-StateDirectoryMode=0750
-RuntimeDirectory=gpuwatch
-RuntimeDirectoryMode=0755
-UMask=0027
-ReadWritePaths={folder}
-Environment=XDG_STATE_HOME={state}
-Nice=5
-
-# It reads the driver's devices and the /proc of all users, and writes one file: nothing else is left to it.
-{hardening}RestrictAddressFamilies=AF_UNIX
-IPAddressDeny=any
-MemoryMax=512M
-
-[Install]
-WantedBy=multi-user.target
-"""
+    found = running()
+    paths = [Path(recorder.entry.path) for recorder in found]
+    for recorder in found:
+        recorder.close()
+    if paths:
+        return paths[0]
+    folder = default_file().parent
+    kept: list[tuple[float, Path]] = []
+    with suppress(OSError):
+        for path in folder.glob("*.gpuwatch"):
+            with suppress(OSError):
+                kept.append((path.stat().st_mtime, path))
+    if not kept:
+        raise UsageError(
+            f"no recorder runs, and there is no recording in {file_name(folder)}",
+            hint="gpuwatch record makes one; or name a file",
+        )
+    return max(kept)[1]

@@ -16,7 +16,7 @@ from gpuwatch.cli.dashboard_options import preferred, replay_options
 from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import say
-from gpuwatch.cli.own_recording import own_recording
+from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name, has_few_colors, needs_ascii
@@ -82,7 +82,7 @@ def replay(
         need_terminal("gpuwatch record info FILE tells what is in it", "gpuwatch record info FILE tells what is in it")
         gc.disable()  # what is imported now stays
         from gpuwatch.machine.collector.recording_player import RecordingPlayer
-        from gpuwatch.session.replay import replay as replayed
+        from gpuwatch.session.session import replay as replayed
         from gpuwatch.ui.app import GpuwatchApp, run
 
         gc.freeze()

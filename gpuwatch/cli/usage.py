@@ -7,11 +7,11 @@ from typing import get_args
 
 import click
 
-from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import check_output, format_option, output_option, publish, redact_option
-from gpuwatch.cli.own_recording import own_recording
 from gpuwatch.cli.progress import progress
+from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.recording_input import recording_of
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.usage import By

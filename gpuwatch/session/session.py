@@ -19,7 +19,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import Gap, SampleStore
 from gpuwatch.machine.history.timeline import Timeline
-from gpuwatch.session.judge import Judge, LiveJudge
+from gpuwatch.session.judge import Judge, LiveJudge, RecordedJudge
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
 from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, ranked
 
@@ -419,3 +419,20 @@ class Session:
             self._go_on(kept.judged(), playhead.view.history)
             self.see_events()
         self.player.paused = False
+
+
+def replay(feed: RecordingPlayer, moment: float | None = None) -> Session:
+    """A session that shows what the dashboard showed then, with the findings and events that were recorded.
+
+    ``feed``: of a recording that has samples. ``moment``: where to begin; None: at its beginning. It plays once it is
+    started, unless that moment is in a hang, which is over in the next sample.
+    """
+    recording = feed.recording
+    session = Session(
+        feed, clock=feed.now, timeline=recording, read_only=True, player=feed, judge=RecordedJudge(recording)
+    )
+    playhead = session.pause()
+    playhead.go(recording.times[0] if moment is None else moment)
+    if not playhead.in_hang:
+        session.resume()
+    return session

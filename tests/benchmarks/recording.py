@@ -25,7 +25,7 @@ from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.stored_data import checksum, pack_times, unpack_times
 from gpuwatch.machine.recording.usage import usage
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.session.replay import replay
+from gpuwatch.session.session import replay
 from tests.benchmarks.history_hour import noisy
 from tests.recording.days import NOON, Readings, day
 

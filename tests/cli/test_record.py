@@ -21,7 +21,7 @@ from gpuwatch.core.model.codec import schema_of
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording.check import checked
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.replay import replay
+from gpuwatch.session.session import replay
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.forked import start_gpuwatch

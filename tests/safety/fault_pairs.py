@@ -38,7 +38,7 @@ from gpuwatch.machine.sources.base import SeenDevice
 from gpuwatch.machine.sources.nvidia.decode import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
 from gpuwatch.session.judge import all_findings
 from gpuwatch.session.period import period
-from gpuwatch.session.replay import replay
+from gpuwatch.session.session import replay
 from gpuwatch.session.view import View, ranked
 from gpuwatch.share.exporter.page import Content, Options, Page
 from gpuwatch.sim import faults

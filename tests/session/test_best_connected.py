@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Snapshot, Topology
-from gpuwatch.session.best_connected import best_connected, rank
-from gpuwatch.session.free_gpus import Conditions, pick
+from gpuwatch.session.free_gpus import Conditions, best_connected, pick, rank
 from tests.session.test_free_gpus import chosen, gpu, machine
 from tests.ui.machines import uuid
 

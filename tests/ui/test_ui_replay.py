@@ -20,7 +20,7 @@ from gpuwatch.machine.collector.recording_player import RecordedHost, RecordingP
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.session.judge import all_findings
-from gpuwatch.session.replay import replay as replayed
+from gpuwatch.session.session import replay as replayed
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
 from gpuwatch.ui.screens.tab import TabScreen

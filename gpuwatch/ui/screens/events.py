@@ -176,7 +176,7 @@ class EventsScreen(FilterableScreen):
         lines = [fitted(line, room) if line else line for line in then_lines(event, then)]
         if event.cause in CAUSES:
             from gpuwatch.explain.diagnosis.reference.cause_pages import page
-            from gpuwatch.ui.screens.cause_sheet import page_lines
+            from gpuwatch.ui.screens.finding_sheets import page_lines
 
             lines += [[], [("Cause page", "title"), (f"  gpuwatch cause {event.cause}", "dim")]]
             lines += [part for line in page_lines(page(event.cause)) for part in wrapped(line, room)]

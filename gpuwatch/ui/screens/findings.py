@@ -17,8 +17,8 @@ from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.panes.headline import verdict
-from gpuwatch.ui.screens.evidence import EvidenceModal
 from gpuwatch.ui.screens.filterable import FilterableScreen
+from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
@@ -225,7 +225,7 @@ class FindingsScreen(FilterableScreen):
             return []
         if (cause, room) != self._page_of:
             from gpuwatch.explain.diagnosis.reference.cause_pages import page
-            from gpuwatch.ui.screens.cause_sheet import page_lines
+            from gpuwatch.ui.screens.finding_sheets import page_lines
 
             self._page_of = (cause, room)
             self.evidence.top = 0
@@ -249,7 +249,7 @@ class FindingsScreen(FilterableScreen):
         self._page_of = (f"{cause} {healthy}", room)
         if cause in CAUSES:
             from gpuwatch.explain.diagnosis.reference.cause_pages import page
-            from gpuwatch.ui.screens.cause_sheet import page_lines
+            from gpuwatch.ui.screens.finding_sheets import page_lines
 
             self.page.title = [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")]
             lines = page_lines(page(cause))
@@ -304,7 +304,7 @@ class FindingsScreen(FilterableScreen):
         """Opens the cause page of the selected finding."""
         entry = self.finding_list.chosen
         if isinstance(entry, Finding) and cause_of(entry):
-            from gpuwatch.ui.screens.cause_sheet import CauseSheet
+            from gpuwatch.ui.screens.finding_sheets import CauseSheet
 
             self.app.push_screen(CauseSheet(entry.id))
 

@@ -380,7 +380,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def action_findings(self) -> None:
         """Shows all findings with their evidence."""
         from gpuwatch.ui.details.finding_lines import evidence
-        from gpuwatch.ui.screens.evidence import EvidenceModal
+        from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 
         view = self._view
         if view is not None:

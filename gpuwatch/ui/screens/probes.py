@@ -423,7 +423,7 @@ class ProbesScreen(TabScreen):
             self.say(f"{printable(config)} is no longer in the catalogue", "warning")
             return
         from gpuwatch.experiment.probing.settings_as_code import recipe
-        from gpuwatch.ui.screens.code_sheet import CodeModal
+        from gpuwatch.ui.screens.run_sheet import CodeModal
 
         self.app.push_screen(CodeModal(config, recipe(script, options)))
 

@@ -1,4 +1,4 @@
-"""One run as a sheet: verdict, findings, requested and granted devices, and the end of its log."""
+"""Sheets of a probe: a run (verdict, findings, requested and granted devices, end of its log); settings as code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.content import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_content import run_content
@@ -92,3 +93,24 @@ class RunModal(LinesModal[str]):
     def action_ask(self, what: str) -> None:
         """Closes with the requested action."""
         self.dismiss(what)
+
+
+class CodeModal(LinesModal[None]):
+    """Source code with dim comments."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "copy", "copy", show=False),
+        Binding("e", "close", "close", show=False),
+    ]
+
+    def __init__(self, title: str, source: str) -> None:
+        super().__init__(f"{title} as code", [_coloured(line) for line in source.splitlines()], to_copy=source)
+        self.sheet.ending = "c copies  Esc closes"
+
+
+def _coloured(line: str) -> list[tuple[str, str]]:
+    code, mark, comment = line.partition("#")
+    indent = len(line) - len(line.lstrip(" "))
+    if mark and not code.strip():
+        return [(line[:indent], "dim"), (printable(mark + comment), "dim")]
+    return [(line[:indent], "text"), (printable(line[indent:]), "accent" if "os.environ" in line else "text")]

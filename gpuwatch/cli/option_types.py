@@ -1,4 +1,4 @@
-"""Options that are an amount with a unit: durations and sizes."""
+"""Types of options: a choice of names, and amounts with a unit: durations and sizes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpuwatch.core.formatting.durations import UNITS, seconds_of
+from gpuwatch.core.formatting.suggest import did_you_mean
 
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -59,3 +60,13 @@ def _length(seconds: float) -> str:
         if seconds >= UNITS[unit]:
             return f"{seconds / UNITS[unit]:g} {unit}"
     return f"{seconds * 1e3:g} ms"
+
+
+class Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2 only
+    """One of a few names; for a typo the error suggests the closest name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(error.message.rstrip(".") + did_you_mean(str(value), map(str, self.choices)), param, ctx)

@@ -1,0 +1,143 @@
+"""The systemd units that ``gpuwatch exporter`` and ``record`` print with ``--print-unit``."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+HARDENING = """\
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+PrivateMounts=yes
+KeyringMode=private
+LockPersonality=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
+"""
+"""Lines of [Service] for a program that reads the driver's devices and /proc."""
+
+
+def command_line(*words: str) -> str:
+    """gpuwatch with these arguments, as ExecStart takes it."""
+    program = shutil.which("gpuwatch")
+    command = [str(Path(program).absolute())] if program else [sys.executable, "-m", "gpuwatch"]
+    return " ".join(map(quoted, (*command, *words)))
+
+
+def quoted(word: str) -> str:
+    """A word of ExecStart: systemd has its own rules of quoting, and expands % and $."""
+    word = word.replace("%", "%%").replace("$", "$$")
+    if word and all(text.isalnum() or text in "-_./=+:,@%$" for text in word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_UNIT = """\
+# gpuwatch {command} --print-unit | sudo tee /etc/systemd/system/{name}.service
+# sudo useradd --system --no-create-home --shell /usr/sbin/nologin gpuwatch
+# sudo systemctl daemon-reload && sudo systemctl enable --now {name}
+{notes}
+[Unit]
+Description=gpuwatch: {about}
+Documentation=man:gpuwatch-{command}(1)
+{after}StartLimitIntervalSec=0
+
+[Service]
+ExecStart={start}
+User=gpuwatch
+Restart=on-failure
+RestartSec=30
+{own}Nice=5
+
+# It reads the driver's devices and the /proc of all users, and {does}: nothing else is left to it.
+{hardening}{reached}MemoryMax=512M
+
+[Install]
+WantedBy=multi-user.target
+"""
+_LOCAL = "IPAddressDeny=any\nIPAddressAllow=localhost\n"
+_STATE = "/var/lib/gpuwatch"
+_RECORDER_NOTES = """\
+#
+# Dashboards of members of the group gpuwatch take their samples from it, and go back into it:
+# sudo usermod -aG gpuwatch alice, and once, after the start: sudo chmod 0640 {folder}/*.gpuwatch*
+"""
+_RECORDER = """\
+StateDirectory=gpuwatch
+StateDirectoryMode=0750
+RuntimeDirectory=gpuwatch
+RuntimeDirectoryMode=0755
+UMask=0027
+ReadWritePaths={folder}
+Environment=XDG_STATE_HOME={state}
+"""
+
+
+def exporter_unit(ctx: click.Context, *, loopback: bool) -> str:
+    """The exporter's unit, with the options that it was given. ``loopback``: nobody else may reach it."""
+    words: list[str] = []
+    folder: Path | None = ctx.params["write_job_map"]
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        given = ctx.params.get(name)
+        if name == "print_unit" or given is None or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        words.append(parameter.opts[-1])
+        if given is True:
+            continue
+        if isinstance(given, Path):
+            given = given.absolute()
+        words.append(f"{given:g}s" if isinstance(given, float) else str(given))
+    if ctx.meta.get("gpuwatch.gpm"):
+        words.append("--gpm")
+    writes = f"ReadWritePaths={quoted(str(folder.absolute()))}\n" if folder is not None else ""
+    return _UNIT.format(
+        command="exporter",
+        name="gpuwatch-exporter",
+        notes="",
+        about="metrics of the GPUs for Prometheus",
+        after="After=network.target\n",
+        start=command_line("exporter", *words),
+        own=f"UMask=0027\n{writes}",
+        does="answers at one address",
+        hardening=HARDENING,
+        reached="RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n" + (_LOCAL if loopback else ""),
+    )
+
+
+def recorder_unit(file: Path | None, every: float, max_size: int, max_age: float) -> str:
+    """The recorder's unit: its file, the interval and the longest age in seconds, the largest size in bytes."""
+    age = f"{max_age / 86_400:g}d" if max_age >= 86_400 else f"{max_age:g}s"
+    limits = ["--every", f"{every:g}s", "--max-size", f"{max_size / 2**20:g}MiB", "--max-age", age]
+    name = quoted(str(file.absolute())) if file is not None else f"{_STATE}/%H.gpuwatch"  # %H is the host name
+    folder = quoted(str(file.absolute().parent)) if file else _STATE
+    return _UNIT.format(
+        command="record",
+        name="gpuwatch",
+        notes=_RECORDER_NOTES.format(folder=folder),
+        about="record the GPUs and their processes",
+        after="",
+        start=f"{command_line('record')} {name} {' '.join(map(quoted, limits))}",
+        own=_RECORDER.format(folder=folder, state=_STATE),
+        does="writes one file",
+        hardening=HARDENING,
+        reached="RestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",
+    )
