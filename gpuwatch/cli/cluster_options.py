@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuwatch.cli.option_sections import Sectioned
-from gpuwatch.cli.option_types import Duration
+from gpuwatch.cli.option_types import Duration, together
 from gpuwatch.cli.options import SIM_GIVEN, asked_gpm
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.core.errors import UsageError
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpuwatch.fleet.cluster.fan_out import NodeReply
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _RAW = "gpuwatch.nodes.arguments"
 _ASKED = "gpuwatch.nodes"
@@ -41,47 +39,43 @@ class NodeCommand(Sectioned):
         return super().parse_args(ctx, args)
 
 
-def nodes_options(command: F) -> F:
-    """``--on`` and its companions; :func:`on_nodes` runs the command there."""
-    options = (
-        click.option(
-            "--on",
-            metavar="LAUNCHER",
-            expose_value=False,
-            callback=_remember,
-            help="Run this once on each node: local:N, ssh:a,b,n[1-8], slurm[:PARTITION], ray[:ADDRESS].",
-        ),
-        click.option(
-            "--remote-command",
-            metavar="COMMAND",
-            expose_value=False,
-            callback=_remember,
-            help="With --on: run gpuwatch there as this command, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
-        ),
-        click.option(
-            "--launcher-options",
-            metavar="OPTIONS",
-            expose_value=False,
-            callback=_remember,
-            help="With --on: pass these options to ssh or srun, such as '--gres=gpu:8'.",
-        ),
-        click.option(
-            "--node-timeout",
-            type=Duration(1, 30 * 86_400),
-            metavar="TIME",
-            expose_value=False,
-            callback=_remember,
-            help="With --on: give up on a node after this long, such as 10min.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None:
         ctx.meta.setdefault(_ASKED, {})[parameter.name] = value
+
+
+nodes_options = together(
+    click.option(
+        "--on",
+        metavar="LAUNCHER",
+        expose_value=False,
+        callback=_remember,
+        help="Run this once on each node: local:N, ssh:a,b,n[1-8], slurm[:PARTITION], ray[:ADDRESS].",
+    ),
+    click.option(
+        "--remote-command",
+        metavar="COMMAND",
+        expose_value=False,
+        callback=_remember,
+        help="With --on: run gpuwatch there as this command, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
+    ),
+    click.option(
+        "--launcher-options",
+        metavar="OPTIONS",
+        expose_value=False,
+        callback=_remember,
+        help="With --on: pass these options to ssh or srun, such as '--gres=gpu:8'.",
+    ),
+    click.option(
+        "--node-timeout",
+        type=Duration(1, 30 * 86_400),
+        metavar="TIME",
+        expose_value=False,
+        callback=_remember,
+        help="With --on: give up on a node after this long, such as 10min.",
+    ),
+)
+"""``--on`` and its companions; :func:`on_nodes` runs the command there."""
 
 
 def wants_nodes(ctx: click.Context) -> bool:

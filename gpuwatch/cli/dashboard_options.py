@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuwatch.cli.completion import NAMES, names
+from gpuwatch.cli.option_types import together
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuwatch.ui.settings.settings_file import Loaded
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option(
@@ -104,18 +102,9 @@ _OF_LIVE = (
 """Options that mean nothing for a recording."""
 
 
-def dashboard_options(command: F) -> F:
-    """Adds all options of the dashboard."""
-    for option in reversed((*_OPTIONS, *_OF_LIVE)):
-        command = option(command)
-    return command
-
-
-def replay_options(command: F) -> F:
-    """Adds the options of a dashboard that shows a recording."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+dashboard_options = together(*_OPTIONS, *_OF_LIVE)
+replay_options = together(*_OPTIONS)
+"""Those of a dashboard that shows a recording."""
 
 
 def preferred(config_file: Path | None, given: dict[str, Any]) -> Loaded:

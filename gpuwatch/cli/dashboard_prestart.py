@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import IO, TYPE_CHECKING
@@ -47,14 +47,14 @@ _HEAVY = (
 """Modules to import one by one, checking for frames from the collector in between."""
 
 
-def end_by_signals() -> None:
-    """Handle SIGTERM and SIGHUP (closed terminal) like Ctrl+C.
+def end_by_signals(end: Callable[[int, FrameType | None], None] | None = None, *more: int) -> None:
+    """Handle SIGTERM, SIGHUP (closed terminal) and ``more`` with ``end``, by default like Ctrl+C.
 
     Child processes are ended and the terminal is restored. An ignored SIGHUP (nohup) stays ignored.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, *more):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end)
+            signal.signal(number, end or _end)
 
 
 ended: int | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.option_types import Choice, Duration
 from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, sim_option
@@ -151,9 +152,7 @@ def exporter(
     def end(number: int, frame: object) -> None:
         publisher.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
+    prestart.end_by_signals(end, signal.SIGINT)
     server.start()
     say(f"gpuwatch: metrics at {server.url}, a sample every {every:g} s")
     if not address.loopback and not web.settings.protected:

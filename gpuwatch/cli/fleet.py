@@ -7,14 +7,15 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.option_types import together
 from gpuwatch.cli.output import say
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.terminal import has_few_colors, needs_ascii
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from gpuwatch.ui.settings.settings_file import Loaded
     from gpuwatch.ui.tables.fleet_filter import FleetFilter
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 PASSWORD = "GPUWATCH_PROMETHEUS_PASSWORD"
 """The variable with the password of a user whom the address names without one."""
 INTERVAL = 5.0
@@ -35,7 +34,7 @@ INTERVAL = 5.0
 _SWITCH = 0.001
 """Seconds for which one thread computes while another one waits; Python's default is five times that."""
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
-_OPTIONS = (
+fleet_options = together(
     click.option(
         "--prometheus",
         metavar="URL",
@@ -63,8 +62,6 @@ _OPTIONS = (
         shell_complete=files,
         help="Trust the certificates in FILE, not those of the system.",
     ),
-)
-_HOSTS = (
     click.option(
         "--hosts",
         metavar="HOST,...",
@@ -77,6 +74,7 @@ _HOSTS = (
     ),
     click.option("--ssh-options", metavar="OPTIONS", help="Pass these options to ssh, for example '-J gateway'."),
 )
+"""``--prometheus``, ``--hosts`` and what belongs to them."""
 FLEET_OPTIONS = (
     "prometheus",
     "prometheus_headers",
@@ -87,13 +85,6 @@ FLEET_OPTIONS = (
     "ssh_options",
 )
 """The parameters of these options."""
-
-
-def fleet_options(command: F) -> F:
-    """Adds ``--prometheus``, ``--hosts`` and what belongs to them."""
-    for option in reversed((*_OPTIONS, *_HOSTS)):
-        command = option(command)
-    return command
 
 
 @dataclass(frozen=True, slots=True)

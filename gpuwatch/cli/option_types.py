@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from gpuwatch.core.formatting.durations import UNITS, seconds_of
 from gpuwatch.core.formatting.suggest import did_you_mean
 
+F = TypeVar("F", bound=Callable[..., Any])
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
@@ -60,6 +62,17 @@ def _length(seconds: float) -> str:
         if seconds >= UNITS[unit]:
             return f"{seconds / UNITS[unit]:g} {unit}"
     return f"{seconds * 1e3:g} ms"
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options as one decorator, in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 class Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2 only

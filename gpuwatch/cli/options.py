@@ -7,13 +7,13 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from gpuwatch.cli.completion import files, names
-from gpuwatch.cli.option_types import Choice
+from gpuwatch.cli.option_types import Choice, F, together
 from gpuwatch.cli.output import say
 from gpuwatch.cli.progress import compile_notice, say_line
 from gpuwatch.core.errors import UsageError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.sim.build import Tier
     from gpuwatch.sim.shape import SimShape
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SHAPE = "gpuwatch.sim.shape"
 SIM_NAME = "gpuwatch.sim.name"
@@ -136,25 +134,21 @@ def asked_gpm(ctx: click.Context) -> bool | None:
     return asked
 
 
-def alert_options(command: F) -> F:
-    """``--on-finding`` and ``--webhook``: who is told of findings (:func:`asked_alerts`)."""
-    options = (
-        click.option(
-            "--on-finding",
-            metavar="COMMAND",
-            help="Run this shell command when a warning or error begins and ends, with the finding as JSON on stdin.",
-        ),
-        click.option(
-            "--webhook",
-            metavar="URL",
-            envvar="GPUWATCH_WEBHOOK",
-            show_envvar=True,
-            help="Post the same JSON to this URL.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+alert_options = together(
+    click.option(
+        "--on-finding",
+        metavar="COMMAND",
+        help="Run this shell command when a warning or error begins and ends, with the finding as JSON on stdin.",
+    ),
+    click.option(
+        "--webhook",
+        metavar="URL",
+        envvar="GPUWATCH_WEBHOOK",
+        show_envvar=True,
+        help="Post the same JSON to this URL.",
+    ),
+)
+"""``--on-finding`` and ``--webhook``: who is told of findings (:func:`asked_alerts`)."""
 
 
 def asked_alerts(on_finding: str | None, webhook: str | None, notify: bool) -> Alerts | None:

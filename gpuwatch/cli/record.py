@@ -13,6 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.option_types import Duration, Size
@@ -187,9 +188,7 @@ def _record(
         ended.append(signal.Signals(number).name)
         recorder.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
+    prestart.end_by_signals(end, signal.SIGINT)
     name = file_name(path)
     if not progress_wanted():
         say(f"gpuwatch: recording to {name}, every {every:g} s")
@@ -254,13 +253,9 @@ def own_recording() -> Path:
 
     UsageError, which says how to make one, if there is none.
     """
-    from gpuwatch.machine.recording.running_recorders import running
+    from gpuwatch.machine.recording.running_recorders import recorded_now
 
-    found = running()
-    paths = [Path(recorder.entry.path) for recorder in found]
-    for recorder in found:
-        recorder.close()
-    if paths:
+    if paths := recorded_now():
         return paths[0]
     folder = default_file().parent
     kept: list[tuple[float, Path]] = []

@@ -17,7 +17,7 @@ from gpuwatch.machine.history.metric_series import History
 from gpuwatch.machine.history.sample_store import Kept, Placed, SampleStore, Times
 from gpuwatch.machine.history.timeline import EVENTS, THINNED, Timeline
 from gpuwatch.machine.recording.reader import Recording, open_recording
-from gpuwatch.machine.recording.running_recorders import running
+from gpuwatch.machine.recording.running_recorders import recorded_now
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
 
 _LOOK_EVERY = 0.5
@@ -135,12 +135,7 @@ def open_past(known: Path | None) -> Past | None:
 
     Blocks while it is read, some tenths of a second for a month.
     """
-    recorders = running()
-    try:
-        paths = [Path(recorder.entry.path) for recorder in recorders]
-    finally:
-        for recorder in recorders:
-            recorder.close()
+    paths = recorded_now()
     if known in paths:
         return None
     for path in paths:

@@ -9,6 +9,7 @@ from math import nextafter
 from operator import sub
 
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.period import GRAPHED as IN_REPORTS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_series import History
@@ -17,16 +18,7 @@ from gpuwatch.machine.history.timeline import LEVELS
 from gpuwatch.session.event_track import EventTrack
 from gpuwatch.session.view import View, ranked
 
-GRAPHED = frozenset(
-    {
-        "utilization.gpu_percent",
-        "utilization.memory_percent",
-        "memory.used_bytes",
-        "power.draw_watts",
-        "temperature.gpu_celsius",
-        "clocks.sm_mhz",
-    }
-)
+GRAPHED = frozenset({*IN_REPORTS, "utilization.memory_percent"})
 """Device metrics with graphs."""
 GRAPHED_SECONDS = 600.0
 """Maximum time span of graphs."""

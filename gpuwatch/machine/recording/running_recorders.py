@@ -157,6 +157,14 @@ def running(environment: Mapping[str, str] | None = None) -> list[RunningRecorde
     return sorted(found, key=lambda recorder: (recorder.reads_less, recorder.entry.interval, recorder.entry.pid))
 
 
+def recorded_now() -> list[Path]:
+    """The recordings of these, in the same order."""
+    found = running()
+    for recorder in found:
+        recorder.close()
+    return [Path(recorder.entry.path) for recorder in found]
+
+
 def being_written() -> set[str]:
     """The recordings of all recorders that run, whatever machine they record."""
     paths = set()
