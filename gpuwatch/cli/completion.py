@@ -32,46 +32,15 @@ def _configurations() -> Mapping[str, str]:
     return names_and_titles()
 
 
-def _columns() -> Mapping[str, str]:
-    from gpuwatch.ui.tables.columns import COLUMNS
+def _setting(field: str) -> Callable[[], Mapping[str, str]]:
+    """What may be chosen for a field of the preferences."""
 
-    return {column.id: column.help for column in COLUMNS}
+    def known() -> Mapping[str, str]:
+        from gpuwatch.ui.settings.preferences import SETTINGS
 
+        return next(setting.known() for setting in SETTINGS if setting.field == field and setting.known is not None)
 
-def _fields() -> Mapping[str, str]:
-    from gpuwatch.ui.tables.gpu_fields import ALL
-
-    return {field.id: field.help for field in ALL}
-
-
-def _layouts() -> Mapping[str, str]:
-    from gpuwatch.ui.drawing.layout import LAYOUTS
-
-    return dict.fromkeys(LAYOUTS, "")
-
-
-def _orders() -> Mapping[str, str]:
-    from gpuwatch.ui.tables.gpu_order import ORDERS
-
-    return dict.fromkeys(ORDERS, "")
-
-
-def _graphs() -> Mapping[str, str]:
-    from gpuwatch.ui.tables.gpu_graphs import ALL
-
-    return {graph.id: graph.help for graph in ALL}
-
-
-def _tabs() -> Mapping[str, str]:
-    from gpuwatch.ui.settings.tabs import TABS
-
-    return {tab.id: tab.help for tab in TABS}
-
-
-def _themes() -> Mapping[str, str]:
-    from gpuwatch.ui.drawing.theme import known_themes
-
-    return dict.fromkeys(known_themes(), "")
+    return known
 
 
 def _filters() -> Mapping[str, str]:
@@ -87,19 +56,13 @@ def _causes() -> Mapping[str, str]:
     return CAUSES
 
 
+_SETTINGS = ("columns", "sort", "gpu_fields", "layout", "gpu_order", "graphs", "tab", "theme")
 NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
     "cause": _causes,
     "config": _configurations,
-    "columns": _columns,
-    "sort": _columns,
-    "gpu_fields": _fields,
-    "layout": _layouts,
-    "gpu_order": _orders,
-    "graphs": _graphs,
-    "tab": _tabs,
-    "theme": _themes,
     "filter": _filters,
     "sim": _machines,
+    **{field: _setting(field) for field in _SETTINGS},
 }
 """Names to complete, with a short explanation for shells that show one; by option."""
 

@@ -6,7 +6,7 @@ and saving follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.ui.drawing.layout import LAYOUTS, Layout
 from gpuwatch.ui.drawing.theme import DEFAULT, is_known, known_themes
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.tables.columns import BY_ID, DEFAULT_COLUMNS
+from gpuwatch.ui.tables.columns import COLUMNS, DEFAULT_COLUMNS
 from gpuwatch.ui.tables.filter import FilterError, parse
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS
 from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS, GRAPHS
@@ -86,6 +86,9 @@ class InvalidValue(ValueError):
         self.used = used
 
 
+Known = Callable[[], Mapping[str, str]]
+
+
 class Setting(NamedTuple):
     """One key of the file."""
 
@@ -102,6 +105,8 @@ class Setting(NamedTuple):
     """Its meaning in a few words, for the comment of a new entry."""
     example: object = None
     """A value for the comment, if the default is to have none."""
+    known: Known | None = None
+    """What may be chosen, by name with a short explanation; None: anything that passes the check."""
 
     @property
     def name(self) -> str:
@@ -138,16 +143,36 @@ def _theme(value: object) -> object:
     return name
 
 
-def _one_of(known: Iterable[str], what: str) -> Callable[[object], str]:
-    names = tuple(known)
+def _one_of(table: str, key: str, field: str, what: str, known: Known, *, help: str, example: object = None) -> Setting:
+    """A setting that is one of some names."""
 
     def check(value: object) -> str:
-        name = _text(value)
+        name, names = _text(value), known()
         if name not in names:
             raise InvalidValue(f"is {_quoted(name)}, not a known {what}{did_you_mean(name, names)}")
         return name
 
-    return check
+    return Setting(table, key, field, check, help=help, example=example, known=known)
+
+
+def _some_of(table: str, key: str, field: str, what: str, known: Known, *, help: str) -> Setting:
+    """A setting that is a list of some names; of one with an unknown name, the known ones are used."""
+
+    def check(value: object) -> tuple[str, ...]:
+        names = known()
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise InvalidValue(f"is {_quoted(value)}, not a list of names in quotes")
+        good = tuple(dict.fromkeys(name for name in value if name in names))
+        for name in value:
+            if name not in names:
+                raise InvalidValue(f"has the unknown {what} {_quoted(name)}{did_you_mean(name, names)}", good or None)
+        if not good:
+            raise InvalidValue(f"is empty: name at least one {what}")
+        if len(good) < len(value):
+            raise InvalidValue(f"names a {what} twice", good)
+        return good
+
+    return Setting(table, key, field, check, list, help, known=known)
 
 
 def _filter(value: object) -> object:
@@ -157,22 +182,6 @@ def _filter(value: object) -> object:
     except FilterError as error:
         raise InvalidValue(f"is invalid: {error}") from None
     return text
-
-
-def names_of(value: object, known: Iterable[str], what: str) -> tuple[str, ...]:
-    """A list of ids; :class:`InvalidValue` if one is unknown, with the known ones in ``used``."""
-    names = tuple(known)
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InvalidValue(f"is {_quoted(value)}, not a list of names in quotes")
-    good = tuple(dict.fromkeys(name for name in value if name in names))
-    for name in value:
-        if name not in names:
-            raise InvalidValue(f"has the unknown {what} {_quoted(name)}{did_you_mean(name, names)}", good or None)
-    if not good:
-        raise InvalidValue(f"is empty: name at least one {what}")
-    if len(good) < len(value):
-        raise InvalidValue(f"names a {what} twice", good)
-    return good
 
 
 def _thresholds(value: object, *, falling: bool = False) -> tuple[float, ...]:
@@ -189,59 +198,38 @@ def _thresholds(value: object, *, falling: bool = False) -> tuple[float, ...]:
     return found
 
 
-_TAB_IDS = tuple(tab.id for tab in TABS)
+def _columns() -> Mapping[str, str]:
+    return {column.id: column.help for column in COLUMNS}
+
+
+# fmt: off
 SETTINGS: tuple[Setting, ...] = (
-    Setting("", "theme", "theme", _theme, help="colours; Ctrl+P, Theme lists them"),
+    Setting("", "theme", "theme", _theme, help="colours; Ctrl+P, Theme lists them",
+        known=lambda: dict.fromkeys(known_themes(), "")),
     Setting("", "ascii", "ascii", _flag, help="draw with ASCII only; unset: as the terminal can", example=True),
-    Setting(
-        "", "interval", "interval", _interval, help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}"
-    ),
+    Setting("", "interval", "interval", _interval,
+        help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}"),
     Setting("", "read-only", "read_only", _flag, help="true: send no signals"),
     Setting("", "gpm", "gpm", _flag, help="SM, tensor core and DRAM activity; uses hardware counters"),
     Setting("", "own-collector", "own_collector", _flag, help="true: take no samples from gpuwatch record"),
     Setting("", "notify", "notify", _flag, help="true: show warnings and errors on the desktop, through the terminal"),
-    Setting("", "tab", "tab", _one_of(_TAB_IDS, "tab"), help="first tab: " + ", ".join(_TAB_IDS)),
-    Setting(
-        "processes",
-        "columns",
-        "columns",
-        lambda value: names_of(value, BY_ID, "column"),
-        list,
-        help="columns, from left to right",
-    ),
-    Setting(
-        "processes",
-        "sort",
-        "sort",
-        _one_of(BY_ID, "column"),
-        help="column to sort by; unset: GPU memory",
-        example="memory",
-    ),
-    Setting(
-        "processes", "descending", "descending", _flag, help="largest first; unset: as the column is", example=True
-    ),
+    _one_of("", "tab", "tab", "tab", lambda: {tab.id: tab.help for tab in TABS},
+        help="first tab: " + ", ".join(tab.id for tab in TABS)),
+    _some_of("processes", "columns", "columns", "column", _columns, help="columns, from left to right"),
+    _one_of("processes", "sort", "sort", "column", _columns, help="column to sort by; unset: GPU memory",
+        example="memory"),
+    Setting("processes", "descending", "descending", _flag, help="largest first; unset: as the column is",
+        example=True),
     Setting("processes", "tree", "tree", _flag, help="show the process tree"),
     Setting("processes", "filter", "filter", _filter, help="as typed after /: user:alice mem>2GiB"),
-    Setting(
-        "gpus",
-        "fields",
-        "gpu_fields",
-        lambda value: names_of(value, FIELDS, "field"),
-        list,
-        help="fields beside the bars, in order",
-    ),
-    Setting(
-        "gpus", "layout", "layout", _one_of(LAYOUTS, "layout"), help=f"{', '.join(LAYOUTS)}; 16 GPUs and more are lines"
-    ),
-    Setting("gpus", "order", "gpu_order", _one_of(ORDERS, "order"), help=f"sorted by {', '.join(ORDERS)}"),
-    Setting(
-        "gpus",
-        "graphs",
-        "graphs",
-        lambda value: names_of(value, GRAPHS, "graph"),
-        list,
-        help="graphs in cards, in order",
-    ),
+    _some_of("gpus", "fields", "gpu_fields", "field", lambda: {field.id: field.help for field in FIELDS.values()},
+        help="fields beside the bars, in order"),
+    _one_of("gpus", "layout", "layout", "layout", lambda: dict.fromkeys(LAYOUTS, ""),
+        help=f"{', '.join(LAYOUTS)}; 16 GPUs and more are lines"),
+    _one_of("gpus", "order", "gpu_order", "order", lambda: dict.fromkeys(ORDERS, ""),
+        help=f"sorted by {', '.join(ORDERS)}"),
+    _some_of("gpus", "graphs", "graphs", "graph", lambda: {graph.id: graph.help for graph in GRAPHS.values()},
+        help="graphs in cards, in order"),
     *(
         Setting("thresholds", load, f"{load}_thresholds", _thresholds, list, help=f"high and very high, % of {of}")
         for load, of in (
@@ -251,12 +239,7 @@ SETTINGS: tuple[Setting, ...] = (
             ("power", "the power limit"),
         )
     ),
-    Setting(
-        "thresholds",
-        "clock",
-        "clock_thresholds",
-        lambda value: _thresholds(value, falling=True),
-        list,
-        help="low and very low under load, % of the maximum SM clock",
-    ),
+    Setting("thresholds", "clock", "clock_thresholds", lambda value: _thresholds(value, falling=True), list,
+        help="low and very low under load, % of the maximum SM clock"),
 )
+# fmt: on
