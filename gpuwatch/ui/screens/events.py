@@ -175,11 +175,9 @@ class EventsScreen(FilterableScreen):
         then = self.gpuwatch.session.timeline.at(event.at)
         lines = [fitted(line, room) if line else line for line in then_lines(event, then)]
         if event.cause in CAUSES:
-            from gpuwatch.explain.diagnosis.reference.cause_pages import page
-            from gpuwatch.ui.screens.finding_sheets import page_lines
+            from gpuwatch.ui.screens.finding_sheets import cause_head, folded_page
 
-            lines += [[], [("Cause page", "title"), (f"  gpuwatch cause {event.cause}", "dim")]]
-            lines += [part for line in page_lines(page(event.cause)) for part in wrapped(line, room)]
+            lines += [[], cause_head(event.cause), *folded_page(event.cause, room)]
         return lines
 
     @property

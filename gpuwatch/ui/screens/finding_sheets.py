@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.screens.lines_modal import LinesModal
 
 _RULE = re.compile(r"[|\-: ]+")
@@ -45,6 +45,18 @@ def page_lines(text: str) -> Lines:
 
 def _plain(text: str) -> str:
     return _LINK.sub(r"\1", text).replace("`", "").replace("**", "")
+
+
+def cause_head(cause: str) -> list[tuple[str, str]]:
+    """The title above a cause page, with the command that prints it."""
+    return [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")]
+
+
+def folded_page(cause: str, room: int, *, headed: bool = True) -> Lines:
+    """The page of a cause in ``room`` cells; ``headed``: with its heading, which is the cause's id."""
+    text = page(cause)
+    lines = page_lines(text if headed else text.partition("\n\n")[2])
+    return [part for line in lines for part in wrapped(line, room)]
 
 
 class CauseSheet(LinesModal[None]):

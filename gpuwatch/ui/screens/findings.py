@@ -18,7 +18,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.panes.headline import verdict
 from gpuwatch.ui.screens.filterable import FilterableScreen
-from gpuwatch.ui.screens.finding_sheets import EvidenceModal
+from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
@@ -224,14 +224,10 @@ class FindingsScreen(FilterableScreen):
         if cause not in CAUSES or cause == "healthy":
             return []
         if (cause, room) != self._page_of:
-            from gpuwatch.explain.diagnosis.reference.cause_pages import page
-            from gpuwatch.ui.screens.finding_sheets import page_lines
-
             self._page_of = (cause, room)
             self.evidence.top = 0
-            text = page(cause).partition("\n\n")[2]  # without its heading, which is the cause's id
-            self._folded_page = [part for line in page_lines(text) for part in wrapped(line, room)]
-        return [[], [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")], [], *self._folded_page]
+            self._folded_page = folded_page(cause, room, headed=False)
+        return [[], cause_head(cause), [], *self._folded_page]
 
     @property
     def _left(self) -> int:
@@ -248,19 +244,14 @@ class FindingsScreen(FilterableScreen):
             return  # it is long, and only depends on the cause
         self._page_of = (f"{cause} {healthy}", room)
         if cause in CAUSES:
-            from gpuwatch.explain.diagnosis.reference.cause_pages import page
-            from gpuwatch.ui.screens.finding_sheets import page_lines
-
-            self.page.title = [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")]
-            lines = page_lines(page(cause))
+            self.page.title, folded = cause_head(cause), folded_page(cause, room)
         elif healthy and self._view is not None:
             self.page.title = [("What is looked for", "title")]
-            lines = _looked_for(self._view)
+            folded = [part for line in _looked_for(self._view) for part in wrapped(line, room)]
         else:
             self.page.title = [("Cause page", "title")]
-            lines = [[("none: the cause is not known", "dim")]] if entry is not None else []
+            folded = [[("none: the cause is not known", "dim")]] if entry is not None else []
         self.page.top = 0
-        folded = [part for line in lines for part in wrapped(line, room)]
         self.page.set_lines([Line(((" ", "text"), *line)) for line in folded])
 
     def action_move(self, where: str) -> None:
@@ -304,8 +295,6 @@ class FindingsScreen(FilterableScreen):
         """Opens the cause page of the selected finding."""
         entry = self.finding_list.chosen
         if isinstance(entry, Finding) and cause_of(entry):
-            from gpuwatch.ui.screens.finding_sheets import CauseSheet
-
             self.app.push_screen(CauseSheet(entry.id))
 
     def action_copy_action(self) -> None:
