@@ -33,7 +33,8 @@ from gpuwatch.sim.libraries import (
 NATIVE: Final = ("-march=native",)
 """This CPU's widest vectors, for what computes."""
 _FAST: Final = "-O3"
-_FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-pthread")
+# -Wno-unused-parameter: the parameters are NVIDIA's, and a simulated call does not need all of them.
+_FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-pthread")
 # -Wno-psabi: vector arguments depend on -march, but are not passed between libraries.
 _PLUGIN_FLAGS: Final = ("-fvisibility=hidden", "-Wno-psabi")
 _CXX_FLAGS: Final = (

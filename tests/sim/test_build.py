@@ -137,5 +137,5 @@ def test_the_sources_are_warning_free() -> None:
     for library in libraries.LIBRARIES:
         for source in library.sources:
             assert (sources / source).is_file()
-            flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-pthread", "-fsyntax-only"]
+            flags = [*compiler._FLAGS, "-Werror", "-Wno-psabi", "-fsyntax-only"]
             subprocess.run([*build.find_compiler(), *flags, str(sources / source)], check=True)

@@ -43,7 +43,6 @@ API cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 }
 
 API cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version) {
-    (void)handle;
     if (!version) return CUBLAS_INVALID_VALUE;
     *version = VERSION_MAJOR * 10000 + VERSION_MINOR * 100 + VERSION_PATCH;
     return CUBLAS_SUCCESS;
@@ -102,8 +101,6 @@ API cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, void **stream) {
 }
 
 API cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *work, size_t bytes) {
-    (void)work;
-    (void)bytes;
     return handle ? CUBLAS_SUCCESS : CUBLAS_NOT_INITIALIZED;
 }
 
@@ -213,7 +210,6 @@ static bool describe(problem *p, const void *alpha, const void *beta, int type_a
 API cublasStatus_t cublasGemmEx(cublasHandle_t handle, int ta, int tb, int m, int n, int k, const void *alpha,
                                 const void *a, int type_a, int lda, const void *b, int type_b, int ldb,
                                 const void *beta, void *c, int type_c, int ldc, int compute, int algorithm) {
-    (void)algorithm;
     problem p = {.transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc};
     if (!describe(&p, alpha, beta, type_a, type_b, type_c, compute)) return CUBLAS_NOT_SUPPORTED;
     return run(handle, &p, 1, a, 0, b, 0, c, 0, false);
@@ -224,7 +220,6 @@ API cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, int ta, int
                                               long long step_a, const void *b, int type_b, int ldb, long long step_b,
                                               const void *beta, void *c, int type_c, int ldc, long long step_c,
                                               int count, int compute, int algorithm) {
-    (void)algorithm;
     problem p = {.transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc};
     if (!describe(&p, alpha, beta, type_a, type_b, type_c, compute)) return CUBLAS_NOT_SUPPORTED;
     return run(handle, &p, count, a, step_a, b, step_b, c, step_c, false);
@@ -234,7 +229,6 @@ API cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, int ta, int tb, in
                                        const void *alpha, const void *const *a, int type_a, int lda,
                                        const void *const *b, int type_b, int ldb, const void *beta, void *const *c,
                                        int type_c, int ldc, int count, int compute, int algorithm) {
-    (void)algorithm;
     problem p = {.transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc};
     if (!describe(&p, alpha, beta, type_a, type_b, type_c, compute)) return CUBLAS_NOT_SUPPORTED;
     return run(handle, &p, count, (const void *)a, 0, (const void *)b, 0, (void *)c, 0, true);

@@ -498,7 +498,6 @@ API CUresult cuCtxGetId(CUcontext asked, unsigned long long *id) {
 
 API CUresult cuCtxGetApiVersion(CUcontext asked, unsigned *version) {
     ENTER();
-    (void)asked;
     REQUIRE(version);
     *version = 3020;
     return CUDA_SUCCESS;
@@ -525,20 +524,16 @@ API CUresult cuCtxGetSharedMemConfig(int *config) {
 
 API CUresult cuCtxSetSharedMemConfig(int config) {
     ENTER_CONTEXT();
-    (void)config;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuCtxSetCacheConfig(int config) {
     ENTER_CONTEXT();
-    (void)config;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuCtxSetLimit(int limit, size_t value) {
     ENTER_CONTEXT();
-    (void)limit;
-    (void)value;
     return CUDA_SUCCESS;
 }
 
@@ -551,8 +546,6 @@ API CUresult cuCtxGetLimit(size_t *value, int limit) {
 
 API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
     ENTER_CONTEXT();
-    (void)peer;
-    (void)flags;
     return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
@@ -623,21 +616,16 @@ API CUresult cuStreamGetCtx(CUstream stream, CUcontext *out) {
 /* All work is finished when its call returns, so there is nothing to wait for. */
 API CUresult cuStreamSynchronize(CUstream stream) {
     ENTER();
-    (void)stream;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuStreamQuery(CUstream stream) {
     ENTER();
-    (void)stream;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuStreamWaitEvent(CUstream stream, void *event, unsigned flags) {
     ENTER();
-    (void)stream;
-    (void)event;
-    (void)flags;
     return CUDA_SUCCESS;
 }
 
@@ -651,7 +639,6 @@ API CUresult cuStreamAddCallback(CUstream stream, void (*callback)(CUstream, CUr
 
 API CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *data) {
     ENTER();
-    (void)stream;
     REQUIRE(function);
     function(data);
     return CUDA_SUCCESS;
@@ -659,7 +646,6 @@ API CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *d
 
 API CUresult cuStreamIsCapturing(CUstream stream, int *status) {
     ENTER();
-    (void)stream;
     REQUIRE(status);
     *status = 0; /* graphs are not modelled, so no stream is ever being captured */
     return CUDA_SUCCESS;
@@ -667,8 +653,6 @@ API CUresult cuStreamIsCapturing(CUstream stream, int *status) {
 
 API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
     ENTER();
-    (void)stream;
-    (void)mode;
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -696,14 +680,12 @@ API CUresult cuEventDestroy_v2(CUevent event) {
 
 API CUresult cuEventRecord(CUevent event, CUstream stream) {
     ENTER();
-    (void)stream;
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     atomic_store(&event->recorded_ns, gws_now_ns());
     return CUDA_SUCCESS;
 }
 
 API CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
-    (void)flags;
     return cuEventRecord(event, stream);
 }
 
@@ -760,9 +742,6 @@ API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
 
 API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values) {
     ENTER_CONTEXT();
-    (void)count;
-    (void)options;
-    (void)values;
     REQUIRE(image);
     return load_module(context, module);
 }
@@ -798,10 +777,6 @@ API CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *n
 
 API CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name) {
     ENTER();
-    (void)address;
-    (void)bytes;
-    (void)module;
-    (void)name;
     return CUDA_ERROR_NOT_FOUND; /* a module's variables are not modelled */
 }
 
@@ -827,21 +802,17 @@ API CUresult cuFuncGetAttribute(int *value, int number, CUfunction function) {
 
 API CUresult cuFuncSetAttribute(CUfunction function, int number, int value) {
     ENTER();
-    (void)number;
-    (void)value;
     return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 API CUresult cuFuncSetCacheConfig(CUfunction function, int config) {
     ENTER();
-    (void)config;
     return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
                                                          size_t shared) {
     ENTER_CONTEXT();
-    (void)shared;
     REQUIRE(blocks && function && threads > 0);
     *blocks = threads > 1024 ? 0 : 1536 / threads > 16 ? 16 : 1536 / threads;
     return CUDA_SUCCESS;
@@ -849,7 +820,6 @@ API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction
 
 API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int threads,
                                                                   size_t shared, unsigned flags) {
-    (void)flags;
     return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
 }
 
@@ -857,10 +827,6 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_
                             unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **arguments,
                             void **extra) {
     ENTER_CONTEXT();
-    (void)shared;
-    (void)stream;
-    (void)arguments;
-    (void)extra;
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
     REQUIRE(grid_x && grid_y && grid_z && block_x && block_y && block_z &&
             (unsigned long long)block_x * block_y * block_z <= 1024);
@@ -869,8 +835,6 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_
 
 API CUresult cuLaunchKernelEx(const void *config, CUfunction function, void **arguments, void **extra) {
     ENTER_CONTEXT();
-    (void)arguments;
-    (void)extra;
     REQUIRE(config);
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
     return gws_cuda_refuse_kernel(__builtin_return_address(0), function->name);
@@ -927,7 +891,6 @@ CUresult gws_cuda_refuse_kernel(const void *caller, const char *kernel) {
 API CUresult cuGetExportTable(const void **table, const void *id) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     Dl_info info = {0};
-    (void)id;
     if (table) *table = NULL;
     if (gws_cuda_refuses_kernels() && !atomic_flag_test_and_set(&told)) {
         const char *path = dladdr(__builtin_return_address(0), &info) && info.dli_fname ? info.dli_fname : "a library";
@@ -942,7 +905,6 @@ API CUresult cuGetExportTable(const void **table, const void *id) {
 API CUresult cuLogsRegisterCallback(const void *callback, void *data, void **handle) {
     static char nothing;
     ENTER();
-    (void)data;
     REQUIRE(callback && handle);
     *handle = &nothing;
     return CUDA_SUCCESS;
@@ -950,7 +912,6 @@ API CUresult cuLogsRegisterCallback(const void *callback, void *data, void **han
 
 API CUresult cuLogsUnregisterCallback(void *handle) {
     ENTER();
-    (void)handle;
     return CUDA_SUCCESS;
 }
 
@@ -988,8 +949,6 @@ static void *by_name(const char *symbol) {
 }
 
 API CUresult cuGetProcAddress(const char *symbol, void **out, int version, unsigned long long flags) {
-    (void)version;
-    (void)flags;
     REQUIRE(symbol && out);
     *out = by_name(symbol);
     return *out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

@@ -154,13 +154,11 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
 
 API CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags) {
     ENTER_CONTEXT();
-    (void)flags;
     return allocate(state, context, out, bytes, MANAGED);
 }
 
 API CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element) {
     ENTER_CONTEXT();
-    (void)element;
     REQUIRE(pitch && width && height);
     *pitch = (width + 511) / 512 * 512;
     return allocate(state, context, out, *pitch * height, ON_DEVICE);
@@ -208,7 +206,6 @@ static CUresult allocate_host(CUcontext context, void **out, size_t bytes) {
 
 API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     ENTER_CONTEXT();
-    (void)flags;
     return allocate_host(context, out, bytes);
 }
 
@@ -227,7 +224,6 @@ API CUresult cuMemFreeHost(void *memory) {
 
 API CUresult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
     ENTER_CONTEXT();
-    (void)flags;
     REQUIRE(memory && bytes);
     range old;
     if (find_range((uintptr_t)memory, &old)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -243,7 +239,6 @@ API CUresult cuMemHostUnregister(void *memory) {
 
 API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *memory, unsigned flags) {
     ENTER();
-    (void)flags;
     range found;
     REQUIRE(out);
     if (!find_range((uintptr_t)memory, &found) || found.kind == ON_DEVICE) return CUDA_ERROR_INVALID_VALUE;
@@ -332,7 +327,6 @@ API CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
 
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return copy(state, context, AT(to), from, bytes, GWS_COPY_TO_DEVICE);
 }
 
@@ -343,7 +337,6 @@ API CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
 
 API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return copy(state, context, to, AT(from), bytes, GWS_COPY_TO_HOST);
 }
 
@@ -354,7 +347,6 @@ API CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 
 API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return copy(state, context, AT(to), AT(from), bytes, GWS_COPY_ON_DEVICE);
 }
 
@@ -365,21 +357,17 @@ API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 
 API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return copy(state, context, AT(to), AT(from), bytes, direction_of(to, from));
 }
 
 API CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                           size_t bytes) {
     ENTER_CONTEXT();
-    (void)to_context;
-    (void)from_context;
     return copy(state, context, AT(to), AT(from), bytes, GWS_COPY_ON_DEVICE);
 }
 
 API CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                                size_t bytes, void *stream) {
-    (void)stream;
     return cuMemcpyPeer(to, to_context, from, from_context, bytes);
 }
 
@@ -420,7 +408,6 @@ API CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
 
 API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return fill(state, context, to, value, 1, count);
 }
 
@@ -431,7 +418,6 @@ API CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) 
 
 API CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return fill(state, context, to, value, 2, count);
 }
 
@@ -442,7 +428,6 @@ API CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
 
 API CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return fill(state, context, to, value, 4, count);
 }
 
@@ -601,8 +586,6 @@ API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int number, void *value) {
 
 API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const void *map, size_t count) {
     ENTER();
-    (void)map;
-    (void)count;
     REQUIRE(pool);
     return CUDA_SUCCESS;
 }
@@ -618,18 +601,15 @@ API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 
 API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return allocate_from(state, context, pool, out, bytes);
 }
 
 API CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return allocate_from(state, context, current_pool(context->ordinal), out, bytes);
 }
 
 API CUresult cuMemFreeAsync(CUdeviceptr address, void *stream) {
     ENTER_CONTEXT();
-    (void)stream;
     return release(state, address);
 }

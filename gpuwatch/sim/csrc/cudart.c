@@ -133,7 +133,6 @@ API cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text) {
 
 API cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     START();
-    (void)flags;
     if (peer < 0 || peer >= gws_cuda_visible_count()) return keep(cudaErrorInvalidDevice);
     return keep(cudaErrorPeerAccessUnsupported);
 }
@@ -279,13 +278,10 @@ API cudaError_t cudaDeviceReset(void) {
 }
 
 API cudaError_t cudaDeviceSetSharedMemConfig(int config) {
-    (void)config;
     return 0;
 }
 
 API cudaError_t cudaDeviceSetLimit(int limit, size_t value) {
-    (void)limit;
-    (void)value;
     return 0;
 }
 
@@ -352,18 +348,12 @@ API cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int kind) {
 }
 
 API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream) {
-    (void)stream;
     return cudaMemcpy(to, from, bytes, kind);
 }
 
 API cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset, int kind) {
     NEED_CONTEXT();
-    (void)symbol; /* a kernel's variables are not modelled, and no kernel reads them */
-    (void)from;
-    (void)bytes;
-    (void)offset;
-    (void)kind;
-    return 0;
+    return 0; /* a kernel's variables are not modelled, and no kernel reads them */
 }
 
 API cudaError_t cudaMemset(void *to, int value, size_t bytes) {
@@ -372,12 +362,10 @@ API cudaError_t cudaMemset(void *to, int value, size_t bytes) {
 }
 
 API cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, void *stream) {
-    (void)stream;
     return cudaMemset(to, value, bytes);
 }
 
 API cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, void *stream) {
-    (void)stream;
     for (size_t row = 0; row < height; row++) {
         cudaError_t code = cudaMemset((char *)to + row * pitch, value, width);
         if (code) return code;
@@ -400,24 +388,18 @@ API cudaError_t cudaStreamCreate(void **stream) { return cudaStreamCreateWithPri
 API cudaError_t cudaStreamDestroy(void *stream) { return keep(cuStreamDestroy_v2(stream)); }
 
 API cudaError_t cudaStreamQuery(void *stream) {
-    (void)stream;
     return 0;
 }
 
 API cudaError_t cudaStreamSynchronize(void *stream) {
-    (void)stream;
     return 0;
 }
 
 API cudaError_t cudaStreamWaitEvent(void *stream, void *event, unsigned flags) {
-    (void)stream;
-    (void)event;
-    (void)flags;
     return 0;
 }
 
 API cudaError_t cudaStreamIsCapturing(void *stream, int *status) {
-    (void)stream;
     if (!status) return keep(cudaErrorInvalidValue);
     *status = 0;
     return 0;
@@ -444,7 +426,6 @@ API cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode) {
 }
 
 API cudaError_t cudaStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id) {
-    (void)id;
     return cudaStreamIsCapturing(stream, status);
 }
 
@@ -478,7 +459,6 @@ API cudaError_t cudaEventDestroy(void *event) { return keep(cuEventDestroy_v2(ev
 API cudaError_t cudaEventRecord(void *event, void *stream) { return keep(cuEventRecord(event, stream)); }
 
 API cudaError_t cudaEventRecordWithFlags(void *event, void *stream, unsigned flags) {
-    (void)flags;
     return cudaEventRecord(event, stream);
 }
 
@@ -509,20 +489,15 @@ API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *funct
 }
 
 API cudaError_t cudaFuncSetAttribute(const void *function, int number, int value) {
-    (void)number;
-    (void)value;
     return function ? 0 : keep(cudaErrorInvalidDeviceFunction);
 }
 
 API cudaError_t cudaFuncSetCacheConfig(const void *function, int config) {
-    (void)config;
     return function ? 0 : keep(cudaErrorInvalidDeviceFunction);
 }
 
 API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
                                                                        int threads, size_t shared, unsigned flags) {
-    (void)shared;
-    (void)flags;
     if (!blocks || !function || threads <= 0) return keep(cudaErrorInvalidValue);
     *blocks = threads > 1024 ? 0 : 1536 / threads > 16 ? 16 : 1536 / threads;
     return 0;
@@ -542,11 +517,6 @@ cudaError_t gws_cudart_launch(const void *function, const void *caller) {
 
 API cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                                  void *stream) {
-    (void)grid;
-    (void)block;
-    (void)arguments;
-    (void)shared;
-    (void)stream;
     return gws_cudart_launch(function, __builtin_return_address(0));
 }
 
@@ -576,22 +546,18 @@ API cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shar
 static void *registered[8]; /* what the handle of a binary points at; nothing is kept there */
 
 API void **__cudaRegisterFatBinary(void *binary) {
-    (void)binary;
     gws_cudart_note_library(__builtin_return_address(0));
     return registered;
 }
 
-API void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
-API void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
+API void __cudaRegisterFatBinaryEnd(void **handle) {}
+API void __cudaUnregisterFatBinary(void **handle) {}
 
 API void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit,
                                 void *thread, void *block, void *block_size, void *grid_size, int *warp) {
-    (void)handle, (void)device, (void)limit;
-    (void)thread, (void)block, (void)block_size, (void)grid_size, (void)warp;
     gws_cudart_note_kernel(host, name);
 }
 
 API void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external, size_t bytes,
                            int constant, int global) {
-    (void)handle, (void)host, (void)device, (void)name, (void)external, (void)bytes, (void)constant, (void)global;
 }

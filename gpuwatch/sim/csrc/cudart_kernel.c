@@ -55,7 +55,6 @@ typedef struct {
 
 static int look_for(struct dl_phdr_info *info, size_t size, void *found) {
     segment *wanted = found;
-    (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, end = start + info->dlpi_phdr[i].p_memsz;
         if (info->dlpi_phdr[i].p_type != PT_LOAD || wanted->address < start || wanted->address >= end) continue;
@@ -91,37 +90,30 @@ API cudaError_t __cudaGetKernel(const void **out, const void *function) {
 
 API cudaError_t __cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                                    void *stream) {
-    (void)grid, (void)block, (void)arguments, (void)shared, (void)stream;
     return gws_cudart_launch(function, __builtin_return_address(0));
 }
 
 API cudaError_t cudaLaunchKernelExC(const void *config, const void *function, void **arguments) {
-    (void)config, (void)arguments;
     return gws_cudart_launch(function, __builtin_return_address(0));
 }
 
 API cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **arguments,
                                             size_t shared, void *stream) {
-    (void)grid, (void)block, (void)arguments, (void)shared, (void)stream;
     return gws_cudart_launch(function, __builtin_return_address(0));
 }
 
 API char __cudaInitModule(void **handle) {
-    (void)handle;
     return 0;
 }
 
 API void __cudaRegisterHostVar(void **handle, const char *name, char *host, size_t bytes) {
-    (void)handle, (void)name, (void)host, (void)bytes;
 }
 
 API void __cudaRegisterManagedVar(void **handle, void **address, char *device, const char *name, int external,
                                   size_t bytes, int constant, int global) {
-    (void)handle, (void)address, (void)device, (void)name, (void)external, (void)bytes, (void)constant, (void)global;
 }
 
 API char __cudaRegisterUnifiedTable(void *table) {
-    (void)table;
     return 0;
 }
 

@@ -81,20 +81,16 @@ API cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t
 
 API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                                   size_t height, int kind, void *stream) {
-    (void)stream;
     return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
 
 API cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
     NEED_CONTEXT();
-    (void)to_device;
-    (void)from_device;
     return keep(cuMemcpyDtoD_v2(ADDRESS(to), ADDRESS(from), bytes));
 }
 
 API cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
                                     void *stream) {
-    (void)stream;
     return cudaMemcpyPeer(to, to_device, from, from_device, bytes);
 }
 

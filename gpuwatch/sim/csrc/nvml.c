@@ -67,7 +67,6 @@ static nvmlReturn_t start(const char *function) {
 API nvmlReturn_t nvmlInit(void) { return start(__func__); }
 API nvmlReturn_t nvmlInit_v2(void) { return start(__func__); }
 API nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
-    (void)flags;
     return start(__func__);
 }
 
