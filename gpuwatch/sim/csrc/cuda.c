@@ -132,6 +132,23 @@ API CUresult cuGetErrorString(CUresult code, const char **out) {
     return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Two versions of a function, alike but for their names, which faults tell apart. */
+#define WITH_V2(function, parameters, ...)                                                                   \
+    API CUresult function parameters __VA_ARGS__                                                             \
+    API CUresult function##_v2 parameters __VA_ARGS__
+
+/* Calls that succeed and do nothing; the second kind needs a context. */
+#define NOTHING_TO_DO(function, parameters)                                                                  \
+    API CUresult function parameters {                                                                       \
+        ENTER();                                                                                             \
+        return CUDA_SUCCESS;                                                                                 \
+    }
+#define NOTHING_TO_DO_IN_CONTEXT(function, parameters)                                                       \
+    API CUresult function parameters {                                                                       \
+        ENTER_CONTEXT();                                                                                     \
+        return CUDA_SUCCESS;                                                                                 \
+    }
+
 /* --- devices ---------------------------------------------------------------------------------------- */
 
 #define ENTER_DEVICE(ordinal)                                                                                \
@@ -173,19 +190,12 @@ API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-API CUresult cuDeviceGetUuid(unsigned char *uuid, CUdevice device) {
+WITH_V2(cuDeviceGetUuid, (unsigned char *uuid, CUdevice device), {
     ENTER_DEVICE(device);
     REQUIRE(uuid);
     memcpy(uuid, card->uuid_bytes, 16);
     return CUDA_SUCCESS;
-}
-
-API CUresult cuDeviceGetUuid_v2(unsigned char *uuid, CUdevice device) {
-    ENTER_DEVICE(device);
-    REQUIRE(uuid);
-    memcpy(uuid, card->uuid_bytes, 16);
-    return CUDA_SUCCESS;
-}
+})
 
 API CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
     ENTER_DEVICE(device);
@@ -368,25 +378,15 @@ static CUresult release_primary(gws_state *state, CUdevice device, bool at_once)
     return code;
 }
 
-API CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+WITH_V2(cuDevicePrimaryCtxRelease, (CUdevice device), {
     ENTER_DEVICE(device);
     return release_primary(state, device, false);
-}
+})
 
-API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    ENTER_DEVICE(device);
-    return release_primary(state, device, false);
-}
-
-API CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+WITH_V2(cuDevicePrimaryCtxReset, (CUdevice device), {
     ENTER_DEVICE(device);
     return release_primary(state, device, true);
-}
-
-API CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-    ENTER_DEVICE(device);
-    return release_primary(state, device, true);
-}
+})
 
 API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
     ENTER_DEVICE(device);
@@ -396,17 +396,11 @@ API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *a
     return CUDA_SUCCESS;
 }
 
-API CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
+WITH_V2(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), {
     ENTER_DEVICE(device);
     driver.primary[device].flags = flags;
     return CUDA_SUCCESS;
-}
-
-API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
-    ENTER_DEVICE(device);
-    driver.primary[device].flags = flags;
-    return CUDA_SUCCESS;
-}
+})
 
 static CUresult push(CUcontext context) {
     if (context_depth >= (int)(sizeof context_stack / sizeof *context_stack)) return CUDA_ERROR_INVALID_VALUE;
@@ -503,10 +497,7 @@ API CUresult cuCtxGetApiVersion(CUcontext asked, unsigned *version) {
     return CUDA_SUCCESS;
 }
 
-API CUresult cuCtxSynchronize(void) {
-    ENTER_CONTEXT();
-    return CUDA_SUCCESS;
-}
+NOTHING_TO_DO_IN_CONTEXT(cuCtxSynchronize, (void))
 
 API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     ENTER_CONTEXT();
@@ -522,20 +513,9 @@ API CUresult cuCtxGetSharedMemConfig(int *config) {
     return CUDA_SUCCESS;
 }
 
-API CUresult cuCtxSetSharedMemConfig(int config) {
-    ENTER_CONTEXT();
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuCtxSetCacheConfig(int config) {
-    ENTER_CONTEXT();
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuCtxSetLimit(int limit, size_t value) {
-    ENTER_CONTEXT();
-    return CUDA_SUCCESS;
-}
+NOTHING_TO_DO_IN_CONTEXT(cuCtxSetSharedMemConfig, (int config))
+NOTHING_TO_DO_IN_CONTEXT(cuCtxSetCacheConfig, (int config))
+NOTHING_TO_DO_IN_CONTEXT(cuCtxSetLimit, (int limit, size_t value))
 
 API CUresult cuCtxGetLimit(size_t *value, int limit) {
     ENTER_CONTEXT();
@@ -614,20 +594,9 @@ API CUresult cuStreamGetCtx(CUstream stream, CUcontext *out) {
 }
 
 /* All work is finished when its call returns, so there is nothing to wait for. */
-API CUresult cuStreamSynchronize(CUstream stream) {
-    ENTER();
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuStreamQuery(CUstream stream) {
-    ENTER();
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuStreamWaitEvent(CUstream stream, void *event, unsigned flags) {
-    ENTER();
-    return CUDA_SUCCESS;
-}
+NOTHING_TO_DO(cuStreamSynchronize, (CUstream stream))
+NOTHING_TO_DO(cuStreamQuery, (CUstream stream))
+NOTHING_TO_DO(cuStreamWaitEvent, (CUstream stream, void *event, unsigned flags))
 
 API CUresult cuStreamAddCallback(CUstream stream, void (*callback)(CUstream, CUresult, void *), void *data,
                                  unsigned flags) {
@@ -910,10 +879,7 @@ API CUresult cuLogsRegisterCallback(const void *callback, void *data, void **han
     return CUDA_SUCCESS;
 }
 
-API CUresult cuLogsUnregisterCallback(void *handle) {
-    ENTER();
-    return CUDA_SUCCESS;
-}
+NOTHING_TO_DO(cuLogsUnregisterCallback, (void *handle))
 
 /* Reported only with PyTorch: TensorFlow tries some of these and has its own fallbacks. */
 static CUresult not_modelled(const char *function, atomic_flag *told) {

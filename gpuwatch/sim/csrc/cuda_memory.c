@@ -320,45 +320,20 @@ static gws_copy_direction direction_of(CUdeviceptr to, CUdeviceptr from) {
 
 #define AT(address) ((void *)(uintptr_t)(address))
 
-API CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
-    ENTER_CONTEXT();
-    return copy(state, context, AT(to), from, bytes, GWS_COPY_TO_DEVICE);
-}
-
-API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, void *stream) {
-    ENTER_CONTEXT();
-    return copy(state, context, AT(to), from, bytes, GWS_COPY_TO_DEVICE);
-}
-
-API CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
-    ENTER_CONTEXT();
-    return copy(state, context, to, AT(from), bytes, GWS_COPY_TO_HOST);
-}
-
-API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, void *stream) {
-    ENTER_CONTEXT();
-    return copy(state, context, to, AT(from), bytes, GWS_COPY_TO_HOST);
-}
-
-API CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    ENTER_CONTEXT();
-    return copy(state, context, AT(to), AT(from), bytes, GWS_COPY_ON_DEVICE);
-}
-
-API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, void *stream) {
-    ENTER_CONTEXT();
-    return copy(state, context, AT(to), AT(from), bytes, GWS_COPY_ON_DEVICE);
-}
-
-API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    ENTER_CONTEXT();
-    return copy(state, context, AT(to), AT(from), bytes, direction_of(to, from));
-}
-
-API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, void *stream) {
-    ENTER_CONTEXT();
-    return copy(state, context, AT(to), AT(from), bytes, direction_of(to, from));
-}
+/* A copy and its asynchronous form, which is finished at once here; `to` and `from` are their addresses. */
+#define COPIES(function, asynchronous, to_type, to, from_type, from, direction)                              \
+    API CUresult function(to_type to_, from_type from_, size_t bytes) {                                      \
+        ENTER_CONTEXT();                                                                                     \
+        return copy(state, context, to, from, bytes, direction);                                             \
+    }                                                                                                        \
+    API CUresult asynchronous(to_type to_, from_type from_, size_t bytes, void *stream) {                    \
+        ENTER_CONTEXT();                                                                                     \
+        return copy(state, context, to, from, bytes, direction);                                             \
+    }
+COPIES(cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, CUdeviceptr, AT(to_), const void *, from_, GWS_COPY_TO_DEVICE)
+COPIES(cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, void *, to_, CUdeviceptr, AT(from_), GWS_COPY_TO_HOST)
+COPIES(cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, CUdeviceptr, AT(to_), CUdeviceptr, AT(from_), GWS_COPY_ON_DEVICE)
+COPIES(cuMemcpy, cuMemcpyAsync, CUdeviceptr, AT(to_), CUdeviceptr, AT(from_), direction_of(to_, from_))
 
 API CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                           size_t bytes) {
@@ -401,35 +376,18 @@ static CUresult fill(gws_state *state, CUcontext context, CUdeviceptr address, u
     return CUDA_SUCCESS;
 }
 
-API CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
-    ENTER_CONTEXT();
-    return fill(state, context, to, value, 1, count);
-}
-
-API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, void *stream) {
-    ENTER_CONTEXT();
-    return fill(state, context, to, value, 1, count);
-}
-
-API CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
-    ENTER_CONTEXT();
-    return fill(state, context, to, value, 2, count);
-}
-
-API CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, void *stream) {
-    ENTER_CONTEXT();
-    return fill(state, context, to, value, 2, count);
-}
-
-API CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
-    ENTER_CONTEXT();
-    return fill(state, context, to, value, 4, count);
-}
-
-API CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, void *stream) {
-    ENTER_CONTEXT();
-    return fill(state, context, to, value, 4, count);
-}
+#define FILLS(bits, type)                                                                                    \
+    API CUresult cuMemsetD##bits##_v2(CUdeviceptr to, type value, size_t count) {                            \
+        ENTER_CONTEXT();                                                                                     \
+        return fill(state, context, to, value, sizeof value, count);                                         \
+    }                                                                                                        \
+    API CUresult cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, void *stream) {            \
+        ENTER_CONTEXT();                                                                                     \
+        return fill(state, context, to, value, sizeof value, count);                                         \
+    }
+FILLS(8, unsigned char)
+FILLS(16, unsigned short)
+FILLS(32, unsigned)
 
 /* --- memory pools, for cuda_malloc_async ------------------------------------------------------------ */
 

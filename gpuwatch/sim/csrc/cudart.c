@@ -116,20 +116,10 @@ API cudaError_t cudaSetDevice(int device) {
     return keep(code ? code : cuCtxSetCurrent(context));
 }
 
-API cudaError_t cudaDeviceGetAttribute(int *value, int number, int device) {
-    START();
-    return keep(cuDeviceGetAttribute(value, number, device)); /* the numbers are the driver's */
-}
-
-API cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
-    START();
-    return keep(cuDeviceGetPCIBusId(text, length, device));
-}
-
-API cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text) {
-    START();
-    return keep(cuDeviceGetByPCIBusId(device, text));
-}
+THE_DRIVERS(cudaDeviceGetAttribute, (int *value, int number, int device),
+            cuDeviceGetAttribute(value, number, device))
+THE_DRIVERS(cudaDeviceGetPCIBusId, (char *text, int length, int device), cuDeviceGetPCIBusId(text, length, device))
+THE_DRIVERS(cudaDeviceGetByPCIBusId, (int *device, const char *text), cuDeviceGetByPCIBusId(device, text))
 
 API cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     START();
@@ -137,10 +127,7 @@ API cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     return keep(cudaErrorPeerAccessUnsupported);
 }
 
-API cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
-    START();
-    return keep(cuDeviceCanAccessPeer(can, device, peer));
-}
+THE_DRIVERS(cudaDeviceCanAccessPeer, (int *can, int device, int peer), cuDeviceCanAccessPeer(can, device, peer))
 
 /* cudaDeviceProp of CUDA 12. CUDA 11's has the same members up to `reserved`; CUDA 13's lacks some. */
 #if CUDART_MAJOR < 13
@@ -272,10 +259,7 @@ API cudaError_t cudaDeviceSynchronize(void) {
     return 0;
 }
 
-API cudaError_t cudaDeviceReset(void) {
-    START();
-    return keep(cuDevicePrimaryCtxReset_v2(gws_cudart_device()));
-}
+THE_DRIVERS(cudaDeviceReset, (void), cuDevicePrimaryCtxReset_v2(gws_cudart_device()))
 
 API cudaError_t cudaDeviceSetSharedMemConfig(int config) {
     return 0;
@@ -307,15 +291,8 @@ API cudaError_t cudaMalloc(void **out, size_t bytes) {
     return keep(code);
 }
 
-API cudaError_t cudaFree(void *memory) {
-    NEED_CONTEXT();
-    return keep(cuMemFree_v2((CUdeviceptr)(uintptr_t)memory));
-}
-
-API cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
-    NEED_CONTEXT();
-    return keep(cuMemHostAlloc(out, bytes, flags));
-}
+THE_DRIVERS_IN_CONTEXT(cudaFree, (void *memory), cuMemFree_v2((CUdeviceptr)(uintptr_t)memory))
+THE_DRIVERS_IN_CONTEXT(cudaHostAlloc, (void **out, size_t bytes, unsigned flags), cuMemHostAlloc(out, bytes, flags))
 
 API cudaError_t cudaMallocHost(void **out, size_t bytes) { return cudaHostAlloc(out, bytes, 0); }
 
@@ -324,15 +301,9 @@ API cudaError_t cudaFreeHost(void *memory) {
     return memory ? keep(cuMemFreeHost(memory)) : 0;
 }
 
-API cudaError_t cudaHostGetFlags(unsigned *flags, void *memory) {
-    NEED_CONTEXT();
-    return keep(cuMemHostGetFlags(flags, memory));
-}
-
-API cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
-    NEED_CONTEXT();
-    return keep(cuMemGetInfo_v2(free_bytes, total_bytes));
-}
+THE_DRIVERS_IN_CONTEXT(cudaHostGetFlags, (unsigned *flags, void *memory), cuMemHostGetFlags(flags, memory))
+THE_DRIVERS_IN_CONTEXT(cudaMemGetInfo, (size_t *free_bytes, size_t *total_bytes),
+                       cuMemGetInfo_v2(free_bytes, total_bytes))
 
 API cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int kind) {
     NEED_CONTEXT();
@@ -356,10 +327,8 @@ API cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t 
     return 0; /* a kernel's variables are not modelled, and no kernel reads them */
 }
 
-API cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-    NEED_CONTEXT();
-    return keep(cuMemsetD8_v2((CUdeviceptr)(uintptr_t)to, (unsigned char)value, bytes));
-}
+THE_DRIVERS_IN_CONTEXT(cudaMemset, (void *to, int value, size_t bytes),
+                       cuMemsetD8_v2((CUdeviceptr)(uintptr_t)to, (unsigned char)value, bytes))
 
 API cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, void *stream) {
     return cudaMemset(to, value, bytes);
@@ -375,10 +344,8 @@ API cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t widt
 
 /* --- streams and events: the driver's ---------------------------------------------------------------- */
 
-API cudaError_t cudaStreamCreateWithPriority(void **stream, unsigned flags, int priority) {
-    NEED_CONTEXT();
-    return keep(cuStreamCreateWithPriority(stream, flags, priority));
-}
+THE_DRIVERS_IN_CONTEXT(cudaStreamCreateWithPriority, (void **stream, unsigned flags, int priority),
+                       cuStreamCreateWithPriority(stream, flags, priority))
 
 API cudaError_t cudaStreamCreateWithFlags(void **stream, unsigned flags) {
     return cudaStreamCreateWithPriority(stream, flags, 0);
@@ -405,15 +372,8 @@ API cudaError_t cudaStreamIsCapturing(void *stream, int *status) {
     return 0;
 }
 
-API cudaError_t cudaStreamGetPriority(void *stream, int *priority) {
-    START();
-    return keep(cuStreamGetPriority(stream, priority));
-}
-
-API cudaError_t cudaStreamGetFlags(void *stream, unsigned *flags) {
-    START();
-    return keep(cuStreamGetFlags(stream, flags));
-}
+THE_DRIVERS(cudaStreamGetPriority, (void *stream, int *priority), cuStreamGetPriority(stream, priority))
+THE_DRIVERS(cudaStreamGetFlags, (void *stream, unsigned *flags), cuStreamGetFlags(stream, flags))
 
 /* Graphs are not modelled: no stream is ever being captured, and the mode of captures is only kept. */
 API cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode) {
@@ -437,10 +397,8 @@ API cudaError_t cudaStreamGetCaptureInfo_v3(void *stream, int *status, unsigned 
     return cudaStreamGetCaptureInfo(stream, status, id);
 }
 
-API cudaError_t cudaLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
-    NEED_CONTEXT();
-    return keep(cuLaunchHostFunc(stream, function, data));
-}
+THE_DRIVERS_IN_CONTEXT(cudaLaunchHostFunc, (void *stream, void (*function)(void *), void *data),
+                       cuLaunchHostFunc(stream, function, data))
 
 API cudaError_t cudaStreamAddCallback(void *stream, void (*callback)(void *, cudaError_t, void *), void *data,
                                       unsigned flags) {
@@ -449,10 +407,7 @@ API cudaError_t cudaStreamAddCallback(void *stream, void (*callback)(void *, cud
     return 0;
 }
 
-API cudaError_t cudaEventCreateWithFlags(void **event, unsigned flags) {
-    NEED_CONTEXT();
-    return keep(cuEventCreate(event, flags));
-}
+THE_DRIVERS_IN_CONTEXT(cudaEventCreateWithFlags, (void **event, unsigned flags), cuEventCreate(event, flags))
 
 API cudaError_t cudaEventCreate(void **event) { return cudaEventCreateWithFlags(event, 0); }
 API cudaError_t cudaEventDestroy(void *event) { return keep(cuEventDestroy_v2(event)); }

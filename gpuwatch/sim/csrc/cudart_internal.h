@@ -113,4 +113,16 @@ HERE const char *gws_cudart_kernel_name(const void *function);
         if (code_) return keep(code_);                                                                       \
     } while (0)
 
+/* Functions of the runtime that are the driver's under another name: the second kind needs a context. */
+#define THE_DRIVERS(function, parameters, call)                                                              \
+    API cudaError_t function parameters {                                                                    \
+        START();                                                                                             \
+        return keep(call);                                                                                   \
+    }
+#define THE_DRIVERS_IN_CONTEXT(function, parameters, call)                                                   \
+    API cudaError_t function parameters {                                                                    \
+        NEED_CONTEXT();                                                                                      \
+        return keep(call);                                                                                   \
+    }
+
 #endif

@@ -16,15 +16,9 @@ API cudaError_t cudaMallocManaged(void **out, size_t bytes, unsigned flags) {
     return keep(code);
 }
 
-API cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
-    NEED_CONTEXT();
-    return keep(cuMemHostRegister_v2(memory, bytes, flags));
-}
-
-API cudaError_t cudaHostUnregister(void *memory) {
-    NEED_CONTEXT();
-    return keep(cuMemHostUnregister(memory));
-}
+THE_DRIVERS_IN_CONTEXT(cudaHostRegister, (void *memory, size_t bytes, unsigned flags),
+                       cuMemHostRegister_v2(memory, bytes, flags))
+THE_DRIVERS_IN_CONTEXT(cudaHostUnregister, (void *memory), cuMemHostUnregister(memory))
 
 API cudaError_t cudaHostGetDevicePointer(void **out, void *memory, unsigned flags) {
     NEED_CONTEXT();
@@ -84,10 +78,8 @@ API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, s
     return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
 
-API cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
-    NEED_CONTEXT();
-    return keep(cuMemcpyDtoD_v2(ADDRESS(to), ADDRESS(from), bytes));
-}
+THE_DRIVERS_IN_CONTEXT(cudaMemcpyPeer, (void *to, int to_device, const void *from, int from_device, size_t bytes),
+                       cuMemcpyDtoD_v2(ADDRESS(to), ADDRESS(from), bytes))
 
 API cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
                                     void *stream) {
@@ -96,50 +88,15 @@ API cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, i
 
 /* --- pools: the driver's ---------------------------------------------------------------------------- */
 
-API cudaError_t cudaDeviceGetDefaultMemPool(void **pool, int device) {
-    START();
-    return keep(cuDeviceGetDefaultMemPool(pool, device));
-}
-
-API cudaError_t cudaDeviceGetMemPool(void **pool, int device) {
-    START();
-    return keep(cuDeviceGetMemPool(pool, device));
-}
-
-API cudaError_t cudaDeviceSetMemPool(int device, void *pool) {
-    START();
-    return keep(cuDeviceSetMemPool(device, pool));
-}
-
-API cudaError_t cudaMemPoolCreate(void **pool, const int *properties) {
-    START();
-    return keep(cuMemPoolCreate(pool, properties));
-}
-
-API cudaError_t cudaMemPoolDestroy(void *pool) {
-    START();
-    return keep(cuMemPoolDestroy(pool));
-}
-
-API cudaError_t cudaMemPoolGetAttribute(void *pool, int number, void *value) {
-    START();
-    return keep(cuMemPoolGetAttribute(pool, number, value));
-}
-
-API cudaError_t cudaMemPoolSetAttribute(void *pool, int number, void *value) {
-    START();
-    return keep(cuMemPoolSetAttribute(pool, number, value));
-}
-
-API cudaError_t cudaMemPoolSetAccess(void *pool, const void *map, size_t count) {
-    START();
-    return keep(cuMemPoolSetAccess(pool, map, count));
-}
-
-API cudaError_t cudaMemPoolTrimTo(void *pool, size_t bytes) {
-    START();
-    return keep(cuMemPoolTrimTo(pool, bytes));
-}
+THE_DRIVERS(cudaDeviceGetDefaultMemPool, (void **pool, int device), cuDeviceGetDefaultMemPool(pool, device))
+THE_DRIVERS(cudaDeviceGetMemPool, (void **pool, int device), cuDeviceGetMemPool(pool, device))
+THE_DRIVERS(cudaDeviceSetMemPool, (int device, void *pool), cuDeviceSetMemPool(device, pool))
+THE_DRIVERS(cudaMemPoolCreate, (void **pool, const int *properties), cuMemPoolCreate(pool, properties))
+THE_DRIVERS(cudaMemPoolDestroy, (void *pool), cuMemPoolDestroy(pool))
+THE_DRIVERS(cudaMemPoolGetAttribute, (void *pool, int number, void *value), cuMemPoolGetAttribute(pool, number, value))
+THE_DRIVERS(cudaMemPoolSetAttribute, (void *pool, int number, void *value), cuMemPoolSetAttribute(pool, number, value))
+THE_DRIVERS(cudaMemPoolSetAccess, (void *pool, const void *map, size_t count), cuMemPoolSetAccess(pool, map, count))
+THE_DRIVERS(cudaMemPoolTrimTo, (void *pool, size_t bytes), cuMemPoolTrimTo(pool, bytes))
 
 API cudaError_t cudaMallocFromPoolAsync(void **out, size_t bytes, void *pool, void *stream) {
     NEED_CONTEXT();
@@ -155,7 +112,4 @@ API cudaError_t cudaMallocAsync(void **out, size_t bytes, void *stream) {
     return cudaMallocFromPoolAsync(out, bytes, NULL, stream);
 }
 
-API cudaError_t cudaFreeAsync(void *memory, void *stream) {
-    NEED_CONTEXT();
-    return keep(cuMemFreeAsync(ADDRESS(memory), stream));
-}
+THE_DRIVERS_IN_CONTEXT(cudaFreeAsync, (void *memory, void *stream), cuMemFreeAsync(ADDRESS(memory), stream))

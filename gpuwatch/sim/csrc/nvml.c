@@ -43,6 +43,11 @@ nvmlReturn_t nvml_put_text(char *out, unsigned length, const char *text) {
 
 static unsigned percent(double share) { return (unsigned)lround(share * 100.0); }
 
+/* Two versions of a function, alike but for their names, which faults tell apart. */
+#define WITH_V2(function, parameters, ...)                                                                   \
+    API nvmlReturn_t function parameters __VA_ARGS__                                                         \
+    API nvmlReturn_t function##_v2 parameters __VA_ARGS__
+
 /* --- the library ------------------------------------------------------------------------------------ */
 
 /* Not part of NVML: by this symbol a client can tell that the GPUs are simulated. */
@@ -64,11 +69,8 @@ static nvmlReturn_t start(const char *function) {
     return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlInit(void) { return start(__func__); }
-API nvmlReturn_t nvmlInit_v2(void) { return start(__func__); }
-API nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
-    return start(__func__);
-}
+WITH_V2(nvmlInit, (void), { return start(__func__); })
+API nvmlReturn_t nvmlInitWithFlags(unsigned flags) { return start(__func__); }
 
 API nvmlReturn_t nvmlShutdown(void) {
     ENTER(-1);
@@ -106,19 +108,12 @@ API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length) {
     return nvml_put_text(version, length, NVML_VERSION);
 }
 
-API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
+WITH_V2(nvmlSystemGetCudaDriverVersion, (int *version), {
     ENTER(-1);
     REQUIRE(version);
     *version = gws_cuda_version(state);
     return NVML_SUCCESS;
-}
-
-API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
-    ENTER(-1);
-    REQUIRE(version);
-    *version = gws_cuda_version(state);
-    return NVML_SUCCESS;
-}
+})
 
 API nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length) {
     ENTER(-1);
@@ -152,36 +147,20 @@ static nvmlReturn_t hand_out(gws_state *state, const char *function, uint32_t in
     return NVML_SUCCESS;
 }
 
-static nvmlReturn_t count_devices(gws_state *state, unsigned *count) {
+WITH_V2(nvmlDeviceGetCount, (unsigned *count), {
+    ENTER(-1);
     REQUIRE(count);
     *count = gws_shown_count(state);
     return NVML_SUCCESS;
-}
-
-API nvmlReturn_t nvmlDeviceGetCount(unsigned *count) {
-    ENTER(-1);
-    return count_devices(state, count);
-}
-
-API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
-    ENTER(-1);
-    return count_devices(state, count);
-}
+})
 
 /* Faults are checked when the device is known. */
-API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device) {
+WITH_V2(nvmlDeviceGetHandleByIndex, (unsigned index, nvmlDevice_t *device), {
     ENTER_UNCHECKED();
     int place = gws_shown_at(state, index);
     if (!device || place < 0) return NVML_ERROR_INVALID_ARGUMENT;
     return hand_out(state, __func__, (uint32_t)place, device);
-}
-
-API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
-    ENTER_UNCHECKED();
-    int place = gws_shown_at(state, index);
-    if (!device || place < 0) return NVML_ERROR_INVALID_ARGUMENT;
-    return hand_out(state, __func__, (uint32_t)place, device);
-}
+})
 
 API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
     ENTER_UNCHECKED();
@@ -236,15 +215,10 @@ static nvmlReturn_t by_pci(gws_state *state, const char *function, const char *t
     return NVML_ERROR_NOT_FOUND;
 }
 
-API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pci, nvmlDevice_t *device) {
+WITH_V2(nvmlDeviceGetHandleByPciBusId, (const char *pci, nvmlDevice_t *device), {
     ENTER_UNCHECKED();
     return by_pci(state, __func__, pci, device);
-}
-
-API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvmlDevice_t *device) {
-    ENTER_UNCHECKED();
-    return by_pci(state, __func__, pci, device);
-}
+})
 
 /* --- identity --------------------------------------------------------------------------------------- */
 
@@ -290,26 +264,15 @@ typedef struct {
     unsigned domain, bus, device, pci_device_id, pci_subsystem_id, reserved[4];
 } nvmlPciInfo_v2_t;
 
-static void fill_legacy_pci(const gws_device *card, nvmlPciInfo_v2_t *out) {
+WITH_V2(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_v2_t *out), {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
     memset(out, 0, sizeof *out);
     snprintf(out->bus_id, sizeof out->bus_id, "%s", card->pci_bus_id);
     out->bus = card->pci_bus;
     out->pci_device_id = PCI_DEVICE_ID;
-}
-
-API nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v2_t *out) {
-    ENTER_DEVICE(device);
-    REQUIRE(out);
-    fill_legacy_pci(card, out);
     return NVML_SUCCESS;
-}
-
-API nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *out) {
-    ENTER_DEVICE(device);
-    REQUIRE(out);
-    fill_legacy_pci(card, out);
-    return NVML_SUCCESS;
-}
+})
 
 API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *out) {
     ENTER_DEVICE(device);
