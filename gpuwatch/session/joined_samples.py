@@ -43,7 +43,7 @@ class JoinedSamples(SampleStore):
         self._looked = float("-inf")
         self._known: tuple[object, ...] = ()
         """What the times below were made of."""
-        self._times = _Times((), 0, [])
+        self._times: Sequence[float] = ()
         self._own: set[float] = set()
         """Times of the kept samples that are used."""
         times = kept.times
@@ -74,7 +74,10 @@ class JoinedSamples(SampleStore):
             if own and first and own[0] - recorded[first - 1] <= near:
                 own = [at for at in own if at - recorded[first - 1] > near]
             self._own = set(own)
-            self._times = _Times(recorded, first, sorted([*newest, *own]))
+            rest = sorted([*newest, *own])
+            self._times = Times(
+                lambda: first + len(rest), lambda place: recorded[place] if place < first else rest[place - first]
+            )
         return self._times
 
     def stretches(self, longer: float) -> Sequence[tuple[float, float]]:
@@ -145,19 +148,6 @@ def open_past(known: Path | None) -> Past | None:
             assert recording.end is not None
             return Past(recording, recording.history(recording.end, GRAPHED_SECONDS, GRAPHED))
     return None
-
-
-class _Times(Times):
-    """The first times of a recording, and then a list."""
-
-    def __init__(self, recorded: Sequence[float], count: int, rest: list[float]) -> None:
-        self._recorded, self._count, self._rest = recorded, count, rest
-
-    def __len__(self) -> int:
-        return self._count + len(self._rest)
-
-    def at(self, place: int) -> float:
-        return self._recorded[place] if place < self._count else self._rest[place - self._count]
 
 
 def _has(times: Sequence[float], at: float, near: float) -> bool:

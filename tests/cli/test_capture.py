@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from gpuwatch.machine.recording.cut import cut_out
@@ -31,7 +33,7 @@ def test_a_capture_has_values_and_error_codes_and_is_a_machine(
     with Recording(path) as recording:
         (kept, *_) = recording.snapshots()
         assert recording.notes["redacted"]
-        assert recording.attached == {}, "nvidia-smi knows nothing of simulated GPUs"
+    assert _attached(path) == [], "nvidia-smi knows nothing of simulated GPUs"
     assert kept.snapshot.host.hostname == "host-1"
     codes = [
         device.missing["fan.speed_percent"].code if "fan.speed_percent" in device.missing else None
@@ -40,6 +42,12 @@ def test_a_capture_has_values_and_error_codes_and_is_a_machine(
     assert codes == [None, 3]
     again = json.loads(gpuwatch("snapshot", "--json", "--sim", str(path)).out)
     assert [device["missing"].get("fan.speed_percent", {}).get("code") for device in again["devices"]] == codes
+
+
+def _attached(path: Path) -> list[str]:
+    """The texts that are kept beside the samples."""
+    with closing(sqlite3.connect(path)) as db:
+        return [text for (text,) in db.execute("SELECT value FROM notes WHERE name LIKE 'file: %'")]
 
 
 def test_without_a_gpu_or_over_a_file_nothing_is_written(
@@ -61,8 +69,8 @@ def test_what_nvidia_smi_printed_has_no_names(tmp_path: Path) -> None:
     smi = f"<nvidia_smi_log><driver_version>595.71</driver_version>{program}</nvidia_smi_log>"
     with Recording(FIXTURE) as recording:
         cut_out(recording, *recording.extent(), tmp_path / "cut.gpuwatch", redact=True, attached={SMI: smi})
+    (text,) = _attached(tmp_path / "cut.gpuwatch")
     with Recording(tmp_path / "cut.gpuwatch") as recording:
-        (text,) = recording.attached.values()
         assert set(recording.notes) == {"cut", "redacted"}
     assert "alice" not in text
     assert text.startswith("<nvidia_smi_log><driver_version>595.71</driver_version>")

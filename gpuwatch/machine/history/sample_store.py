@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import NamedTuple, overload
 
@@ -145,11 +145,13 @@ class SampleStore(ABC):
 
 
 class Times(Sequence[float]):
-    """Times of samples that are looked up when they are asked for."""
+    """Times of samples that are looked up when they are asked for: how many there are, and the one at a place."""
 
-    @abstractmethod
-    def at(self, place: int) -> float:
-        """The time at a place from 0 to the length."""
+    def __init__(self, count: Callable[[], int], at: Callable[[int], float]) -> None:
+        self._count, self._at = count, at
+
+    def __len__(self) -> int:
+        return self._count()
 
     @overload
     def __getitem__(self, place: int) -> float: ...
@@ -159,4 +161,4 @@ class Times(Sequence[float]):
 
     def __getitem__(self, place: int | slice) -> float | list[float]:
         places = range(len(self))[place]
-        return [self.at(place) for place in places] if isinstance(places, range) else self.at(places)
+        return list(map(self._at, places)) if isinstance(places, range) else self._at(places)

@@ -7,8 +7,8 @@ Where the clock was set back, times overlap: the later recording is shown, and w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, chain, islice
 from operator import attrgetter
 from pathlib import Path
@@ -78,9 +78,9 @@ class Recording(SampleStore):
         self.damage = Damage()
         """What could not be read so far."""
         self._db = Database(path, self.damage)
-        self._frames: OrderedDict[int, bytes] = OrderedDict()
-        """Blocks that were read last, decompressed."""
-        self._known_times: OrderedDict[int, list[float]] = OrderedDict()
+        self._frames_of = lru_cache(_DECODED)(lambda number: decompressed(self._block(number)))
+        """A block, decompressed."""
+        self._times_of_block = lru_cache(_TIMES)(self._read_times)
         self._blocks: list[_Block] = []
         self._firsts: list[int] = [0]
         """How many samples come before each block, and at the end the number of all."""
@@ -219,12 +219,6 @@ class Recording(SampleStore):
         return {name: value for name, value in found if not name.startswith(ATTACHED)}
 
     @property
-    def attached(self) -> dict[str, str]:
-        """Texts that are kept beside the samples, by name."""
-        found = self._db.rows("SELECT name, value FROM notes")
-        return {name.removeprefix(ATTACHED): value for name, value in found if name.startswith(ATTACHED)}
-
-    @property
     def begin(self) -> float | None:
         """Time of the first sample; None if there is none."""
         return self._blocks[0].begin if self._blocks else None
@@ -237,7 +231,7 @@ class Recording(SampleStore):
     @property
     def times(self) -> Sequence[float]:
         """Times of all samples, oldest first; read from the file where they are asked for."""
-        return _Times(self)
+        return Times(lambda: self.samples, self._time_at)
 
     @property
     def samples(self) -> int:
@@ -431,23 +425,23 @@ class Recording(SampleStore):
 
     def _times_of(self, number: int) -> list[float]:
         """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
-        if number == OPEN:
-            return self._open.times
-        known = self._known_times.get(number)
-        if known is None:
-            rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
-            known = []
-            for begin, end, samples, data in rows:
-                try:
-                    known = unpack_times(data)
-                except DamagedData:
-                    known = self._decoded_times(number) or [
-                        begin + (end - begin) * place / max(samples - 1, 1) for place in range(samples)
-                    ]
-            known = self._known_times[number] = known or self._decoded_times(number)
-            if len(self._known_times) > _TIMES:
-                self._known_times.popitem(last=False)
-        return known
+        return self._open.times if number == OPEN else self._times_of_block(number)
+
+    def _read_times(self, number: int) -> list[float]:
+        rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
+        known: list[float] = []
+        for begin, end, samples, data in rows:
+            try:
+                known = unpack_times(data)
+            except DamagedData:
+                known = self._decoded_times(number) or [
+                    begin + (end - begin) * place / max(samples - 1, 1) for place in range(samples)
+                ]
+        return known or self._decoded_times(number)
+
+    def _time_at(self, place: int) -> float:
+        number = bisect_right(self._firsts, place) - 1
+        return self._times_of(self._blocks[number].number)[place - self._firsts[number]]
 
     def _decoded_times(self, number: int) -> list[float]:
         return [decoder.at for decoder, _ in self.positions_of(number)]
@@ -458,12 +452,7 @@ class Recording(SampleStore):
             yield from self._open.read()
             return
         try:
-            frames = self._frames.get(number)
-            if frames is None:
-                frames = self._frames[number] = decompressed(self._block(number))
-                if len(self._frames) > _DECODED:
-                    self._frames.popitem(last=False)
-            yield from ChunkReader().take(frames)
+            yield from ChunkReader().take(self._frames_of(number))
         except DamagedData as error:
             self._note(number, error)
 
@@ -486,33 +475,14 @@ class Recording(SampleStore):
                 yield block
 
 
-class _Times(Times):
-    """Times of a recording's samples, read block by block."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-
-    def __len__(self) -> int:
-        return self._recording.samples
-
-    def at(self, place: int) -> float:
-        recording = self._recording
-        number = bisect_right(recording._firsts, place) - 1
-        return recording._times_of(recording._blocks[number].number)[place - recording._firsts[number]]
-
-    def __iter__(self) -> Iterator[float]:
-        for block in self._recording._blocks:
-            yield from self._recording._times_of(block.number)[: block.samples]
-
-
 def open_recording(path: Path) -> Recording:
     """The recording in a file that has samples; :class:`GpuwatchError` otherwise."""
     recording = Recording(path)
     if not recording.samples:
         recording.close()
         if recording.damage:
-            lost = recording.damage.text(0)
-            raise GpuwatchError(f"{file_name(path)} is damaged: {lost}", hint="no sample of it can be read")
+            what = f"{file_name(path)} is damaged: {recording.damage.text(0)}"
+            raise GpuwatchError(what, hint="no sample of it can be read")
         raise no_samples(path)
     return recording
 
