@@ -751,34 +751,25 @@ static unsigned compute_instance(const gws_state *state, uint32_t index, const g
     return view->mig < 0 ? NO_INSTANCE : state->device[index].mig[view->mig].compute_instance;
 }
 
-static nvmlReturn_t list_v1(gws_state *state, uint32_t index, int mig, uint32_t kinds, unsigned *count,
-                            nvmlProcessInfo_v1_t *out) {
+/* Into `first` or into `later`, the form of the first version or that of the later ones. */
+static nvmlReturn_t list_into(gws_state *state, uint32_t index, int mig, uint32_t kinds, unsigned *count,
+                              nvmlProcessInfo_v1_t *first, nvmlProcessInfo_v2_t *later) {
     REQUIRE(count);
     gws_process_view views[GWS_MAX_PROCESSES];
     uint32_t there = list(state, index, mig, kinds, views);
     uint32_t room = *count;
     *count = there;
     if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
-    REQUIRE(out || there == 0);
-    for (uint32_t i = 0; i < there; i++)
-        out[i] = (nvmlProcessInfo_v1_t){.pid = (unsigned)views[i].pid, .used = views[i].bytes};
-    return NVML_SUCCESS;
-}
-
-static nvmlReturn_t list_v2(gws_state *state, uint32_t index, int mig, uint32_t kinds, unsigned *count,
-                            nvmlProcessInfo_v2_t *out) {
-    REQUIRE(count);
-    gws_process_view views[GWS_MAX_PROCESSES];
-    uint32_t there = list(state, index, mig, kinds, views);
-    uint32_t room = *count;
-    *count = there;
-    if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
-    REQUIRE(out || there == 0);
-    for (uint32_t i = 0; i < there; i++)
-        out[i] = (nvmlProcessInfo_v2_t){.pid = (unsigned)views[i].pid,
-                                        .used = views[i].bytes,
-                                        .gpu_instance = gpu_instance(state, index, &views[i]),
-                                        .compute_instance = compute_instance(state, index, &views[i])};
+    REQUIRE(first || later || there == 0);
+    for (uint32_t i = 0; i < there; i++) {
+        if (first)
+            first[i] = (nvmlProcessInfo_v1_t){.pid = (unsigned)views[i].pid, .used = views[i].bytes};
+        else
+            later[i] = (nvmlProcessInfo_v2_t){.pid = (unsigned)views[i].pid,
+                                              .used = views[i].bytes,
+                                              .gpu_instance = gpu_instance(state, index, &views[i]),
+                                              .compute_instance = compute_instance(state, index, &views[i])};
+    }
     return NVML_SUCCESS;
 }
 
@@ -786,17 +777,17 @@ static nvmlReturn_t list_v2(gws_state *state, uint32_t index, int mig, uint32_t 
     API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses(nvmlDevice_t device, unsigned *count,           \
                                                              nvmlProcessInfo_v1_t *out) {                    \
         ENTER_PART(device);                                                                                  \
-        return list_v1(state, index, mig, kinds, count, out);                                                \
+        return list_into(state, index, mig, kinds, count, out, NULL);                                        \
     }                                                                                                        \
     API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses_v2(nvmlDevice_t device, unsigned *count,        \
                                                                 nvmlProcessInfo_v2_t *out) {                 \
         ENTER_PART(device);                                                                                  \
-        return list_v2(state, index, mig, kinds, count, out);                                                \
+        return list_into(state, index, mig, kinds, count, NULL, out);                                        \
     }                                                                                                        \
     API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses_v3(nvmlDevice_t device, unsigned *count,        \
                                                                 nvmlProcessInfo_v2_t *out) {                 \
         ENTER_PART(device);                                                                                  \
-        return list_v2(state, index, mig, kinds, count, out);                                                \
+        return list_into(state, index, mig, kinds, count, NULL, out);                                        \
     }
 
 PROCESS_LISTS(Compute, GWS_KIND_COMPUTE)

@@ -109,36 +109,40 @@ void Call::pass(const Tensor &tensor, int index) const {
 
 /* --- attributes ------------------------------------------------------------------------------------- */
 
-bool Attributes::boolean(const char *name) const {
+/* A single value, by one of TensorFlow's functions. */
+template <class T, class Construction>
+static T single(void (*get)(Construction *, const char *, T *, TF_Status *), Construction *from, const char *name) {
     Status status;
-    TF_Bool value = 0;
-    TF_OpKernelConstruction_GetAttrBool(construction_, name, &value, status);
+    T value = 0;
+    get(from, name, &value, status);
     status.check();
     return value;
+}
+
+bool Attributes::boolean(const char *name) const {
+    return single(TF_OpKernelConstruction_GetAttrBool, construction_, name);
 }
 
 int64_t Attributes::integer(const char *name) const {
-    Status status;
-    int64_t value = 0;
-    TF_OpKernelConstruction_GetAttrInt64(construction_, name, &value, status);
-    status.check();
-    return value;
+    return single(TF_OpKernelConstruction_GetAttrInt64, construction_, name);
 }
 
 float Attributes::real(const char *name) const {
+    return single(TF_OpKernelConstruction_GetAttrFloat, construction_, name);
+}
+
+/* Length of a list, and of all of its text. */
+static std::pair<size_t, size_t> sizes(TF_OpKernelConstruction *construction, const char *name) {
     Status status;
-    float value = 0;
-    TF_OpKernelConstruction_GetAttrFloat(construction_, name, &value, status);
+    int32_t list_size = 0, total_size = 0;
+    TF_OpKernelConstruction_GetAttrSize(construction, name, &list_size, &total_size, status);
     status.check();
-    return value;
+    return {(size_t)(list_size > 0 ? list_size : 0), (size_t)(total_size > 0 ? total_size : 0)};
 }
 
 std::string Attributes::text(const char *name) const {
     Status status;
-    int32_t list_size = 0, total_size = 0;
-    TF_OpKernelConstruction_GetAttrSize(construction_, name, &list_size, &total_size, status);
-    status.check();
-    std::string value((size_t)total_size, '\0');
+    std::string value(sizes(construction_, name).second, '\0');
     TF_OpKernelConstruction_GetAttrString(construction_, name, &value[0], value.size(), status);
     status.check();
     return value;
@@ -146,10 +150,7 @@ std::string Attributes::text(const char *name) const {
 
 std::vector<std::string> Attributes::texts(const char *name) const {
     Status status;
-    int32_t list_size = 0, total_size = 0;
-    TF_OpKernelConstruction_GetAttrSize(construction_, name, &list_size, &total_size, status);
-    status.check();
-    size_t count = (size_t)(list_size > 0 ? list_size : 0), bytes = (size_t)(total_size > 0 ? total_size : 0);
+    auto [count, bytes] = sizes(construction_, name);
     std::vector<char *> values(count);
     std::vector<size_t> lengths(count);
     std::string storage(bytes, '\0');
@@ -163,11 +164,8 @@ std::vector<std::string> Attributes::texts(const char *name) const {
 
 std::vector<int64_t> Attributes::integers(const char *name) const {
     Status status;
-    int32_t list_size = 0, total_size = 0;
-    TF_OpKernelConstruction_GetAttrSize(construction_, name, &list_size, &total_size, status);
-    status.check();
-    std::vector<int64_t> values((size_t)(list_size > 0 ? list_size : 0));
-    TF_OpKernelConstruction_GetAttrInt64List(construction_, name, values.data(), list_size, status);
+    std::vector<int64_t> values(sizes(construction_, name).first);
+    TF_OpKernelConstruction_GetAttrInt64List(construction_, name, values.data(), (int)values.size(), status);
     status.check();
     return values;
 }

@@ -101,8 +101,9 @@ template <class T> struct BiasAdd : Kernel {
 /* BiasAdd or FusedBatchNorm (as in inference), and an activation. */
 template <class T> struct Epilogue {
     std::vector<std::string> steps;
-    T epsilon, alpha;
+    T epsilon = 0, alpha = 0;
 
+    Epilogue() = default;
     explicit Epilogue(const Attributes &attributes)
         : steps(attributes.texts("fused_ops")), epsilon(T(attributes.real("epsilon"))),
           alpha(T(attributes.real("leakyrelu_alpha"))) {
@@ -499,36 +500,16 @@ template <class T> struct Convolution : Windowed {
 
 template <class T> struct Conv2D : Convolution<T> {
     using Base = Convolution<T>;
-    using Base::Base;
-    void compute(const Call &call) const override {
-        Tensor in = call.input(0), filter = call.input(1);
-        Shape image = this->channels_last(in.shape);
-        auto plan = this->plan(image, filter.shape);
-        if (plan.w.out[0] <= 0 || plan.w.out[1] <= 0)
-            invalid("Computed output size would be negative: input %s", join({&in.shape, &filter.shape}).c_str());
-        Tensor out = call.output(0, in.type,
-                                 this->image_shape(plan.batch, plan.w.out[0], plan.w.out[1], filter.shape[3]));
-        if (out.count() == 0) return;
-        call.run(in.bytes() + filter.bytes() + out.bytes(), [&] {
-            Images<T> images(in, this->channels_first, false), results(out, this->channels_first, true);
-            Base::template run<Base::FORWARD>(plan, images.data(), filter.data<T>(), results.data());
-            results.finish();
-        });
-    }
-};
-
-template <class T> struct FusedConv2D : Convolution<T> {
-    using Base = Convolution<T>;
-    Epilogue<T> epilogue;
-    explicit FusedConv2D(const Attributes &attributes) : Base(attributes), epilogue(attributes) {
-        if (attributes.text("filter_format") != "HWIO")
-            throw Error{TF_UNIMPLEMENTED, "gpuwatch's simulated GPUs take convolution filters in HWIO"};
-    }
+    Epilogue<T> epilogue; /* without steps but in _FusedConv2D */
+    explicit Conv2D(const Attributes &attributes) : Base(attributes) {}
+    Conv2D(const Attributes &attributes, const Epilogue<T> &fused) : Base(attributes), epilogue(fused) {}
     void compute(const Call &call) const override {
         Tensor in = call.input(0), filter = call.input(1);
         auto plan = this->plan(this->channels_last(in.shape), filter.shape);
         std::vector<Tensor> args = inputs_from(call, 2, epilogue.inputs());
         check_channels(args, filter.shape[3]);
+        if (plan.w.out[0] <= 0 || plan.w.out[1] <= 0)
+            invalid("Computed output size would be negative: input %s", join({&in.shape, &filter.shape}).c_str());
         Tensor out = call.output(0, in.type,
                                  this->image_shape(plan.batch, plan.w.out[0], plan.w.out[1], filter.shape[3]));
         if (out.count() == 0) return;
@@ -538,6 +519,13 @@ template <class T> struct FusedConv2D : Convolution<T> {
             epilogue.apply(results.data(), out.count(), filter.shape[3], args);
             results.finish();
         });
+    }
+};
+
+template <class T> struct FusedConv2D : Conv2D<T> {
+    explicit FusedConv2D(const Attributes &attributes) : Conv2D<T>(attributes, Epilogue<T>(attributes)) {
+        if (attributes.text("filter_format") != "HWIO")
+            throw Error{TF_UNIMPLEMENTED, "gpuwatch's simulated GPUs take convolution filters in HWIO"};
     }
 };
 
