@@ -23,13 +23,13 @@ from typing import Final, Self, get_args
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import build, environment, sysfs
-from gpuwatch.sim.control import AnswerView, FaultView, MigView, ProcessView, load_control
+from gpuwatch.sim.control import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.description import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
-from gpuwatch.sim.models import MODELS
+from gpuwatch.sim.new_machine import create_if_needed, partition
 from gpuwatch.sim.shape import MACHINE_NAME, MAX_DEVICES, SimShape
-from gpuwatch.sim.state_files import check_state, in_use, locked, state_folder, state_name, sweep
+from gpuwatch.sim.state_files import check_state, locked, state_folder, state_name
 from gpuwatch.sim.sysfs import ENV_STATE
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
@@ -128,7 +128,7 @@ class SimMachine:
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
         with locked(folder):
-            machine._create_if_needed(described)
+            create_if_needed(machine._control, machine.state_path, shape, described)
             machine._handle = machine._map()
             os.utime(machine.state_path)  # when it was last used: mapping the file does not change its time
         return machine
@@ -328,19 +328,8 @@ class SimMachine:
         """Partition a GPU by a layout (:mod:`gpuwatch.sim.mig`), at any time; ``off`` switches MIG off."""
         self._check_device(device)
         instances = parse_layout(layout)
-        self._partition(device, instances)
+        partition(self._control, self._open_handle(), device, instances)
         return instances or ()
-
-    def _partition(self, device: int, instances: Sequence[SimInstance] | None) -> None:
-        numbers = [
-            number
-            for i in instances or ()
-            for number in (i.index, i.gpu_instance, i.compute_instance, i.gpu_slices, i.compute_slices)
-        ]
-        array = (ctypes.c_uint32 * len(numbers))(*numbers)
-        code = self._control.gws_set_mig(self._open_handle(), device, instances is not None, len(numbers) // 5, array)
-        if code:
-            raise GpuwatchError(f"simulated GPU {device} cannot be partitioned: {os.strerror(code)}")
 
     def mig(self, device: int) -> tuple[SimInstance, ...] | None:
         """The MIG instances of a GPU; None if MIG is off."""
@@ -461,57 +450,6 @@ class SimMachine:
             fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
         finally:
             os.close(descriptor)
-
-    def _create_if_needed(self, described: Sequence[DescribedGpu]) -> None:
-        """Called with the folder's lock held."""
-        path = os.fsencode(self.state_path)
-        shape = self.shape
-        if self._control.gws_check(path, shape.count, shape.memory_bytes) == 0:
-            return
-        if in_use(self.state_path):
-            raise GpuwatchError(
-                f"the simulated GPUs in {self.state_path} are in use by an incompatible version of gpuwatch",
-                hint="end the programs that use them, or choose another shape",
-            )
-        fresh = self.state_path.with_suffix(f".new-{os.getpid()}")
-        fresh.unlink(missing_ok=True)
-        code = self._control.gws_create(
-            os.fsencode(fresh),
-            shape.count,
-            shape.memory_bytes,
-            str(shape).encode(),
-            shape.memory_label.encode(),
-        )
-        if code:
-            fresh.unlink(missing_ok=True)
-            raise GpuwatchError(f"cannot create the simulated GPUs in {fresh}: {os.strerror(code)}")
-        if shape.model:
-            described = (MODELS[shape.model].described(),) * shape.count
-        if described:
-            self._describe(fresh, described)
-        fresh.replace(self.state_path)
-        sweep(self.state_path.parent)
-
-    def _describe(self, fresh: Path, described: Sequence[DescribedGpu]) -> None:
-        """Before anybody else can open it."""
-        control = self._control
-        self._handle = control.gws_open(os.fsencode(fresh))
-        for device, gpu in enumerate(described):
-            code = control.gws_describe(
-                self._open_handle(), device, gpu.name.encode()[:63], gpu.memory_bytes, gpu.taken_bytes
-            )
-            if gpu.card is not None:
-                code = code or control.gws_set_card(self._open_handle(), device, *gpu.card)
-            for answer in gpu.answers:
-                view = AnswerView(answer.function.encode(), answer.argument, answer.code, answer.until_used)
-                view.number[: len(answer.numbers)] = answer.numbers
-                view.text = answer.text.encode()
-                code = code or control.gws_add_answer(self._open_handle(), device, ctypes.byref(view))
-            if code:
-                raise GpuwatchError(f"simulated GPU {device} cannot be described: {os.strerror(code)}")
-            if gpu.mig is not None:
-                self._partition(device, gpu.mig)
-        self.close()
 
     def _map(self) -> int:
         handle = self._control.gws_open(os.fsencode(self.state_path))
