@@ -179,9 +179,7 @@ class _Writer:
             }
             item = Slice(since, until, printable(finding.title), details)
             by_device.setdefault(finding.device_uuid, []).append(item)
-        for uuid, found in by_device.items():
-            yield from self._gpu(uuid)
-            yield from self._slices("Findings", self._parent(uuid), found)
+        yield from self._by_device("Findings", by_device)
 
     def _processes(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
@@ -201,9 +199,12 @@ class _Writer:
             }
             item = Slice(life.first, life.last, f"{program_of(command) or 'process'} ({life.pid})", details)
             by_device.setdefault(life.device_uuid, []).append(item)
-        for uuid, found in by_device.items():
+        yield from self._by_device("Processes", by_device)
+
+    def _by_device(self, name: str, found: dict[str | None, list[Slice]]) -> Iterator[bytes]:
+        for uuid, slices in found.items():
             yield from self._gpu(uuid)
-            yield from self._slices("Processes", self._parent(uuid), found)
+            yield from self._slices(name, self._parent(uuid), slices)
 
     def _events(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[_Point]] = {}

@@ -159,27 +159,8 @@ def moved(run: Run) -> bool:
 
 def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     """Peak memory of each named run by NVML, and what the framework was granted."""
-    rows = []
-    top = 0.0
-    for name, run in runs:
-        held = run.memory.nvml_peak_bytes
-        if held is None:
-            continue
-        granted = _granted(run)
-        top = max(top, float(held), float(granted or 0), float(run.memory.device_total_bytes or 0))
-        shown = f"{size(held)}, granted {size(granted)}" if granted is not None else size(held)
-        part = Part("value", name, held, size(held))
-        rows.append(Row(name, (part,), shown, mark=float(granted) if granted is not None else None))
-    if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
-        return None
-    return Bars(
-        "GPU memory held on the busiest device",
-        tuple(rows[:_ROWS]),
-        top,
-        f"from 0 to {size(top)}",
-        mark="granted by the framework",
-        more=_left_out(len(rows)),
-    )
+    rows = [(name, run.memory.nvml_peak_bytes, _granted(run), run.memory.device_total_bytes) for name, run in runs]
+    return _amounts("GPU memory held on the busiest device", rows, ", granted ", "granted by the framework")
 
 
 def allocator_peaks(runs: Sequence[tuple[str, Run]]) -> Bars | None:
@@ -187,26 +168,32 @@ def allocator_peaks(runs: Sequence[tuple[str, Run]]) -> Bars | None:
 
     What NVML reports of a framework that takes all memory at its start is the same for every run.
     """
+    rows = [
+        (name, run.memory.allocator_peak_bytes, run.memory.allocator_limit_bytes or _granted(run), None)
+        for name, run in runs
+    ]
+    return _amounts("Peak in use by the framework's allocator", rows, " of ", "limit of the allocator")
+
+
+def _amounts(
+    title: str, amounts: Iterable[tuple[str, int | None, int | None, int | None]], between: str, mark: str
+) -> Bars | None:
+    """Bytes of named runs, each with its mark and the memory of its device; None for fewer than two that are known.
+
+    ``between``: the words between bytes and mark. ``mark``: what the mark means.
+    """
     rows = []
     top = 0.0
-    for name, run in runs:
-        peak, limit = run.memory.allocator_peak_bytes, run.memory.allocator_limit_bytes or _granted(run)
-        if peak is None:
+    for name, held, marked, total in amounts:
+        if held is None:
             continue
-        top = max(top, float(peak), float(limit or 0))
-        shown = f"{size(peak)} of {size(limit)}" if limit is not None else size(peak)
-        part = Part("value", name, peak, size(peak))
-        rows.append(Row(name, (part,), shown, mark=float(limit) if limit is not None else None))
+        top = max(top, float(held), float(marked or 0), float(total or 0))
+        shown = f"{size(held)}{between}{size(marked)}" if marked is not None else size(held)
+        part = Part("value", name, held, size(held))
+        rows.append(Row(name, (part,), shown, mark=float(marked) if marked is not None else None))
     if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
         return None
-    return Bars(
-        "Peak in use by the framework's allocator",
-        tuple(rows[:_ROWS]),
-        top,
-        f"from 0 to {size(top)}",
-        mark="limit of the allocator",
-        more=_left_out(len(rows)),
-    )
+    return Bars(title, tuple(rows[:_ROWS]), top, f"from 0 to {size(top)}", mark=mark, more=_left_out(len(rows)))
 
 
 def _granted(run: Run) -> int | None:
