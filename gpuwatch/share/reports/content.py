@@ -79,7 +79,7 @@ class Table:
     """Whether formats that can fold it show it only on demand."""
 
     def without(self, *gone: int) -> Table:
-        """Without these columns, and none is optional any more or has a short form."""
+        """Without these columns."""
         kept = [i for i in range(len(self.heads)) if i not in gone]
         return replace(
             self,
@@ -88,8 +88,8 @@ class Table:
             right=frozenset(kept.index(i) for i in self.right if i in kept),
             keep=frozenset(kept.index(i) for i in self.keep if i in kept),
             below=kept.index(self.below) if self.below in kept else None,
-            optional=(),
-            shorter=(),
+            optional=tuple(kept.index(i) for i in self.optional if i in kept),
+            shorter=tuple((kept.index(i), brief) for i, brief in self.shorter if i in kept),
         )
 
 

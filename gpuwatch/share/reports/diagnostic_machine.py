@@ -38,7 +38,11 @@ _HERE = "this shell"
 _SHELL = "Environment variables are those of the shell that made this report"
 
 
+_MAP_HEADS = (
+    *("Framework", "CUDA", "NVML", "Name", "Capability", "PCI bus id", "Doctor got", "Program got", "In use", "UUID"),
+)
 _OF_DOCTOR = ("Framework", "CUDA", "Doctor got")
+"""Columns of which nothing is known without the doctor."""
 
 
 def device_map(document: Diagnostic) -> Table:
@@ -67,7 +71,7 @@ def device_map(document: Diagnostic) -> Table:
             clean(entry.compute_capability),
             clean(entry.pci_bus_id),
             size(entry.granted_bytes),
-            *((_granted(program, entry),) if program is not None else ()),
+            _granted(program, entry) if program is not None else UNKNOWN,
             _now(entry, snapshot),
             clean(entry.uuid),
         )
@@ -87,28 +91,17 @@ def device_map(document: Diagnostic) -> Table:
     )
     if snapshot is not None:
         note = f"{note} In use: at {utc(snapshot.taken_at)}{_reserve(snapshot)}.".strip()
-    heads = (
-        *("Framework", "CUDA", "NVML", "Name", "Capability", "PCI bus id", "Doctor got"),
-        *(("Program got",) if program is not None else ()),
-        *("In use", "UUID"),
-    )
-    # Without the doctor nothing is known of these.
-    shown = [place for place, head in enumerate(heads) if doctor is not None or head not in _OF_DOCTOR]
-    places = {heads[place]: number for number, place in enumerate(shown)}
-
-    def of(*names: str) -> frozenset[int]:
-        return frozenset(places[name] for name in names if name in places)
-
+    left_out = (*(_OF_DOCTOR if doctor is None else ()), *(() if program is not None else ("Program got",)))
     return Table(
         "Which device is which GPU",
-        tuple(heads[place] for place in shown),
-        tuple(tuple(row[place] for place in shown) for row in rows),
-        of("CUDA", "NVML", "Doctor got", "Program got"),
+        _MAP_HEADS,
+        rows,
+        frozenset(map(_MAP_HEADS.index, ("CUDA", "NVML", "Doctor got", "Program got"))),
         note=note,
-        keep=of("Framework", "PCI bus id", "In use"),
-        optional=(places["Capability"],),
-        below=len(shown) - 1,
-    )
+        keep=frozenset(map(_MAP_HEADS.index, ("Framework", "PCI bus id", "In use"))),
+        optional=(_MAP_HEADS.index("Capability"),),
+        below=_MAP_HEADS.index("UUID"),
+    ).without(*map(_MAP_HEADS.index, left_out))
 
 
 def _unmapped(document: Diagnostic) -> str:

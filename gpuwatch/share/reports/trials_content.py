@@ -152,20 +152,18 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     if not simulated:
         drawn.append(charts.speeds(charted))
     left_out = (*(_SPEEDS if simulated else ()), *(() if peaks else ("ALLOCATOR",)))
-    shown = [index for index, head in enumerate(_HEADS) if head not in left_out]
-    heads = tuple(_HEADS[index] for index in shown)
     return Table(
         "Settings compared" if document.largest is None else "Values tried",
-        heads,
-        tuple(tuple(row[index] for index in shown) for row in rows),
-        frozenset(index for index, head in enumerate(heads) if head in ("GPU MEMORY", "ALLOCATOR", *_SPEEDS)),
+        _HEADS,
+        rows,
+        frozenset(map(_HEADS.index, ("GPU MEMORY", "ALLOCATOR", *_SPEEDS))),
         note=" ".join(filter(None, notes)),
         keep=frozenset({0}),
-        optional=tuple(heads.index(head) for head in ("DEVICE MAP", "STEPS/S") if head in heads),
+        optional=tuple(map(_HEADS.index, ("DEVICE MAP", "STEPS/S"))),
         lines=3,
         sortable=True,
         charts=tuple(chart for chart in drawn if chart is not None),
-    )
+    ).without(*map(_HEADS.index, left_out))
 
 
 def _same_memory(runs: Sequence[Summary]) -> bool:
@@ -337,21 +335,17 @@ def _every_run(document: Experiment) -> Table:
     made = [trial for trial in document.trials if trial.run is not None]
     counted = dict.fromkeys(clean(trial.counted) for trial in made if trial.counted)
     simulated = any(trial.run is not None and trial.run.simulated for trial in made)
-    drop = 3 if simulated else None
     heads = ("Round", "Setting", "GPU memory", "Step", "Steps", "Ended by", "Verdict")
-    return Table(
+    table = Table(
         EVERY_RUN,
-        tuple(head for index, head in enumerate(heads) if index != drop),
-        tuple(
-            tuple(cell for index, cell in enumerate(_trial_row(trial)) if index != drop)
-            for trial in made
-            if len(made) > 1
-        ),
-        frozenset({0, 2, 3, 4} if drop is None else {0, 2, 3}),
+        heads,
+        tuple(map(_trial_row, made)) if len(made) > 1 else (),
+        frozenset({0, 2, 3, 4}),
         note=(f"Steps are {', '.join(counted)}. " if counted else "")
         + "A signal was sent only after the measurement; what the program did after it counts for nothing.",
         sortable=True,
     )
+    return table.without(heads.index("Step")) if simulated else table
 
 
 def _signals(document: Experiment) -> list[str]:
