@@ -289,12 +289,12 @@ def why_failed(run: Run) -> str:
     """``out of memory: another process holds the GPU``, ``ValueError: …``: why a run did not pass."""
     cause = CAUSES.get(run.primary, "") if run.primary not in ("healthy", "unknown", "program.error", None) else ""
     if run.verdict == "oom":
-        rest = _small(cause).removeprefix("out of memory").lstrip(": ")
+        rest = small(cause).removeprefix("out of memory").lstrip(": ")
         return f"out of memory: {rest}" if rest else "out of memory"
-    return _small(cause or run.verdict_reason.rstrip(".")) or run.verdict
+    return small(cause or run.verdict_reason.rstrip(".")) or run.verdict
 
 
-def _small(sentence: str) -> str:
+def small(sentence: str) -> str:
     """As part of a sentence: without a capital at its start, except in names."""
     return sentence if not sentence[1:2].islower() and sentence[1:2] != " " else sentence[:1].lower() + sentence[1:]
 

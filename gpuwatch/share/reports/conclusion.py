@@ -10,6 +10,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, per_second, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
+from gpuwatch.experiment.trials.answer import listed, small
 from gpuwatch.experiment.trials.speed import speed, unproven, wide
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.share.reports import comparable
@@ -107,34 +108,20 @@ def _why(run: Run) -> str:
     cause = CAUSES.get(run.primary or "", "") if run.primary not in ("healthy", "unknown") else ""
     if run.verdict == "oom":
         memory = "out of memory"
-        rest = _small(cause).removeprefix(memory).lstrip(": ")
+        rest = small(cause).removeprefix(memory).lstrip(": ")
         return f"{memory}: {rest}" if rest else memory
     if cause:
-        return _small(cause)
+        return small(cause)
     if run.verdict == "timeout":
         return "stopped at the deadline"
     if run.errors:
         return clean(run.errors[0].type)
     reason = clean(run.verdict_reason).rstrip(".")
-    return "cause unknown" if reason == UNKNOWN else _small(reason)
-
-
-def _small(sentence: str) -> str:
-    """As part of a sentence: without a capital at its start, except in abbreviations."""
-    return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]
+    return "cause unknown" if reason == UNKNOWN else small(reason)
 
 
 def _who(runs: Sequence[Run], names: Sequence[str], indices: Iterable[int]) -> str:
-    return _listed(named_once(runs, names, indices))
-
-
-def _listed(names: Iterable[str]) -> str:
-    """``a``, ``a and b``, ``a, b, c, d and 3 more``."""
-    known = list(names)
-    rest = len(known) - _NAMES
-    if rest > 0:
-        return f"{', '.join(known[:_NAMES])} and {rest} more"
-    return " and ".join(filter(None, (", ".join(known[:-1]), known[-1])))
+    return listed(named_once(runs, names, indices))
 
 
 # -- runs that completed --------------------------------------------------------------------------
@@ -184,7 +171,7 @@ def _not_comparable(runs: Sequence[Run], names: Sequence[str], ended: Sequence[i
         kinds.setdefault(comparable.kind(runs[index]), []).append(index)
         work.setdefault(comparable.workload(runs[index]), []).append(index)
     if len(kinds) > 1:
-        why = _listed(f"{kind} ({_who(runs, names, who)})" for kind, who in kinds.items())
+        why = listed([f"{kind} ({_who(runs, names, who)})" for kind, who in kinds.items()])
         return f"Speeds not comparable: measured on {why}"
     if len(work) > 1:
         ran = "ran" if all(comparable.is_program(runs[index]) for index in timed) else "computed"
