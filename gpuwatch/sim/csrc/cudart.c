@@ -48,24 +48,8 @@ API cudaError_t cudaPeekAtLastError(void) { return last_error; }
 
 API const char *cudaGetErrorName(cudaError_t code) {
     switch (code) {
-    case 0: return "cudaSuccess";
-    case 1: return "cudaErrorInvalidValue";
-    case 2: return "cudaErrorMemoryAllocation";
-    case 3: return "cudaErrorInitializationError";
-    case 35: return "cudaErrorInsufficientDriver";
-    case 46: return "cudaErrorDevicesUnavailable";
-    case 98: return "cudaErrorInvalidDeviceFunction";
-    case 100: return "cudaErrorNoDevice";
-    case 101: return "cudaErrorInvalidDevice";
-    case 201: return "cudaErrorDeviceUninitialized";
-    case 400: return "cudaErrorInvalidResourceHandle";
-    case 700: return "cudaErrorIllegalAddress";
-    case 719: return "cudaErrorLaunchFailure";
-    case 217: return "cudaErrorPeerAccessUnsupported";
-    case 801: return "cudaErrorNotSupported";
-    case 802: return "cudaErrorSystemNotReady";
-    case 803: return "cudaErrorSystemDriverMismatch";
-    case 804: return "cudaErrorCompatNotSupportedOnDevice";
+#define NAME(number, name) case number: return #name;
+        RUNTIME_ERRORS(NAME)
     default: return "cudaErrorUnknown";
     }
 }

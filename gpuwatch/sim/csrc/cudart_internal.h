@@ -12,18 +12,30 @@
 #define RUNTIME_VERSION (CUDART_MAJOR == 13 ? 13000 : 12050)
 
 typedef int cudaError_t; /* its numbers are CUresult's where both know the error */
+#define RUNTIME_ERRORS(row)                                                                                  \
+    row(0, cudaSuccess)                                                                                      \
+    row(1, cudaErrorInvalidValue)                                                                            \
+    row(2, cudaErrorMemoryAllocation)                                                                        \
+    row(3, cudaErrorInitializationError)                                                                     \
+    row(35, cudaErrorInsufficientDriver)                                                                     \
+    row(46, cudaErrorDevicesUnavailable)                                                                     \
+    row(98, cudaErrorInvalidDeviceFunction)                                                                  \
+    row(100, cudaErrorNoDevice)                                                                              \
+    row(101, cudaErrorInvalidDevice)                                                                         \
+    row(201, cudaErrorDeviceUninitialized)                                                                   \
+    row(217, cudaErrorPeerAccessUnsupported)                                                                 \
+    row(400, cudaErrorInvalidResourceHandle)                                                                 \
+    row(500, cudaErrorSymbolNotFound)                                                                        \
+    row(700, cudaErrorIllegalAddress)                                                                        \
+    row(719, cudaErrorLaunchFailure)                                                                         \
+    row(801, cudaErrorNotSupported)                                                                          \
+    row(802, cudaErrorSystemNotReady)                                                                        \
+    row(803, cudaErrorSystemDriverMismatch)                                                                  \
+    row(804, cudaErrorCompatNotSupportedOnDevice)
 enum {
-    cudaErrorInvalidValue = 1,
-    cudaErrorMemoryAllocation = 2,
-    cudaErrorInsufficientDriver = 35,
-    cudaErrorNoDevice = 100,
-    cudaErrorInvalidDevice = 101,
-    cudaErrorDeviceUninitialized = 201,
-    cudaErrorPeerAccessUnsupported = 217,
-    cudaErrorInvalidResourceHandle = 400,
-    cudaErrorSymbolNotFound = 500,
-    cudaErrorNotSupported = 801,
-    cudaErrorInvalidDeviceFunction = 98,
+#define NUMBER(number, name) name = number,
+    RUNTIME_ERRORS(NUMBER)
+#undef NUMBER
 };
 
 /* The driver's functions that are used here. */
