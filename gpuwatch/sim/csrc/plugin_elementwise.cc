@@ -73,36 +73,43 @@ template <class In, class Out, class F> void binary(const Call &call) {
         static result of(T x, T y) { return (expression); }                                                    \
     };
 
-BINARY(Add, T, x + y)
-BINARY(Sub, T, x - y)
-BINARY(Mul, T, x * y)
-BINARY(Div, T, x / y)
-BINARY(DivNoNan, T, y == 0 ? T(0) : x / y)
-BINARY(MulNoNan, T, y == 0 ? T(0) : x * y)
-BINARY(Maximum, T, x != x ? x : x > y ? x : y)
-BINARY(Minimum, T, x != x ? x : x < y ? x : y)
-BINARY(SquaredDifference, T, (x - y) * (x - y))
+/* Of every number, of real ones, and gradients; the names are the ops'. */
+#define OF_NUMBERS(op)                                                                                         \
+    op(Add, T, x + y)                                                                                          \
+    op(Sub, T, x - y)                                                                                          \
+    op(Mul, T, x * y)                                                                                          \
+    op(Maximum, T, x != x ? x : x > y ? x : y)                                                                 \
+    op(Minimum, T, x != x ? x : x < y ? x : y)                                                                 \
+    op(SquaredDifference, T, (x - y) * (x - y))                                                                \
+    op(Equal, bool, x == y)                                                                                    \
+    op(NotEqual, bool, x != y)                                                                                 \
+    op(Less, bool, x < y)                                                                                      \
+    op(LessEqual, bool, x <= y)                                                                                \
+    op(Greater, bool, x > y)                                                                                   \
+    op(GreaterEqual, bool, x >= y)
+#define OF_REALS(op)                                                                                           \
+    op(Div, T, x / y)                                                                                          \
+    op(DivNoNan, T, y == 0 ? T(0) : x / y)                                                                     \
+    op(MulNoNan, T, y == 0 ? T(0) : x * y)                                                                     \
+    op(FloorDiv, T, T(floor(x / y)))                                                                           \
+    op(FloorMod, T, x - T(floor(x / y)) * y)
+/* Of the result y and the gradient g, or of the gradient g and the input x. */
+#define GRADIENTS(op)                                                                                          \
+    op(TanhGrad, T, y *(T(1) - x * x))                                                                         \
+    op(SigmoidGrad, T, y *x *(T(1) - x))                                                                       \
+    op(SqrtGrad, T, T(0.5) * y / x)                                                                            \
+    op(RsqrtGrad, T, T(-0.5) * y * x * x * x)                                                                  \
+    op(ReciprocalGrad, T, -y * x * x)                                                                          \
+    op(ReluGrad, T, y > 0 ? x : T(0))                                                                          \
+    op(Relu6Grad, T, y > 0 && y < 6 ? x : T(0))                                                                \
+    op(EluGrad, T, y < 0 ? x * (y + T(1)) : x)                                                                 \
+    op(SoftplusGrad, T, x / (T(1) + T(exp(-y))))
+OF_NUMBERS(BINARY)
+OF_REALS(BINARY)
+GRADIENTS(BINARY)
 BINARY(Power, T, y == 2 ? x * x : T(pow(x, y)))
-BINARY(FloorDiv, T, T(floor(x / y)))
-BINARY(FloorMod, T, x - T(floor(x / y)) * y)
-BINARY(Equal, bool, x == y)
-BINARY(NotEqual, bool, x != y)
-BINARY(Less, bool, x < y)
-BINARY(LessEqual, bool, x <= y)
-BINARY(Greater, bool, x > y)
-BINARY(GreaterEqual, bool, x >= y)
 BINARY(LogicalAnd, bool, x && y)
 BINARY(LogicalOr, bool, x || y)
-/* Gradients: of the result y and the gradient g, or of the gradient g and the input x. */
-BINARY(TanhGrad, T, y *(T(1) - x * x))
-BINARY(SigmoidGrad, T, y *x *(T(1) - x))
-BINARY(SqrtGrad, T, T(0.5) * y / x)
-BINARY(RsqrtGrad, T, T(-0.5) * y * x * x * x)
-BINARY(ReciprocalGrad, T, -y * x * x)
-BINARY(ReluGrad, T, y > 0 ? x : T(0))
-BINARY(Relu6Grad, T, y > 0 && y < 6 ? x : T(0))
-BINARY(EluGrad, T, y < 0 ? x * (y + T(1)) : x)
-BINARY(SoftplusGrad, T, x / (T(1) + T(exp(-y))))
 
 template <class T> struct LeakyReluGrad : Kernel {
     T alpha;
@@ -191,28 +198,11 @@ template <class T> void add_n(const Call &call) {
 
 /* --- registration ----------------------------------------------------------------------------------- */
 
-template <class T, template <class> class F> void add_binary(const char *op) {
-    add<binary<T, T, F<T>>>(op, {{"T", type_of<T>()}});
-}
-
-template <class T, template <class> class F> void add_comparison(const char *op) {
-    add<binary<T, bool, F<T>>>(op, {{"T", type_of<T>()}});
-}
+#define ADD_BINARY(name, result, expression) add<binary<T, result, name<T>>>(#name, {{"T", type_of<T>()}});
 
 template <class T> void register_number() {
-    add_binary<T, Add>("Add");
-    add_binary<T, Add>("AddV2");
-    add_binary<T, Sub>("Sub");
-    add_binary<T, Mul>("Mul");
-    add_binary<T, Maximum>("Maximum");
-    add_binary<T, Minimum>("Minimum");
-    add_binary<T, SquaredDifference>("SquaredDifference");
-    add_comparison<T, Equal>("Equal");
-    add_comparison<T, NotEqual>("NotEqual");
-    add_comparison<T, Less>("Less");
-    add_comparison<T, LessEqual>("LessEqual");
-    add_comparison<T, Greater>("Greater");
-    add_comparison<T, GreaterEqual>("GreaterEqual");
+    OF_NUMBERS(ADD_BINARY)
+    add<binary<T, T, Add<T>>>("AddV2", {{"T", type_of<T>()}});
     add<add_n<T>>("AddN", {{"T", type_of<T>()}});
     add<select_v1<T>>("Select", {{"T", type_of<T>()}});
     add<select_v2<T>>("SelectV2", {{"T", type_of<T>()}});
@@ -220,23 +210,11 @@ template <class T> void register_number() {
 
 template <class T> void register_real() {
     register_number<T>();
-    add_binary<T, Div>("RealDiv");
-    add_binary<T, Div>("Div");
-    add_binary<T, DivNoNan>("DivNoNan");
-    add_binary<T, MulNoNan>("MulNoNan");
-    add_binary<T, Power>("Pow");
-    add_binary<T, FloorDiv>("FloorDiv");
-    add_binary<T, FloorMod>("FloorMod");
-    add_binary<T, TanhGrad>("TanhGrad");
-    add_binary<T, SigmoidGrad>("SigmoidGrad");
-    add_binary<T, SqrtGrad>("SqrtGrad");
-    add_binary<T, RsqrtGrad>("RsqrtGrad");
-    add_binary<T, ReciprocalGrad>("ReciprocalGrad");
-    add_binary<T, ReciprocalGrad>("InvGrad");
-    add_binary<T, ReluGrad>("ReluGrad");
-    add_binary<T, Relu6Grad>("Relu6Grad");
-    add_binary<T, EluGrad>("EluGrad");
-    add_binary<T, SoftplusGrad>("SoftplusGrad");
+    OF_REALS(ADD_BINARY)
+    GRADIENTS(ADD_BINARY)
+    add<binary<T, T, Div<T>>>("RealDiv", {{"T", type_of<T>()}});
+    add<binary<T, T, Power<T>>>("Pow", {{"T", type_of<T>()}});
+    add<binary<T, T, ReciprocalGrad<T>>>("InvGrad", {{"T", type_of<T>()}});
     add<LeakyReluGrad<T>>("LeakyReluGrad", {{"T", type_of<T>()}});
 }
 
@@ -246,8 +224,8 @@ void register_elementwise() {
     register_real<float>();
     register_real<double>();
     register_number<int64_t>();
-    add_comparison<bool, Equal>("Equal");
-    add_comparison<bool, NotEqual>("NotEqual");
+    add<binary<bool, bool, Equal<bool>>>("Equal", {{"T", TF_BOOL}});
+    add<binary<bool, bool, NotEqual<bool>>>("NotEqual", {{"T", TF_BOOL}});
     add<binary<bool, bool, LogicalAnd<bool>>>("LogicalAnd");
     add<binary<bool, bool, LogicalOr<bool>>>("LogicalOr");
     add<select_v2<int32_t>>("SelectV2", {{"T", TF_INT32}});

@@ -74,6 +74,13 @@ struct Shape {
         return product;
     }
     int64_t count() const { return count(0, rank); }
+    int64_t step(int i) const { return count(i + 1, rank); } /* from one element of a dimension to the next */
+    Shape without(int gone) const {
+        Shape rest;
+        for (int i = 0; i < rank; i++)
+            if (i != gone) rest.add(dims[i]);
+        return rest;
+    }
     bool operator==(const Shape &other) const {
         return rank == other.rank && memcmp(dims, other.dims, (size_t)rank * sizeof dims[0]) == 0;
     }

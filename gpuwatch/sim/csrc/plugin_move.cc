@@ -55,23 +55,13 @@ template <class T> void transpose(const Call &call) {
         invalid("transpose expects a vector of size %d. But input(1) is a vector of size %zu", rank, order.size());
     Shape shape;
     Loops<1> loops;
-    int64_t steps[MAX_RANK], step = 1;
     bool seen[MAX_RANK] = {};
-    for (int i = rank - 1; i >= 0; i--) {
-        steps[i] = step;
-        step *= in.shape[i];
-    }
     for (int64_t axis : order) {
         axis = dimension(axis, rank);
         if (seen[axis]) invalid("%lld is missing or repeated in the permutation", (long long)axis);
         seen[axis] = true;
         shape.add(in.shape[(int)axis]);
-        loops.add(in.shape[(int)axis], {steps[axis]});
-    }
-    if (loops.rank < 2 && (loops.rank == 0 || loops.step[0][0] == 1)) { /* nothing moves: another shape */
-        Tensor out = call.output(0, in.type, shape);
-        call.run(2 * out.bytes(), [&] { if (out.count()) memcpy(out.data<T>(), in.data<T>(), out.bytes()); });
-        return;
+        loops.add(in.shape[(int)axis], {in.shape.step((int)axis)});
     }
     Tensor out = call.output(0, in.type, shape);
     if (out.count() == 0) return;
@@ -223,9 +213,7 @@ struct Unpack : Kernel {
         if (in.shape[(int)at] != count)
             invalid("Input shape axis %lld must equal %lld, got shape %s", (long long)at, (long long)count,
                     join({&in.shape}).c_str());
-        Shape shape;
-        for (int i = 0; i < in.shape.rank; i++)
-            if (i != at) shape.add(in.shape[i]);
+        Shape shape = in.shape.without((int)at);
         int64_t rows = in.shape.count(0, (int)at);
         size_t row = (size_t)in.shape.count((int)at + 1, in.shape.rank) * type_bytes(in.type);
         std::vector<Tensor> outs;
@@ -255,13 +243,8 @@ struct Part {
         return at;
     }
     Loops<1> loops() const {
-        int64_t steps[MAX_RANK], step = 1;
-        for (int i = shape.rank - 1; i >= 0; i--) {
-            steps[i] = step * stride[i];
-            step *= shape[i];
-        }
         Loops<1> result_loops;
-        for (int i = 0; i < shape.rank; i++) result_loops.add(sizes[i], {steps[i]});
+        for (int i = 0; i < shape.rank; i++) result_loops.add(sizes[i], {shape.step(i) * stride[i]});
         return result_loops;
     }
 };
@@ -428,16 +411,11 @@ template <class T> void tile(const Call &call) {
                 multiples.size());
     Shape shape;
     Loops<1> loops;
-    int64_t steps[MAX_RANK], step = 1;
-    for (int i = in.shape.rank - 1; i >= 0; i--) {
-        steps[i] = step;
-        step *= in.shape[i];
-    }
     for (int i = 0; i < in.shape.rank; i++) {
         if (multiples[(size_t)i] < 0) invalid("Expected multiples[%d] >= 0", i);
         shape.add(in.shape[i] * multiples[(size_t)i]);
         loops.add(multiples[(size_t)i], {0});
-        loops.add(in.shape[i], {steps[i]});
+        loops.add(in.shape[i], {in.shape.step(i)});
     }
     Tensor out = call.output(0, in.type, shape);
     if (out.count() == 0) return;

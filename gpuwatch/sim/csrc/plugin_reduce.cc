@@ -38,6 +38,14 @@ Reduction reduction_of(const Shape &shape, const std::vector<int64_t> &axes, boo
 }
 
 /* Each operation has what it starts from, how it takes one more, and how it makes one of a row. */
+template <class T, class Operation> struct OneByOne {
+    static T row(const T *x, int64_t count) {
+        T all = Operation::first;
+        for (int64_t i = 0; i < count; i++) all = Operation::with(all, x[i]);
+        return all;
+    }
+};
+
 template <class T> struct SumOf {
     static constexpr T first = 0;
     static T with(T sum, T x) { return sum + x; }
@@ -55,61 +63,34 @@ template <class T> struct SumOf {
 };
 
 template <> int64_t SumOf<int64_t>::row(const int64_t *x, int64_t count) {
-    int64_t sum = 0;
-    for (int64_t i = 0; i < count; i++) sum += x[i];
-    return sum;
+    return OneByOne<int64_t, SumOf<int64_t>>::row(x, count);
 }
 
-template <class T> struct ProductOf {
+template <class T> struct ProductOf : OneByOne<T, ProductOf<T>> {
     static constexpr T first = 1;
     static T with(T product, T x) { return product * x; }
-    static T row(const T *x, int64_t count) {
-        T product = 1;
-        for (int64_t i = 0; i < count; i++) product *= x[i];
-        return product;
-    }
 };
 
-template <class T> struct MaximumOf {
+template <class T> struct MaximumOf : OneByOne<T, MaximumOf<T>> {
     static constexpr T first =
         std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
     static T with(T most, T x) { return x > most || x != x ? x : most; }
-    static T row(const T *x, int64_t count) {
-        T most = first;
-        for (int64_t i = 0; i < count; i++) most = with(most, x[i]);
-        return most;
-    }
 };
 
-template <class T> struct MinimumOf {
+template <class T> struct MinimumOf : OneByOne<T, MinimumOf<T>> {
     static constexpr T first =
         std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
     static T with(T least, T x) { return x < least || x != x ? x : least; }
-    static T row(const T *x, int64_t count) {
-        T least = first;
-        for (int64_t i = 0; i < count; i++) least = with(least, x[i]);
-        return least;
-    }
 };
 
-struct AllOf {
+struct AllOf : OneByOne<bool, AllOf> {
     static constexpr bool first = true;
     static bool with(bool all, bool x) { return all & x; }
-    static bool row(const bool *x, int64_t count) {
-        bool all = true;
-        for (int64_t i = 0; i < count; i++) all &= x[i];
-        return all;
-    }
 };
 
-struct AnyOf {
+struct AnyOf : OneByOne<bool, AnyOf> {
     static constexpr bool first = false;
     static bool with(bool any, bool x) { return any | x; }
-    static bool row(const bool *x, int64_t count) {
-        bool any = false;
-        for (int64_t i = 0; i < count; i++) any |= x[i];
-        return any;
-    }
 };
 
 template <class T, class F> void reduce_into(const Reduction &reduction, const T *x, int64_t count, T *z, int64_t results) {
@@ -157,9 +138,7 @@ template <class T, class Index, bool greatest> void arg(const Call &call) {
     int64_t size = in.shape[(int)axis];
     if (size == 0) invalid("Reduction axis %lld is empty in shape %s", (long long)axis, join({&in.shape}).c_str());
     int64_t before = in.shape.count(0, (int)axis), after = in.shape.count((int)axis + 1, in.shape.rank);
-    Shape shape;
-    for (int i = 0; i < in.shape.rank; i++)
-        if (i != axis) shape.add(in.shape[i]);
+    Shape shape = in.shape.without((int)axis);
     Tensor out = call.output(0, type_of<Index>(), shape);
     const T *x = in.data<T>();
     Index *z = out.data<Index>();

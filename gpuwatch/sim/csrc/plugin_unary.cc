@@ -27,32 +27,39 @@ template <class In, class Out, class F> void unary(const Call &call) {
         static result of(T x) { return (expression); }                                                         \
     };
 
-UNARY(Neg, T, -x)
-UNARY(Abs, T, x < 0 ? -x : x == 0 ? T(0) : x)
-UNARY(Sign, T, T((x > 0) - (x < 0)))
-UNARY(Square, T, x *x)
-UNARY(Sqrt, T, T(sqrt(x)))
-UNARY(Rsqrt, T, T(1) / T(sqrt(x)))
-UNARY(Reciprocal, T, T(1) / x)
-UNARY(Exp, T, exponential(x))
-UNARY(Expm1, T, T(expm1(x)))
-UNARY(Log, T, T(log(x)))
-UNARY(Log1p, T, T(log1p(x)))
-UNARY(Tanh, T, hyperbolic_tangent(x))
-UNARY(Sigmoid, T, logistic(x))
-UNARY(Relu, T, x < 0 ? T(0) : x)
-UNARY(Relu6, T, x < 0 ? T(0) : x > 6 ? T(6) : x)
-UNARY(Elu, T, x < 0 ? T(expm1(x)) : x)
-UNARY(Softplus, T, x > 20 ? x : x < -20 ? T(exp(x)) : T(log1p(exp(x))))
-UNARY(Floor, T, T(floor(x)))
-UNARY(Ceil, T, T(ceil(x)))
-UNARY(Round, T, T(rint(x)))
-UNARY(Sin, T, T(sin(x)))
-UNARY(Cos, T, T(cos(x)))
-UNARY(Erf, T, T(erf(x)))
-UNARY(IsNan, bool, x != x)
-UNARY(IsInf, bool, x - x != x - x && x == x)
-UNARY(IsFinite, bool, x - x == 0)
+/* Of every number, of real ones, and questions about real ones; the names are the ops'. */
+#define OF_NUMBERS(op)                                                                                         \
+    op(Neg, T, -x)                                                                                             \
+    op(Abs, T, x < 0 ? -x : x == 0 ? T(0) : x)                                                                 \
+    op(Sign, T, T((x > 0) - (x < 0)))                                                                          \
+    op(Square, T, x *x)
+#define OF_REALS(op)                                                                                           \
+    op(Sqrt, T, T(sqrt(x)))                                                                                    \
+    op(Rsqrt, T, T(1) / T(sqrt(x)))                                                                            \
+    op(Reciprocal, T, T(1) / x)                                                                                \
+    op(Exp, T, exponential(x))                                                                                 \
+    op(Expm1, T, T(expm1(x)))                                                                                  \
+    op(Log, T, T(log(x)))                                                                                      \
+    op(Log1p, T, T(log1p(x)))                                                                                  \
+    op(Tanh, T, hyperbolic_tangent(x))                                                                         \
+    op(Sigmoid, T, logistic(x))                                                                                \
+    op(Relu, T, x < 0 ? T(0) : x)                                                                              \
+    op(Relu6, T, x < 0 ? T(0) : x > 6 ? T(6) : x)                                                              \
+    op(Elu, T, x < 0 ? T(expm1(x)) : x)                                                                        \
+    op(Softplus, T, x > 20 ? x : x < -20 ? T(exp(x)) : T(log1p(exp(x))))                                       \
+    op(Floor, T, T(floor(x)))                                                                                  \
+    op(Ceil, T, T(ceil(x)))                                                                                    \
+    op(Round, T, T(rint(x)))                                                                                   \
+    op(Sin, T, T(sin(x)))                                                                                      \
+    op(Cos, T, T(cos(x)))                                                                                      \
+    op(Erf, T, T(erf(x)))
+#define QUESTIONS(op)                                                                                          \
+    op(IsNan, bool, x != x)                                                                                    \
+    op(IsInf, bool, x - x != x - x && x == x)                                                                  \
+    op(IsFinite, bool, x - x == 0)
+OF_NUMBERS(UNARY)
+OF_REALS(UNARY)
+QUESTIONS(UNARY)
 UNARY(LogicalNot, bool, !x)
 
 template <class T> struct LeakyRelu : Kernel {
@@ -132,9 +139,7 @@ template <class T> void range(const Call &call) {
 
 /* --- registration ----------------------------------------------------------------------------------- */
 
-template <class T, template <class> class F> void add_unary(const char *op) {
-    add<unary<T, T, F<T>>>(op, {{"T", type_of<T>()}});
-}
+#define ADD_UNARY(name, result, expression) add<unary<T, result, name<T>>>(#name, {{"T", type_of<T>()}});
 
 template <class T> void register_fills() {
     constexpr int type = type_of<T>();
@@ -145,10 +150,7 @@ template <class T> void register_fills() {
 }
 
 template <class T> void register_number() {
-    add_unary<T, Neg>("Neg");
-    add_unary<T, Abs>("Abs");
-    add_unary<T, Sign>("Sign");
-    add_unary<T, Square>("Square");
+    OF_NUMBERS(ADD_UNARY)
     register_fills<T>();
     add_casts<T>();
     add<range<T>>("Range", {{"Tidx", type_of<T>()}}, {"start", "limit", "delta"});
@@ -156,29 +158,9 @@ template <class T> void register_number() {
 
 template <class T> void register_real() {
     register_number<T>();
-    add_unary<T, Sqrt>("Sqrt");
-    add_unary<T, Rsqrt>("Rsqrt");
-    add_unary<T, Reciprocal>("Reciprocal");
-    add_unary<T, Reciprocal>("Inv");
-    add_unary<T, Exp>("Exp");
-    add_unary<T, Expm1>("Expm1");
-    add_unary<T, Log>("Log");
-    add_unary<T, Log1p>("Log1p");
-    add_unary<T, Tanh>("Tanh");
-    add_unary<T, Sigmoid>("Sigmoid");
-    add_unary<T, Relu>("Relu");
-    add_unary<T, Relu6>("Relu6");
-    add_unary<T, Elu>("Elu");
-    add_unary<T, Softplus>("Softplus");
-    add_unary<T, Floor>("Floor");
-    add_unary<T, Ceil>("Ceil");
-    add_unary<T, Round>("Round");
-    add_unary<T, Sin>("Sin");
-    add_unary<T, Cos>("Cos");
-    add_unary<T, Erf>("Erf");
-    add<unary<T, bool, IsNan<T>>>("IsNan", {{"T", type_of<T>()}});
-    add<unary<T, bool, IsInf<T>>>("IsInf", {{"T", type_of<T>()}});
-    add<unary<T, bool, IsFinite<T>>>("IsFinite", {{"T", type_of<T>()}});
+    OF_REALS(ADD_UNARY)
+    QUESTIONS(ADD_UNARY)
+    add<unary<T, T, Reciprocal<T>>>("Inv", {{"T", type_of<T>()}});
     add<LeakyRelu<T>>("LeakyRelu", {{"T", type_of<T>()}});
 }
 
