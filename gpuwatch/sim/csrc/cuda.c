@@ -106,6 +106,15 @@ API CUresult cuGetErrorString(CUresult code, const char **out) {
     API CUresult function parameters __VA_ARGS__                                                             \
     API CUresult function##_v2 parameters __VA_ARGS__
 
+/* Functions that give one value, of what `enter` has found. */
+#define GETTER(enter, function, parameters, out, value)                                                      \
+    API CUresult function parameters {                                                                       \
+        enter;                                                                                               \
+        REQUIRE(out);                                                                                        \
+        *out = (value);                                                                                      \
+        return CUDA_SUCCESS;                                                                                 \
+    }
+
 /* Calls that succeed and do nothing; the second kind needs a context. */
 #define NOTHING_TO_DO(function, parameters)                                                                  \
     API CUresult function parameters {                                                                       \
@@ -131,12 +140,7 @@ API CUresult cuGetErrorString(CUresult code, const char **out) {
         if (code_) return code_;                                                                             \
     } while (0)
 
-API CUresult cuDeviceGetCount(int *count) {
-    ENTER();
-    REQUIRE(count);
-    *count = driver.count;
-    return CUDA_SUCCESS;
-}
+GETTER(ENTER(), cuDeviceGetCount, (int *count), count, driver.count)
 
 API CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     REQUIRE(device);
@@ -152,13 +156,7 @@ API CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
-    ENTER_DEVICE(device);
-    REQUIRE(bytes);
-    *bytes = card->total_bytes;
-    return CUDA_SUCCESS;
-}
-
+GETTER(ENTER_DEVICE(device), cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), bytes, card->total_bytes)
 WITH_V2(cuDeviceGetUuid, (unsigned char *uuid, CUdevice device), {
     ENTER_DEVICE(device);
     REQUIRE(uuid);
@@ -417,12 +415,7 @@ API CUresult cuCtxSetCurrent(CUcontext context) {
     return CUDA_SUCCESS;
 }
 
-API CUresult cuCtxGetCurrent(CUcontext *context) {
-    ENTER();
-    REQUIRE(context);
-    *context = gws_cuda_current();
-    return CUDA_SUCCESS;
-}
+GETTER(ENTER(), cuCtxGetCurrent, (CUcontext *context), context, gws_cuda_current())
 
 API CUresult cuCtxPushCurrent_v2(CUcontext context) {
     ENTER();
@@ -438,33 +431,11 @@ API CUresult cuCtxPopCurrent_v2(CUcontext *context) {
     return CUDA_SUCCESS;
 }
 
-API CUresult cuCtxGetDevice(CUdevice *device) {
-    ENTER_CONTEXT();
-    REQUIRE(device);
-    *device = context->ordinal;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuCtxGetFlags(unsigned *flags) {
-    ENTER_CONTEXT();
-    REQUIRE(flags);
-    *flags = context->flags;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuCtxGetId(CUcontext asked, unsigned long long *id) {
-    ENTER_CONTEXT();
-    REQUIRE(id);
-    *id = (unsigned long long)(uintptr_t)(asked ? asked : context);
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuCtxGetApiVersion(CUcontext asked, unsigned *version) {
-    ENTER();
-    REQUIRE(version);
-    *version = 3020;
-    return CUDA_SUCCESS;
-}
+GETTER(ENTER_CONTEXT(), cuCtxGetDevice, (CUdevice *device), device, context->ordinal)
+GETTER(ENTER_CONTEXT(), cuCtxGetFlags, (unsigned *flags), flags, context->flags)
+GETTER(ENTER_CONTEXT(), cuCtxGetId, (CUcontext asked, unsigned long long *id), id,
+       (unsigned long long)(uintptr_t)(asked ? asked : context))
+GETTER(ENTER(), cuCtxGetApiVersion, (CUcontext asked, unsigned *version), version, 3020)
 
 NOTHING_TO_DO_IN_CONTEXT(cuCtxSynchronize, (void))
 
@@ -475,23 +446,15 @@ API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     return CUDA_SUCCESS;
 }
 
-API CUresult cuCtxGetSharedMemConfig(int *config) {
-    ENTER_CONTEXT();
-    REQUIRE(config);
-    *config = 1;
-    return CUDA_SUCCESS;
-}
+GETTER(ENTER_CONTEXT(), cuCtxGetSharedMemConfig, (int *config), config, 1)
 
 NOTHING_TO_DO_IN_CONTEXT(cuCtxSetSharedMemConfig, (int config))
 NOTHING_TO_DO_IN_CONTEXT(cuCtxSetCacheConfig, (int config))
 NOTHING_TO_DO_IN_CONTEXT(cuCtxSetLimit, (int limit, size_t value))
 
-API CUresult cuCtxGetLimit(size_t *value, int limit) {
-    ENTER_CONTEXT();
-    REQUIRE(value);
-    *value = limit == 0 ? 1024 : limit == 1 ? 1048576 : limit == 2 ? 8388608 : 0; /* stack, printf, heap */
-    return CUDA_SUCCESS;
-}
+/* Stack, printf, heap. */
+GETTER(ENTER_CONTEXT(), cuCtxGetLimit, (size_t *value, int limit), value,
+       limit == 0 ? 1024 : limit == 1 ? 1048576 : limit == 2 ? 8388608 : 0)
 
 API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
     ENTER_CONTEXT();
@@ -534,33 +497,13 @@ API CUresult cuStreamDestroy_v2(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-API CUresult cuStreamGetPriority(CUstream stream, int *priority) {
-    ENTER();
-    REQUIRE(priority);
-    *priority = is_default_stream(stream) ? 0 : stream->priority;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuStreamGetFlags(CUstream stream, unsigned *flags) {
-    ENTER();
-    REQUIRE(flags);
-    *flags = is_default_stream(stream) ? 0 : stream->flags;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuStreamGetId(CUstream stream, unsigned long long *id) {
-    ENTER();
-    REQUIRE(id);
-    *id = (unsigned long long)(uintptr_t)stream;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuStreamGetCtx(CUstream stream, CUcontext *out) {
-    ENTER_CONTEXT();
-    REQUIRE(out);
-    *out = is_default_stream(stream) ? context : stream->context;
-    return CUDA_SUCCESS;
-}
+GETTER(ENTER(), cuStreamGetPriority, (CUstream stream, int *priority), priority,
+       is_default_stream(stream) ? 0 : stream->priority)
+GETTER(ENTER(), cuStreamGetFlags, (CUstream stream, unsigned *flags), flags,
+       is_default_stream(stream) ? 0 : stream->flags)
+GETTER(ENTER(), cuStreamGetId, (CUstream stream, unsigned long long *id), id, (unsigned long long)(uintptr_t)stream)
+GETTER(ENTER_CONTEXT(), cuStreamGetCtx, (CUstream stream, CUcontext *out), out,
+       is_default_stream(stream) ? context : stream->context)
 
 /* All work is finished when its call returns, so there is nothing to wait for. */
 NOTHING_TO_DO(cuStreamSynchronize, (CUstream stream))
@@ -582,12 +525,8 @@ API CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *d
     return CUDA_SUCCESS;
 }
 
-API CUresult cuStreamIsCapturing(CUstream stream, int *status) {
-    ENTER();
-    REQUIRE(status);
-    *status = 0; /* graphs are not modelled, so no stream is ever being captured */
-    return CUDA_SUCCESS;
-}
+/* Graphs are not modelled, so no stream is ever being captured. */
+GETTER(ENTER(), cuStreamIsCapturing, (CUstream stream, int *status), status, 0)
 
 API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
     ENTER();
@@ -718,12 +657,7 @@ API CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule 
     return CUDA_ERROR_NOT_FOUND; /* a module's variables are not modelled */
 }
 
-API CUresult cuModuleGetLoadingMode(int *mode) {
-    ENTER();
-    REQUIRE(mode);
-    *mode = 2; /* lazy */
-    return CUDA_SUCCESS;
-}
+GETTER(ENTER(), cuModuleGetLoadingMode, (int *mode), mode, 2) /* lazy */
 
 API CUresult cuFuncGetAttribute(int *value, int number, CUfunction function) {
     ENTER();
