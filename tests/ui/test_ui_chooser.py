@@ -391,7 +391,7 @@ async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[i
             assert len(marked) == 1
             chooser = stage.app.screen
             assert isinstance(chooser, Chooser)
-            assert f"] {chooser.choices[chooser.cursor].title} " in marked[0]
+            assert f"] {chooser.choices[chooser.sheet.cursor or 0].title} " in marked[0]
             assert column is not None
             await pilot.press("down")
         await pilot.press("end", "pageup", "home", "g", "G")

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.drawing.cells import cut, left, width_of
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.screens.lines_modal import MOVES, Modal
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.screens.lines_modal import LinesModal, Sheet
 from gpuwatch.ui.tables import columns as rows
 from gpuwatch.ui.tables import gpu_fields, gpu_graphs
-from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.paint import Line, Span
 
+_NOTES = 2
+"""Lines below the list."""
 _KEYS = "space on/off  Shift+↑↓ move  d default  Esc done"
 
 
@@ -64,12 +66,11 @@ def _hidden(text: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
     return "no room at this size" if text in chosen and text not in shown else ""
 
 
-class Chooser(Modal[None]):
+class Chooser(LinesModal[None]):
     """A line for each choice: first those that were on when it was opened, in order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,c,f2", "close", "close", show=False),
-        *MOVES,
+        Binding("c,f2", "close", "close", show=False),
         Binding("space,enter", "switch", "on or off", show=False),
         Binding("K,shift+up,left_square_bracket", "shift(-1)", "further left", show=False),
         Binding("J,shift+down,right_square_bracket", "shift(1)", "further right", show=False),
@@ -84,25 +85,18 @@ class Chooser(Modal[None]):
         choices: Callable[[Sequence[str]], list[Choice]],
         changed: Callable[[tuple[str, ...]], object],
     ) -> None:
-        super().__init__()
         self._chosen = list(chosen)
         self._default = tuple(default)
         self._choices = choices
         self._changed = changed
-        self.cursor = 0
-        self.sheet = ChoiceList(self)
-        self.sheet.border_title = title
-        self.sheet.border_subtitle = _KEYS
         self._ids = [choice.id for choice in choices(self._chosen)]
         self._order = self._of(self._chosen)
         """Order of the lines: what is switched off keeps its place until the sheet closes."""
+        super().__init__(title, [], sheet=ChoiceList(self))
 
     def _of(self, chosen: Sequence[str]) -> list[str]:
         """The choices that are on, in order, then the rest in the order of the table."""
         return [*chosen, *(name for name in self._ids if name not in chosen)]
-
-    def compose(self) -> ComposeResult:
-        yield self.sheet
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -117,21 +111,13 @@ class Chooser(Modal[None]):
 
     # Actions
 
-    def action_close(self) -> None:
-        """Closes; the changes are already applied."""
-        self.dismiss(None)
-
-    def action_move(self, rows: int) -> None:
-        self.put_cursor(self.cursor + rows)
-
-    def put_cursor(self, number: int) -> None:
-        """Moves the cursor to a line."""
-        self.cursor = min(max(number, 0), len(self._ids) - 1)
-        self.sheet.redraw()
+    @property
+    def _under_cursor(self) -> str:
+        return self.choices[self.sheet.cursor or 0].id
 
     def action_switch(self) -> None:
         """Shows or hides the choice under the cursor; the last one stays on."""
-        name = self.choices[self.cursor].id
+        name = self._under_cursor
         on = set(self._chosen) ^ {name}
         if not on:
             self.app.bell()
@@ -141,7 +127,7 @@ class Chooser(Modal[None]):
 
     def action_shift(self, by: int) -> None:
         """Moves the choice under the cursor among those that are on."""
-        name = self.choices[self.cursor].id
+        name = self._under_cursor
         if name not in self._chosen:
             return
         here = self._chosen.index(name)
@@ -159,69 +145,50 @@ class Chooser(Modal[None]):
 
     def _apply(self, under: str) -> None:
         self._changed(self.chosen)
-        self.cursor = next(number for number, choice in enumerate(self.choices) if choice.id == under)
-        self.sheet.redraw()
+        self.sheet.cursor = next(number for number, choice in enumerate(self.choices) if choice.id == under)
+        self.sheet.resized()
 
     def on_click(self, event: events.Click) -> None:
         """A click on a line switches it, one outside closes the sheet."""
-        if not self.sheet.region.contains(event.screen_x, event.screen_y):
-            self.dismiss(None)
-            return
-        number = self.sheet.number_at(event.screen_y - self.sheet.content_region.y)
-        if number is not None:
-            self.cursor = number
+        inside = self.sheet.content_region
+        number = self.sheet.row_at(event.screen_y - inside.y)
+        if not inside.contains(event.screen_x, event.screen_y):
+            super().on_click(event)
+        elif event.screen_y < inside.bottom - _NOTES and number < len(self._ids):
+            self.sheet.cursor = number
             self.action_switch()
 
 
-class ChoiceList(Painted, can_focus=True):
+class ChoiceList(Sheet):
     """The lines of a :class:`Chooser`, and the full help of the one under the cursor."""
 
     def __init__(self, chooser: Chooser) -> None:
-        super().__init__(id="sheet")
         self._chooser = chooser
-        self._top = 0
+        super().__init__([], cursor=0)
+        self.ending, self.insists = _KEYS, True
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """A line for each choice, and two for the help."""
-        return len(self._chooser.choices) + 2
+        return super().get_content_height(container, viewport, width) + _NOTES
 
-    @property
-    def _room(self) -> int:
-        return max(self.size.height - 2, 1)
-
-    def number_at(self, y: int) -> int | None:
-        """The choice at a row; None below the list."""
-        number = self._top + y
-        return number if 0 <= y < self._room and number < len(self._chooser.choices) else None
-
-    def _draw(self, width: int, height: int) -> None:
-        chooser, choices = self._chooser, self._chooser.choices
-        self._top = min(max(self._top, chooser.cursor - self._room + 1), chooser.cursor)
+    def _folded(self, width: int) -> Lines:
+        choices = self._chooser.choices
         title = max(width_of(choice.title) for choice in choices) + 2
-        lines = [
-            self._line(choices[number], number == chooser.cursor, title, width)
-            for number in range(self._top, min(self._top + self._room, len(choices)))
-        ]
-        lines += [Line(())] * (self._room - len(lines))
-        under = choices[chooser.cursor]
+        return [self._line(choice, title, width) for choice in choices]
+
+    def _notes(self, width: int) -> list[Line]:
+        under = self._chooser.choices[self.cursor or 0]
         text = under.hidden or under.help
         below = Pen(width).add(" " + cut(f"{under.title}: {text}", width - 2), "warning" if under.hidden else "dim")
-        lines += [Line(()), below.line()]
-        self.paint(lines)
+        return [Line(()), below.line()]
 
-    def _line(self, choice: Choice, cursor: bool, title: int, width: int) -> Line:
+    def _line(self, choice: Choice, title: int, width: int) -> list[Span]:
         pen = Pen(width)
         on = choice.id in self._chooser.chosen
-        pen.add("▶ " if cursor else "  ", "focus")
-        pen.add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
+        pen.add("  ").add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
         pen.add(left(choice.title, title), "strong" if on and not choice.hidden else "dim")
         end = width - 1
         pen.add(left(choice.help, max(end - pen.x - 9, 0)), "text" if on else "dim").add(" ")
         word = ("hidden" if on else "none") if choice.hidden else choice.unit
         pen.add(left(word, max(end - pen.x, 0)), "warning" if on and choice.hidden else "dim")
-        return pen.to(width).line("cursor" if cursor else "")
-
-    def turn_wheel(self, rows: int) -> bool:
-        """Moves the cursor by one line."""
-        self._chooser.action_move(rows // abs(rows))
-        return True
+        return pen.to(width).spans

@@ -72,8 +72,13 @@ class Sheet(Painted, can_focus=True):
         self._all = self._folded(self.size.width)
         self.redraw()
 
+    def _notes(self, width: int) -> list[Line]:
+        """Lines that stay at the bottom."""
+        return []
+
     def _draw(self, width: int, height: int) -> None:
-        room = height
+        notes = self._notes(width)
+        room = max(height - len(notes), 1)
         if self.cursor is not None:
             self._top = min(max(self._top, self.cursor - room + 1), self.cursor)
         self._top = min(max(self._top, 0), max(len(self._all) - room, 0))
@@ -82,7 +87,7 @@ class Sheet(Painted, can_focus=True):
             chosen = number == self.cursor
             spans = pointed(self._all[number]) if chosen else self._all[number]
             lines.append(Line(tuple(spans), "cursor" if chosen else ""))
-        self.paint(lines)
+        self.paint([*lines, *([Line(())] * (room - len(lines)) + notes if notes else [])])
         below = 0 if self.insists else len(self._all) - self._top - room
         # Content, not markup: it may contain program names.
         self.border_subtitle = Content(f"{below} more below" if below > 0 else self.ending)
