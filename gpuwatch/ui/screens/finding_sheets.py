@@ -70,7 +70,6 @@ class EvidenceModal(LinesModal[None]):
     """Findings with evidence; ``c`` copies the action, ``p`` opens the cause page."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "copy", "copy", show=False),
         Binding("p", "page", "page", show=False),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Generic, TypeVar
 
 from textual import events
@@ -120,10 +121,18 @@ class LinesModal(Modal[Result], Generic[Result]):
     ]
 
     def __init__(
-        self, title: str, lines: Lines, *, cursor: int | None = None, sheet: Sheet | None = None, to_copy: str = ""
+        self,
+        title: str,
+        lines: Lines,
+        *,
+        cursor: int | None = None,
+        sheet: Sheet | None = None,
+        to_copy: str = "",
+        keys: Mapping[str, Result | None] | None = None,
     ) -> None:
-        """``to_copy``: what :meth:`action_copy` copies."""
+        """``to_copy``: what ``c`` copies to the terminal's clipboard; ``keys``: those that close it, with a result."""
         super().__init__()
+        self._keys = dict(keys or {})
         self.sheet = sheet or Sheet(lines, cursor=cursor)
         self.sheet.border_title = title.replace("[", r"\[")
         self._to_copy = to_copy
@@ -134,16 +143,17 @@ class LinesModal(Modal[Result], Generic[Result]):
     def action_close(self) -> None:
         self.dismiss(None)
 
-    def action_copy(self) -> None:
-        """Copies to the terminal's clipboard."""
-        if self._to_copy:
+    async def on_key(self, event: events.Key) -> None:
+        """A key of this sheet closes it, and so does a tab's number, which opens that tab, if there is no cursor."""
+        if event.key in self._keys:
+            event.stop()
+            self.dismiss(self._keys[event.key])
+        elif event.key == "c" and self._to_copy:
+            event.stop()
             self.app.copy_to_clipboard(self._to_copy)
             self.sheet.ending = "copied  Esc closes"
             self.sheet.redraw()
-
-    async def on_key(self, event: events.Key) -> None:
-        """A tab's number key closes a read-only sheet and opens that tab."""
-        if self.sheet.cursor is None and event.character is not None and event.character.isdecimal():
+        elif self.sheet.cursor is None and event.character is not None and event.character.isdecimal():
             number = int(event.character)
             if 1 <= number <= len(TABS):
                 event.stop()

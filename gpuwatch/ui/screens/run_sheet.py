@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from textual.binding import Binding, BindingType
-
 from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.run import Run
@@ -78,33 +74,21 @@ def _log(content: Content) -> Lines:
 class RunModal(LinesModal[str]):
     """A run; ``e`` shows its settings as code, ``o`` writes a report, ``y`` copies the command that shows it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "close", "close", show=False),
-        Binding("e", "ask('code')", "code", show=False),
-        Binding("o", "ask('report')", "report", show=False),
-        Binding("y", "ask('command')", "command", show=False),
-    ]
-
     def __init__(self, run: Run, width: int) -> None:
-        super().__init__(f"{run.config} · {run.started_at:%Y-%m-%d %H:%M:%S}", run_lines(run, width))
+        title = f"{run.config} · {run.started_at:%Y-%m-%d %H:%M:%S}"
+        keys = {"enter": None, "e": "code", "o": "report", "y": "command"}
+        super().__init__(title, run_lines(run, width), keys=keys)
         self.sheet.styles.max_width = width + 6
         self.sheet.ending = "e as code  o report  y copy command  Esc closes"
-
-    def action_ask(self, what: str) -> None:
-        """Closes with the requested action."""
-        self.dismiss(what)
 
 
 class CodeModal(LinesModal[None]):
     """Source code with dim comments."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "copy", "copy", show=False),
-        Binding("e", "close", "close", show=False),
-    ]
-
     def __init__(self, title: str, source: str) -> None:
-        super().__init__(f"{title} as code", [_coloured(line) for line in source.splitlines()], to_copy=source)
+        super().__init__(
+            f"{title} as code", [_coloured(line) for line in source.splitlines()], to_copy=source, keys={"e": None}
+        )
         self.sheet.ending = "c copies  Esc closes"
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
-
-from textual.binding import Binding, BindingType
+from typing import TYPE_CHECKING
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.text import printable
@@ -41,11 +39,6 @@ def save_settings(app: PreferencesApp, say: Callable[[str, str], object], path: 
 class BrokenFile(LinesModal[bool]):
     """Enter saves to the other file, Esc cancels."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "elsewhere", "save to the other file", show=False),
-        Binding("w", "close", "close", show=False),
-    ]
-
     def __init__(self, broken: settings_file.Loaded, other: Path) -> None:
         lines: Lines = [
             [("The settings file has errors, so it is not overwritten:", "text")],
@@ -56,9 +49,5 @@ class BrokenFile(LinesModal[bool]):
             [("Fix it and press w again, or press Enter to save to another file:", "text")],
             [(printable(str(other)), "strong")],
         ]
-        super().__init__("Not saved", lines)
+        super().__init__("Not saved", lines, keys={"enter": True, "w": None})
         self.sheet.ending = "Enter saves to the other file, Esc closes"
-
-    def action_elsewhere(self) -> None:
-        """Saves to the other file."""
-        self.dismiss(True)
