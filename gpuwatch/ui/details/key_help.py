@@ -136,14 +136,11 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
 def _list(action: Action, rows: list[tuple[str, str]], name: Callable[[str], str]) -> None:
     """Adds an action, to the entry before it if they share a line."""
     if action.pair and rows:
-        rows[-1] = (_both(rows[-1][0], name(action.shown)), action.pair)
+        first, second = rows[-1][0], name(action.shown)
+        both = first if second in first.split() else f"{first} {second}"  # one that names both stays
+        rows[-1] = (both, action.pair)
     else:
         rows.append((name(action.shown), action.help))
-
-
-def _both(first: str, second: str) -> str:
-    """Two keys in one entry; one that names both stays."""
-    return first if second in first.split() else f"{first} {second}"
 
 
 def help_lines(groups: Sequence[Group], width: int) -> Lines:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
@@ -157,9 +157,10 @@ def host_line(host: HostSummary, placed: Sequence[Placed], width: int) -> Line:
     for place in placed:
         pen.to(place.x)
         room = Pen(place.width)
-        _CELLS[place.column.id](room, host)
         if place.column.id == "state":
             _state(room, host, both=both)
+        else:
+            _CELLS[place.column.id](room, host)
         pen.write(room.spans)
     return pen.to(width).line()
 
@@ -225,18 +226,6 @@ def _temperature(pen: Pen, host: HostSummary) -> None:
         pen.add(right(f"{host.hottest:.0f}°{'▲' if hot else ' '}", pen.limit), "high" if hot else "text")
 
 
-def _model(pen: Pen, host: HostSummary) -> None:
-    pen.add(cut(printable(model_of(host)), pen.limit), "dim")
-
-
-def _used_by(pen: Pen, host: HostSummary) -> None:
-    pen.add(cut(used_by(host), pen.limit), "text")
-
-
-def _nothing(pen: Pen, host: HostSummary) -> None:
-    """Drawn by :func:`host_line`."""
-
-
 def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
     """What is wrong; who uses the GPUs, where that has no column of its own."""
     if not host.view.answered:
@@ -254,7 +243,7 @@ def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
         pen.add(cut(used_by(host), pen.left), "text")
 
 
-_CELLS = {
+_CELLS: dict[str, Callable[[Pen, HostSummary], object]] = {
     "host": _name,
     "free": _free,
     "gpus": _gpus,
@@ -262,7 +251,6 @@ _CELLS = {
     "mem": _memory,
     "most": _most,
     "temp": _temperature,
-    "model": _model,
-    "user": _used_by,
-    "state": _nothing,
+    "model": lambda pen, host: pen.add(cut(printable(model_of(host)), pen.limit), "dim"),
+    "user": lambda pen, host: pen.add(cut(used_by(host), pen.limit), "text"),
 }

@@ -274,11 +274,3 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
             self.processes.move(where)
         else:
             next((about for about in (self.about, self.device_events) if about.has_focus), self.readings).move(where)
-
-    def action_missing_device(self) -> None:
-        """Shows why readings are missing."""
-        from gpuwatch.ui.details.missing_readings import missing_of_device
-
-        device = self.device
-        if device is not None and self._view is not None:
-            self.open_sheet(*missing_of_device(device, self._view))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import BindingType
 
-from gpuwatch.core.model.snapshot import Process
+from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import LAYOUTS, Plan, plan, rounded
 from gpuwatch.ui.panes.answer_line import idle_holders
@@ -369,13 +369,9 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             self.gpuwatch.probe_runs.choose_gpu(uuid)
             await self.gpuwatch.show_tab("probes")
 
-    def action_missing_device(self) -> None:
-        """Shows why readings of the selected GPU are missing."""
-        from gpuwatch.ui.details.missing_readings import missing_of_device
-
-        device = self.gpus.selected
-        if device is not None and self._view is not None:
-            self.open_sheet(*missing_of_device(device, self._view))
+    @property
+    def device(self) -> Device | None:
+        return self.gpus.selected
 
     def action_findings(self) -> None:
         """Shows all findings with their evidence."""

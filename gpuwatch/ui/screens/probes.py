@@ -260,7 +260,7 @@ class ProbesScreen(TabScreen):
         return super().titles() | ({"run_probes": "stop"} if self.probe_runs.live is not None else {})
 
     def probe_runs_changed(self) -> None:
-        """Redraws after a change of the runs."""
+        """Redraws after a change of the runs, or of what is chosen."""
         if self._view is not None:
             self.draw(self._view)
             self.show_keys()
@@ -301,18 +301,13 @@ class ProbesScreen(TabScreen):
         elif isinstance(row, Group):
             names = {script.name for script in self._of(row)}
             chosen.difference_update(names) if names <= chosen else chosen.update(names)
-        self._changed()
+        self.probe_runs_changed()
 
     def action_toggle_all(self) -> None:
         """Selects all, or none if all are selected."""
         everything = set(self.probe_runs.scripts)
         self.probe_runs.chosen = set() if self.probe_runs.chosen >= everything else everything
-        self._changed()
-
-    def _changed(self) -> None:
-        if self._view is not None:
-            self.draw(self._view)
-            self.show_keys()
+        self.probe_runs_changed()
 
     def action_run_probes(self) -> None:
         """Asks, then runs the selection or the row under the cursor; stops probes that are running."""
@@ -335,7 +330,7 @@ class ProbesScreen(TabScreen):
 
         def answered(run: bool | None) -> None:
             if run and self.probe_runs.start(wanted, ahead.visible):
-                self._changed()
+                self.probe_runs_changed()
 
         self.app.push_screen(PreflightSheet(ahead, self.probe_runs.parameters.seconds, self.app.size.width), answered)
 
@@ -361,7 +356,7 @@ class ProbesScreen(TabScreen):
     def _stop(self) -> bool:
         stopped = self.probe_runs.cancel()
         if stopped:
-            self._changed()
+            self.probe_runs_changed()
         return stopped
 
     @on(ScrollList.Chosen)
@@ -373,7 +368,7 @@ class ProbesScreen(TabScreen):
         row = self.table.chosen
         if isinstance(row, Group):
             self.folded ^= {row.name}
-            self._changed()
+            self.probe_runs_changed()
             return
         run = row.run if isinstance(row, (Config, Earlier)) else None
         if run is None:
@@ -406,7 +401,7 @@ class ProbesScreen(TabScreen):
         if parameters is not None:
             self.probe_runs.parameters = parameters
             self.probe_runs.interpreter = None
-            self._changed()
+            self.probe_runs_changed()
 
     def action_code(self) -> None:
         """Shows the settings of the row under the cursor as code."""
@@ -432,7 +427,7 @@ class ProbesScreen(TabScreen):
         self.with_earlier = not self.with_earlier
         if self.with_earlier and not self.probe_runs.earlier:
             self.say("no earlier runs yet")
-        self._changed()
+        self.probe_runs_changed()
 
     def action_report(self) -> None:
         """Writes the shown comparison as HTML."""

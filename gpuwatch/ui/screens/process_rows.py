@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual import on
 
-from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.session.process_history import identity
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -77,6 +77,18 @@ class ProcessRowsScreen(TabScreen):
         """The signal key shows the number of tagged processes."""
         tagged = self.processes.tagged_count
         return super().titles() | ({"signal": f"signal {tagged}"} if tagged else {})
+
+    @property
+    def device(self) -> Device | None:
+        """The selected GPU."""
+        raise NotImplementedError
+
+    def action_missing_device(self) -> None:
+        """Shows why readings of the selected GPU are missing."""
+        from gpuwatch.ui.details.missing_readings import missing_of_device
+
+        if self.device is not None and self._view is not None:
+            self.open_sheet(*missing_of_device(self.device, self._view))
 
     def action_missing(self) -> None:
         """Shows why cells of the selected row are empty."""

@@ -57,17 +57,13 @@ class Filter(Generic[P]):
         return all(test(*args, **kwargs) for test in self.tests)
 
 
-def _unrounded(value: float) -> float:
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class Amount(Generic[P]):
     """A field that is compared with a number."""
 
     get: Callable[P, float | None]
     kind: Kind = "count"
-    shown: Callable[[float], float] = _unrounded
+    shown: Callable[[float], float] = float
     """Rounds a value as the table does, so that the filter agrees with what is on screen."""
 
 
@@ -102,9 +98,6 @@ class _Word:
     """Without its quotes."""
     plain: int
     """Position of the first quote: after it, nothing is an operator."""
-
-    def without_minus(self) -> _Word:
-        return _Word(self.typed, self.text[1:], self.plain - 1)
 
 
 def _words(text: str) -> Iterator[_Word]:
@@ -180,11 +173,6 @@ def _within(get: Callable[P, str], wanted: str) -> Callable[P, bool]:
     return lambda *args, **kwargs: wanted in get(*args, **kwargs).lower()
 
 
-def _any(*args: object, **kwargs: object) -> bool:
-    """Of a field whose value has not been typed yet."""
-    return True
-
-
 def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
     """The test of a word with a field; None for a plain text search."""
     match = _SIGNED.match(word.text)
@@ -211,8 +199,8 @@ def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
     if not contains:
         raise FilterError(f"{name} is text: write {name}:{_brief(rest) or '…'}")
     wanted = rest.lower()
-    if not wanted:
-        return _any
+    if not wanted:  # its value has not been typed yet
+        return lambda *args, **kwargs: True
     if name in fields.texts:
         return _within(fields.texts[name], wanted)
     if name in fields.ids:
@@ -222,7 +210,7 @@ def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
 
 def _meaning(word: _Word, fields: Fields[P]) -> Callable[P, bool]:
     if word.plain > 0 and len(word.text) > 1 and word.text[0] == "-" and (word.text[1] != "-" or word.plain == 1):
-        inner = _meaning(word.without_minus(), fields)
+        inner = _meaning(_Word(word.typed, word.text[1:], word.plain - 1), fields)
         return lambda *args, **kwargs: not inner(*args, **kwargs)
     fielded = _fielded(word, fields)
     if fielded is not None:

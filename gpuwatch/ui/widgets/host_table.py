@@ -118,15 +118,12 @@ class HostTable(ItemList[HostSummary]):
     def on_click(self, event: events.Click) -> None:
         """As in any list; a click on the title of a column sorts by it."""
         if event.y == int(self.framed):
-            column = self.column_at(event.x - int(self.framed))
-            if column is not None:
-                self.post_message(self.Sorted(column))
+            x = event.x - int(self.framed)
+            for placed in self._placed:
+                if placed.x <= x < placed.x + placed.width + 1:
+                    self.post_message(self.Sorted(placed.column.id))
             return
         super().on_click(event)
-
-    def column_at(self, x: int) -> str | None:
-        """The column whose title is at cell ``x`` inside the frame."""
-        return next((placed.column.id for placed in self._placed if placed.x <= x < placed.x + placed.width + 1), None)
 
     def next_sort(self, column: str) -> None:
         """Sorts by a column, or the other way round if it sorts already."""
