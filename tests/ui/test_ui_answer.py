@@ -132,7 +132,7 @@ async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
         line = overview.answer.plain
         await pilot.click("#answer", offset=(line.index("Idle"), 0))
         assert overview.focused_pane == "processes"
-        assert overview.processes.selected.pid == 48121  # type: ignore[union-attr]
+        assert overview.processes.chosen.pid == 48121  # type: ignore[union-attr]
         await pilot.click("#answer", offset=(line.index("Free"), 0))
         assert overview.focused_pane == "gpus"
         assert overview.gpus.selected.index == 2  # type: ignore[union-attr]
@@ -152,7 +152,7 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         stage.push(shot)
         await settle(pilot)
         await pilot.press("down", "I")
-        assert table.selected.pid == 48121  # type: ignore[union-attr]
+        assert table.chosen.pid == 48121  # type: ignore[union-attr]
         stage.push(replace(machines.pair(1), findings=(machines.HELD, young)))
         await settle(pilot)
         rows = {
@@ -160,7 +160,7 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         }
         assert [row[2] for row in rows.values()] == ["▲", "●", " "]
         await pilot.press("I")
-        assert table.selected.pid == 51877  # type: ignore[union-attr]
+        assert table.chosen.pid == 51877  # type: ignore[union-attr]
         stage.push(replace(machines.pair(2), findings=()))
         await settle(pilot)
         assert "▲" not in table.plain

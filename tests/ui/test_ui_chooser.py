@@ -30,7 +30,7 @@ async def settle(pilot: Pilot[Any]) -> None:
 
 def head(stage: Stage) -> list[str]:
     table = stage.app.overview.processes
-    line = table.plain.splitlines()[1 if table._framed else 0]
+    line = table.plain.splitlines()[1 if table.framed else 0]
     return line.replace("│", " ").replace("↓", " ").replace("↑", " ").split()
 
 

@@ -27,7 +27,7 @@ from tests.ui.waiting import until
 
 
 def shown_pids(stage: Stage) -> list[int]:
-    return [row.pid for row in stage.app.overview.processes._rows if isinstance(row, Process)]
+    return [row.pid for row in stage.app.overview.processes.items if isinstance(row, Process)]
 
 
 def everything(stage: Stage) -> str:
@@ -37,7 +37,7 @@ def everything(stage: Stage) -> str:
 
 
 def chosen_pid(stage: Stage) -> int:
-    row = stage.app.overview.processes.selected
+    row = stage.app.overview.processes.chosen
     assert isinstance(row, Process)
     return row.pid
 
@@ -99,7 +99,7 @@ async def test_a_large_table_of_few_processes_ends_with_the_latest_events(
         assert (told_of[-1][:40] in table.plain) is told
         await pilot.press("end")
         await pilot.click(table, offset=(10, table.size.height - 3))
-        assert isinstance(table.selected, Process), "no event is a row"
+        assert isinstance(table.chosen, Process), "no event is a row"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (250, 80), (60, 12)])
@@ -154,13 +154,13 @@ async def test_a_reused_pid_is_another_process(stage: Stage) -> None:
         stage.push(machines.many(1, 6))
         await settle(pilot)
         await pilot.press("down")
-        row = stage.app.overview.processes.selected
+        row = stage.app.overview.processes.chosen
         assert isinstance(row, Process)
         processes = [p for p in machines.many(1, 6).processes if p.pid != row.pid]
         again = machines.process(5, gpu=0, pid=row.pid, create_time=9e9, readings={"gpu_memory_bytes": 1})
         stage.push(machines.snapshot(machines.many(1).devices, (*processes, again)))
         await settle(pilot)
-        assert stage.app.overview.processes.selected is not again
+        assert stage.app.overview.processes.chosen is not again
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -168,7 +168,7 @@ async def test_the_visible_rows_are_counted(stage: Stage, size: tuple[int, int])
     async with stage.app.run_test(size=size) as pilot:
         stage.push(machines.many(2, 200))
         await settle(pilot)
-        room = stage.app.overview.processes._room
+        room = stage.app.overview.processes.room
         assert f"1–{room} of 200" in everything(stage)
         await pilot.press("end")
         await settle(pilot)
@@ -182,7 +182,7 @@ async def test_sort_by_key_menu_and_click_on_a_head(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(2, 10))
         await settle(pilot)
-        memory = [p.readings["gpu_memory_bytes"] for p in stage.app.overview.processes._rows if isinstance(p, Process)]
+        memory = [p.readings["gpu_memory_bytes"] for p in stage.app.overview.processes.items if isinstance(p, Process)]
         assert memory == sorted(memory, reverse=True)  # type: ignore[type-var]
         await pilot.press("s", "home", "down", "enter")
         await settle(pilot)
@@ -195,7 +195,7 @@ async def test_sort_by_key_menu_and_click_on_a_head(stage: Stage) -> None:
         await pilot.click(table, offset=(head.start + 2, 1))
         await settle(pilot)
         assert table.sort_column == "user"
-        users = [row.user for row in table._rows if isinstance(row, Process)]
+        users = [row.user for row in table.items if isinstance(row, Process)]
         assert users == sorted(users, key=str)
 
 
@@ -206,7 +206,7 @@ async def test_click_selects_a_row_and_the_wheel_leaves_it_alone(stage: Stage) -
         table = stage.app.overview.processes
         await pilot.click(table, offset=(10, 3))
         pid = chosen_pid(stage)
-        assert table._rows[2].key == table._cursor_key
+        assert table.items[2].key == table._cursor_key
         table.post_message(_wheel(table))
         await settle(pilot)
         assert table.top == 3
@@ -717,7 +717,7 @@ async def test_heads_stand_apart_whatever_is_sorted_by(stage: Stage) -> None:
             for placed in table._columns:
                 table.sort_by(placed.column.id, reverse=True)
                 await settle(pilot)
-                head = table.plain.split("\n")[1 if table._framed else 0].strip("│").replace(" →", "")
+                head = table.plain.split("\n")[1 if table.framed else 0].strip("│").replace(" →", "")
                 named = head.replace("↓", "").split()
                 assert named == [one.column.title for one in table._columns], (size, placed.column.id, head)
 

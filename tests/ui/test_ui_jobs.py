@@ -73,7 +73,7 @@ async def test_u_goes_from_users_to_jobs_to_processes(stage: Stage, size: tuple[
             await pilot.press("down")
         await pilot.press("enter")
         await settle(pilot)
-        assert {row.container for row in overview.processes._rows if isinstance(row, Process)} == {"slurm job 4711"}
+        assert {row.container for row in overview.processes.items if isinstance(row, Process)} == {"slurm job 4711"}
         assert overview.processes.filter is not None
         assert overview.processes.filter.text == 'job:"slurm job 4711"'
         assert overview.focused_pane == "processes"

@@ -63,12 +63,12 @@ async def test_a_label_selects_a_process_and_with_shift_opens_it(stage: Stage) -
         table = stage.app.overview.processes
         x, y, _ = table.jump_rows()[1]
         place = table.region.x + x, table.region.y + y
-        first = table.selected
+        first = table.chosen
         await pilot.press(label_at(await jump(stage, pilot), *place))
         await settle(pilot)
         assert table.has_focus
-        assert table.selected is not first
-        chosen = table.selected
+        assert table.chosen is not first
+        chosen = table.chosen
         await pilot.press("up")
         await pilot.press(label_at(await jump(stage, pilot), *place).upper())
         await settle(pilot)

@@ -55,7 +55,7 @@ async def test_only_the_row_that_changed_is_drawn(stage: Stage) -> None:
         still = machines.many(8, 200)
         await ready(stage, pilot, still)
         table = stage.app.overview.processes
-        row = table._rows[3]
+        row = table.items[3]
         processes = tuple(
             replace(p, readings={**p.readings, "cpu_percent": 55.5}) if p is row else p for p in still.processes
         )
@@ -123,7 +123,7 @@ async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(sta
         table.redraw()
         assert table.lines == shown
         shown = table.plain
-        row = next(row for row in table._rows if isinstance(row, Process))
+        row = next(row for row in table.items if isinstance(row, Process))
         assert clock_text(BY_ID["time"], row, later.taken_at.timestamp()) in shown
         assert stage.app.session.history.snapshots == 3
 
@@ -136,25 +136,25 @@ async def test_no_way_of_drawing_forgets_the_clock(stage: Stage) -> None:
         later = same_again(still, taken_at=still.taken_at + datetime.timedelta(seconds=100))
         stage.push(later)
         await pilot.pause()
-        row = next(row for row in table._rows if isinstance(row, Process))
+        row = next(row for row in table.items if isinstance(row, Process))
         seconds = row.run_seconds(later.taken_at.timestamp())
         ran = clock_text(BY_ID["time"], row, later.taken_at.timestamp())
         assert ran != clock_text(BY_ID["time"], row, still.taken_at.timestamp())
-        assert ran in table.plain.split("\n")[table._inset + 1]
+        assert ran in table.plain.split("\n")[int(table.framed) + 1]
         shown = table.plain
         table.redraw()
         assert table.plain == shown
         await pilot.press("down", "up")
-        assert ran in table.plain.split("\n")[table._inset + 1]
+        assert ran in table.plain.split("\n")[int(table.framed) + 1]
         stage.app.overview.show(stage.app.overview._view or stage.app.session.live_view())
         assert table.plain.replace("▶", " ") == shown.replace("▶", " ")
         table.set_filter(parse(f"time>{int(seconds or 0) - 50}"))
-        assert row.pid in {one.pid for one in table._rows if isinstance(one, Process)}
+        assert row.pid in {one.pid for one in table.items if isinstance(one, Process)}
         table.set_filter(parse(f"time>{int(seconds or 0) + 50}"))
-        assert row.pid not in {one.pid for one in table._rows if isinstance(one, Process)}
+        assert row.pid not in {one.pid for one in table.items if isinstance(one, Process)}
         stage.push(same_again(still, taken_at=still.taken_at + datetime.timedelta(seconds=200)))
         await pilot.pause()
-        assert row.pid in {one.pid for one in table._rows if isinstance(one, Process)}, "it has run for long enough now"
+        assert row.pid in {one.pid for one in table.items if isinstance(one, Process)}, "it has run for long enough now"
 
 
 async def test_new_unexplained_memory_is_shown_while_processes_stay(stage: Stage) -> None:

@@ -266,18 +266,18 @@ async def test_k_moves_up_and_says_once_where_the_signal_went(stage: Stage) -> N
         stage.push(machines.pair())
         await settle(pilot)
         table = stage.app.overview.processes
-        first = table.selected
+        first = table.chosen
         await pilot.press("j")
         await settle(pilot)
-        assert table.selected is not first
+        assert table.chosen is not first
         await pilot.press("k")
         await settle(pilot)
-        assert table.selected is first
+        assert table.chosen is first
         assert "K or F9 sends a signal" in stage.app.overview.keys.plain
         stage.app.overview.show_message("", "text", 0)
         await pilot.press("j", "k")
         await settle(pilot)
-        assert table.selected is first
+        assert table.chosen is first
         assert "F9" not in stage.app.overview.keys.plain
         assert stage.app.screen is stage.app.overview
 

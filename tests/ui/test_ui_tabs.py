@@ -48,7 +48,7 @@ async def test_keys_and_clicks_go_to_tabs_and_state_stays(stage: Stage) -> None:
         stage.push(machines.many(2, 10))
         await settle(pilot)
         await pilot.press("down", "down")
-        chosen = stage.app.overview.processes.selected
+        chosen = stage.app.overview.processes.chosen
         for number, tab in enumerate(TABS, 1):
             await pilot.press(str(number))
             await settle(pilot)
@@ -57,7 +57,7 @@ async def test_keys_and_clicks_go_to_tabs_and_state_stays(stage: Stage) -> None:
         await pilot.press("1")
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
-        assert stage.app.overview.processes.selected is chosen
+        assert stage.app.overview.processes.chosen is chosen
         for tab in reversed(TABS):
             places = {tab_id: start for start, _end, tab_id in stage.app.tab.top_line._places}
             await pilot.click(stage.app.tab.top_line, offset=(places[tab.id] + 1, 0))
@@ -178,9 +178,9 @@ async def test_enter_on_a_card_opens_its_gpu_and_arrows_go_on(stage: Stage) -> N
         assert screen.device.index == 2
         await pilot.press("left", "left", "left")
         assert screen.device.index == 3
-        assert {row.key[0] for row in screen.processes._rows} == {machines.uuid(3)}
+        assert {row.key[0] for row in screen.processes.items} == {machines.uuid(3)}
         await pilot.press("1")
-        assert len(stage.app.overview.processes._rows) == 12, "the overview shows those of all GPUs"
+        assert len(stage.app.overview.processes.items) == 12, "the overview shows those of all GPUs"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

@@ -136,12 +136,12 @@ async def test_the_table_draws_it_with_sort_filter_and_cursor(stage: Stage, size
         await settle(pilot)
         table = stage.app.overview.processes
         await pilot.press("down", "down", "down")
-        chosen = table.selected
+        chosen = table.chosen
         await pilot.press("t")
         await settle(pilot)
         assert "├─ " in table.plain
         assert "└─ " in table.plain
-        assert table.selected is chosen, "the cursor stays with its process"
+        assert table.chosen is chosen, "the cursor stays with its process"
         assert table.counts == (6, 6)
         assert "verysecret" not in table.plain
         lines = [line for line in table.plain.splitlines() if "torchrun" in line]
@@ -153,7 +153,7 @@ async def test_the_table_draws_it_with_sort_filter_and_cursor(stage: Stage, size
         await pilot.press("slash", *"nvcc", "enter")
         await settle(pilot)
         assert table.counts == (1, 6)
-        assert [one.pid for one in table._rows if isinstance(one, Process)] == [32, 40]
+        assert [one.pid for one in table.items if isinstance(one, Process)] == [32, 40]
         await pilot.press("escape", "t")
         await settle(pilot)
         assert "├─ " not in table.plain
@@ -165,8 +165,8 @@ async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) ->
         await settle(pilot)
         await pilot.press("t", "home", "down")
         table = stage.app.overview.processes
-        assert isinstance(table.selected, Process)
-        assert table.selected.pid == 20
+        assert isinstance(table.chosen, Process)
+        assert table.chosen.pid == 20
         await pilot.press("space")
         stage.push(family(1))
         await settle(pilot)

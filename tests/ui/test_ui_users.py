@@ -84,7 +84,7 @@ async def test_the_table_and_back(stage: Stage, size: tuple[int, int]) -> None:
         await settle(pilot)
         assert overview.processes.region.height
         assert not table(stage).region.height
-        assert {one.user for one in overview.processes._rows if isinstance(one, Process)} == {"alice"}
+        assert {one.user for one in overview.processes.items if isinstance(one, Process)} == {"alice"}
         await pilot.press("u")
         await settle(pilot)
         assert "bob" not in table(stage).plain, "the filter holds for the totals too"
@@ -110,7 +110,7 @@ async def test_the_cursor_stays_with_its_user_and_names_are_exact(stage: Stage) 
         assert chosen.name == "bobby"
         await pilot.press("down", "enter")
         await settle(pilot)
-        rows = stage.app.overview.processes._rows
+        rows = stage.app.overview.processes.items
         assert {one.pid for one in rows if isinstance(one, Process)} == {20, 21}, "bob, not bobby"
 
 

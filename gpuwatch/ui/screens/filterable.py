@@ -15,7 +15,6 @@ from gpuwatch.ui.tables.word_filter import WordFilter, parse
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
-    from gpuwatch.ui.widgets.process_table import ProcessTable
     from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 Wanted = TypeVar("Wanted", bound="WordFilter | Filter[...]")
@@ -33,7 +32,7 @@ class FilterBarScreen(TabScreen, Generic[Wanted]):
         self._filter: Wanted | None = None
 
     @property
-    def filtered(self) -> ScrollList | ProcessTable:
+    def filtered(self) -> ScrollList:
         """The list that the filter is for."""
         raise NotImplementedError
 

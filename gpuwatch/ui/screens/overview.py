@@ -139,7 +139,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """The footer also shows which rows are visible, for a table without a frame."""
         framed = self._plan is not None and self._plan.framed
-        super().show_keys(note if framed or self.footer_message[0] else self.processes.note)
+        super().show_keys(note if framed or self.footer_message[0] else self.processes.footer_note)
 
     @property
     def focused_pane(self) -> str:
@@ -361,7 +361,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     async def action_probe_gpu(self) -> None:
         """Opens the Probes tab for the GPU of the selected process, or else for the selected GPU."""
-        row = self.processes.selected if self.focused_pane == "processes" else None
+        row = self.processes.chosen if self.focused_pane == "processes" else None
         device = self.gpus.selected
         of_row = row.device_uuid if isinstance(row, Process) else None
         uuid = of_row or (device.uuid if device is not None else None)
@@ -390,7 +390,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             self.say("no process holds much memory idle", "text")
             return
         rows = [row for _, row, _ in holders]
-        here = self.processes.selected
+        here = self.processes.chosen
         after = rows.index(here) + 1 if here in rows else 0
         self.action_leave_users()
         self.processes.go_to(rows[after % len(rows)].key)

@@ -94,7 +94,7 @@ class ProcessRowsScreen(TabScreen):
         """Shows why cells of the selected row are empty."""
         from gpuwatch.ui.details.missing_readings import missing_of_row
 
-        view, row = self._view, self.processes.selected
+        view, row = self._view, self.processes.chosen
         if view is not None and view.snapshot is not None and row is not None:
             self.open_sheet(*missing_of_row(row, view))
 
@@ -131,16 +131,16 @@ class ProcessRowsScreen(TabScreen):
 
     async def go(self, tab_id: str) -> None:
         """Opens a tab; the Process tab with the process under the cursor."""
-        row = self.processes.selected
+        row = self.processes.chosen
         if tab_id == "process" and isinstance(row, Process):
             self.gpuwatch.chosen_process = identity(row)
         await super().go(tab_id)
 
     async def action_open_process(self) -> None:
         """Opens the process under the cursor."""
-        if isinstance(self.processes.selected, Process):
+        if isinstance(self.processes.chosen, Process):
             await self.go("process")
-        elif self.processes.selected is not None:
+        elif self.processes.chosen is not None:
             self.say(f"{_NOBODY}; i shows why", "warning")
 
     async def action_environment(self) -> None:
@@ -167,7 +167,7 @@ class ProcessRowsScreen(TabScreen):
     def action_signal(self) -> None:
         """Asks which signal to send to the tagged processes, or the one under the cursor."""
         chosen = self.processes.tagged
-        row = self.processes.selected
+        row = self.processes.chosen
         if not chosen and isinstance(row, Process):
             chosen = [row]
         ask_signal(self, chosen, self.processes.untag)

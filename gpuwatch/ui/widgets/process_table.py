@@ -20,7 +20,7 @@ from gpuwatch.session.process_history import Identity, identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.frame import part
-from gpuwatch.ui.drawing.lines import replaced
+from gpuwatch.ui.drawing.lines import BLANK, replaced
 from gpuwatch.ui.panes.process_lines import (
     NOBODY,
     STEP,
@@ -52,8 +52,9 @@ from gpuwatch.ui.tables.columns import (
 from gpuwatch.ui.tables.device_facts import memory_without_processes, owners
 from gpuwatch.ui.tables.filter import Filter, FilterError, parse
 from gpuwatch.ui.tables.tree import Branch, branches
-from gpuwatch.ui.widgets.paint import JumpRow, Painted
+from gpuwatch.ui.widgets.paint import JumpRow
 from gpuwatch.ui.widgets.preferences_app import preferences_of
+from gpuwatch.ui.widgets.scroll_list import ItemList
 
 
 def _same_rows(before: Snapshot, now: Snapshot) -> bool:
@@ -70,10 +71,9 @@ def _beside_processes(snapshot: Snapshot) -> list[object]:
     ]
 
 
-class ProcessTable(Painted, can_focus=True):
+class ProcessTable(ItemList[Row]):
     """Processes of all devices."""
 
-    DEFAULT_CLASSES = "pane"
     BINDINGS: ClassVar[list[BindingType]] = bindings("processes")
 
     class SortAsked(Message):
@@ -90,23 +90,20 @@ class ProcessTable(Painted, can_focus=True):
         """A double click on a row: open the process."""
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+        super().__init__("Processes", id=id)
+        self.framed = False
+        self.head = [BLANK]  # the titles of the columns, which are drawn with the rows
         self._view: View | None = None
-        self._framed = False
         self._state: tuple[object, ...] | None = None
         self._supplied: set[str] = set()
         """Columns that have had a value: they stay, so that nothing jumps."""
         self.column_ids: tuple[str, ...] = ()
         """The chosen columns, without those that have no value."""
-        self._rows: list[Row] = []
-        self._total = 0
-        self._cursor = 0
         self._cursor_key: Key | None = None
         self._tags: set[Identity] = set()
         """Tagged processes; a process on two GPUs counts once."""
         self._shift = 0
         self._noted = ("", False)
-        self.top = 0
         self.sort_column = "memory"
         self.sort_reverse = True
         self.filter: Filter | None = None
@@ -136,7 +133,7 @@ class ProcessTable(Painted, can_focus=True):
         )
         if old is None or new is None or state != self._state or not _same_rows(old, new):
             self.column_ids = self._usable(view)
-            self._framed, self._state = framed, state
+            self.framed, self._state = framed, state
             self._collect()
         elif old.taken_at != new.taken_at:
             if self.filter is not None or self.as_tree:  # either may depend on run times and other processes
@@ -146,10 +143,10 @@ class ProcessTable(Painted, can_focus=True):
 
     def _redraw_times(self) -> None:
         """Replaces the times in the lines on screen, which takes a twentieth of the time of a redraw."""
-        view, lines, inset = self._view, list(self._lines), self._inset
+        view, lines, inset = self._view, list(self._lines), int(self.framed)
         assert view is not None
         times = [placed for placed in self._columns if placed.column.seconds is not None]
-        shown = self._rows[self.top : self.top + self._room] if times else ()
+        shown = self.items[self.top : self.top + self.room] if times else ()
         for y, row in enumerate(shown, inset + 1):
             if isinstance(row, Process) and y < len(lines):
                 cells = {placed.start + inset: time_cell(row, placed, view.moment) for placed in times}
@@ -183,8 +180,8 @@ class ProcessTable(Painted, can_focus=True):
         self._sort_chosen = True
         self._collect()
         self.top = 0
-        if self._cursor >= self._room:
-            self._put_cursor(0)
+        if (self.cursor or 0) >= self.room:
+            self.put_cursor(0)
         self.redraw()
 
     def restore(self, chosen: Preferences) -> None:
@@ -212,14 +209,13 @@ class ProcessTable(Painted, can_focus=True):
         self._collect()
 
     @property
-    def selected(self) -> Row | None:
-        """The row under the cursor."""
-        return self._rows[self._cursor] if 0 <= self._cursor < len(self._rows) else None
+    def count(self) -> int:
+        return len(self.items)
 
     @property
     def tagged(self) -> list[Process]:
         """The visible tagged processes; a filter hides the others from every action."""
-        return [row for row in self._rows if isinstance(row, Process) and self._is_tagged(row)]
+        return [row for row in self.items if isinstance(row, Process) and self._is_tagged(row)]
 
     def _is_tagged(self, row: Row) -> bool:
         return bool(self._tags) and isinstance(row, Process) and identity(row) in self._tags
@@ -231,7 +227,7 @@ class ProcessTable(Painted, can_focus=True):
 
     def tag(self) -> None:
         """Toggles the tag of the row under the cursor, and moves one down."""
-        row = self.selected
+        row = self.chosen
         if isinstance(row, Process):
             self._tags ^= {identity(row)}
         self.move("down")
@@ -246,22 +242,22 @@ class ProcessTable(Painted, can_focus=True):
     @property
     def counts(self) -> tuple[int, int]:
         """Number of process rows shown, and in total."""
-        return self._asked, self._total
+        return self._asked, self.total
 
     def toggle_tree(self) -> None:
         """Switches between tree and list."""
         self.as_tree = not self.as_tree
         self._collect()
-        self._bring_into_view()
+        self.bring_into_view()
         self.redraw()
 
     @property
-    def note(self) -> tuple[str, bool]:
+    def footer_note(self) -> tuple[str, bool]:
         """The footer's note for a table without a frame, and whether a filter hides rows."""
         shown, total = self.counts
         if self.filter is not None:
             return f"/{cut(self.filter.text, 16)} {shown} of {total}", True
-        return part(self.top, self._room, total), False
+        return part(self.top, self.room, total), False
 
     # Moving
 
@@ -273,71 +269,58 @@ class ProcessTable(Painted, can_focus=True):
     def move(self, where: str) -> None:
         """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``, ``left``, ``right``."""
         if where in ("left", "right"):
-            longest = max((width_of(command(row)) for row in self._rows), default=0)
+            longest = max((width_of(command(row)) for row in self.items), default=0)
             step = STEP if where == "right" else -STEP
             self._shift = min(max(self._shift + step, 0), max(longest // STEP * STEP, 0))
             self.redraw()
             return
-        page = max(self._room - 1, 1)
-        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "home": -(10**9), "end": 10**9}
-        self._put_cursor(self._cursor + steps[where])
+        super().move(where)
 
     def jump_rows(self) -> list[JumpRow]:
         """The visible rows; each is found again by its process, should the order change meanwhile."""
-        shown = self._rows[self.top : self.top + self._room]
-        return [(self._inset, self._inset + 1 + y, partial(self._jump, row.key)) for y, row in enumerate(shown)]
+        shown = self.items[self.top : self.top + self.room]
+        return [
+            (int(self.framed), int(self.framed) + 1 + y, partial(self._jump_to, row.key)) for y, row in enumerate(shown)
+        ]
 
     def go_to(self, key: Key) -> None:
         """Puts the cursor on a process and the focus on this table; a filter that hides it is cleared."""
-        if all(row.key != key for row in self._rows):
+        if all(row.key != key for row in self.items):
             self.set_filter(None)
-        self._jump(key, False)
+        self._jump_to(key, False)
         self.focus()
 
-    def _jump(self, key: object, opens: bool) -> None:
-        number = next((number for number, row in enumerate(self._rows) if row.key == key), None)
+    def _jump_to(self, key: object, opens: bool) -> None:
+        number = next((number for number, row in enumerate(self.items) if row.key == key), None)
         if number is not None:
-            self._put_cursor(number)
+            self.put_cursor(number)
+            self.redraw()
             if opens:
-                self.post_message(self.Opened())
+                self.choose()
+
+    def choose(self) -> None:
+        self.post_message(self.Opened())
 
     def unpin(self) -> bool:
         """Forgets the selected process; False if there was none."""
         if self._cursor_key is None:
             return False
-        self._cursor_key, self._cursor, self.top, self._shift = None, 0, 0, 0
+        self._cursor_key, self.cursor, self.top, self._shift = None, 0, 0, 0
         self.redraw()
         return True
 
-    def _put_cursor(self, number: int) -> None:
-        if not self._rows:
-            return
-        self._cursor = min(max(number, 0), len(self._rows) - 1)
-        self._cursor_key = self._rows[self._cursor].key
-        self._bring_into_view()
-        self.redraw()
-
-    def _bring_into_view(self) -> None:
-        self.top = min(max(self.top, self._cursor - self._room + 1), self._cursor)
-
-    def turn_wheel(self, rows: int) -> bool:
-        """Scrolls without moving the cursor."""
-        self.top += rows
-        self.redraw()
-        return True
+    def put_cursor(self, number: int) -> None:
+        """Moves the cursor to a row, and from now on with its process."""
+        super().put_cursor(number)
+        self._cursor_key = self.chosen.key if self.chosen is not None else None
 
     # Events
 
-    def resized(self) -> None:
-        if self._rows:
-            self._bring_into_view()
-        self.redraw()
-
     def _title_at(self, event: events.MouseEvent) -> Column | None:
         """The column whose title is under the mouse."""
-        x = event.x - self._inset
+        x = event.x - int(self.framed)
         here = (column.column for column in self._columns if column.start <= x <= column.start + column.width)
-        return next(here, None) if event.y == self._inset else None
+        return next(here, None) if event.y == int(self.framed) else None
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A title is spelt out below the mouse."""
@@ -347,29 +330,14 @@ class ProcessTable(Painted, can_focus=True):
             self.tooltip = text
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a header sorts, on a row selects; the border is a scroll bar."""
-        y, title = event.y - self._inset, self._title_at(event)
+        """A click on a header sorts; else as in any list."""
+        title = self._title_at(event)
         if title is not None:
             self.post_message(self.SortAsked(title.id))
-        elif self._framed and event.x >= self.size.width - 1 and len(self._rows) > self._room:
-            self.top = (y - 1) * len(self._rows) // max(self._room, 1)
-            self.redraw()
-        elif 1 <= y <= self._room and self.top + y - 1 < len(self._rows):
-            self._put_cursor(self.top + y - 1)
-            if event.chain == 2:
-                self.post_message(self.Opened())
+        else:
+            super().on_click(event)
 
     # Drawing
-
-    @property
-    def _inset(self) -> int:
-        """Cells of the frame at each side."""
-        return int(self._framed)
-
-    @property
-    def _room(self) -> int:
-        """Rows of processes that fit."""
-        return max(self.size.height - 1 - 2 * self._inset, 1)
 
     @property
     def _has_gpus(self) -> bool:
@@ -377,7 +345,7 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def _columns(self) -> tuple[Placed, ...]:
-        return place(self.size.width - 2 * self._inset, self.column_ids, gpus=self._has_gpus)
+        return place(self.inner, self.column_ids, gpus=self._has_gpus)
 
     @property
     def columns_on_screen(self) -> list[str]:
@@ -393,26 +361,27 @@ class ProcessTable(Painted, can_focus=True):
         if not self._sort_chosen:
             self.sort_column = "memory" if self._has_gpus else "cpu"
         rows = rows_of(view.snapshot, self.only_device)
-        self._total = process_count(rows)
+        self.total = process_count(rows)
         here = {identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
         rows = in_order(matching(rows, self.filter, view.moment), BY_ID[self.sort_column], reverse=self.sort_reverse)
-        self._rows, self._asked, self._branches = rows, process_count(rows), {}
+        self.items, self._asked, self._branches = rows, process_count(rows), {}
         if self.as_tree:
             made = branches(rows, view.snapshot)
-            self._rows = [branch.row for branch in made]
+            self.items = [branch.row for branch in made]
             self._branches = {branch.row.key: branch for branch in made}
         if self._tags:
-            self._tags &= here | {identity(row) for row in self._rows if isinstance(row, Process)}
+            self._tags &= here | {identity(row) for row in self.items if isinstance(row, Process)}
         if self._cursor_key is not None:
-            visible = self.top <= self._cursor < self.top + self._room
-            keys = [row.key for row in self._rows]
+            number = self.cursor or 0
+            visible = self.top <= number < self.top + self.room
+            keys = [row.key for row in self.items]
             if self._cursor_key in keys:
-                self._cursor = keys.index(self._cursor_key)
+                self.cursor = keys.index(self._cursor_key)
             else:
-                self._cursor = min(self._cursor, max(len(self._rows) - 1, 0))
-                self._cursor_key = self._rows[self._cursor].key if self._rows else self._cursor_key
+                self.cursor = min(number, max(len(self.items) - 1, 0))
+                self._cursor_key = self.chosen.key if self.chosen is not None else self._cursor_key
             if visible:
-                self._bring_into_view()
+                self.bring_into_view()
         self.redraw()
 
     @property
@@ -420,7 +389,7 @@ class ProcessTable(Painted, can_focus=True):
         view = self._view
         return TableStyle(
             self._columns,
-            self.size.width - 2 * self._inset,
+            self.inner,
             self.sort_column,
             self.sort_reverse,
             at=view.moment if view is not None else 0.0,
@@ -428,38 +397,38 @@ class ProcessTable(Painted, can_focus=True):
             shift=self._shift,
             branches=self._branches,
             parts=parts_of(view.snapshot) if view is not None and view.snapshot is not None else {},
-            most=most_memory(self._rows),
+            most=most_memory(self.items),
             marks=marks_of(view.findings) if view is not None else {},
         )
 
     def _draw(self, width: int, height: int) -> None:
         if self._view is None:
             return
-        self.top = min(max(self.top, 0), max(len(self._rows) - self._room, 0))
-        if not self._framed and self._noted != self.note:
-            self._noted = self.note
+        self.top = min(max(self.top, 0), max(len(self.items) - self.room, 0))
+        if not self.framed and self._noted != self.footer_note:
+            self._noted = self.footer_note
             self.post_message(self.Scrolled())
         style = self._table_style
         lines = table_lines(
-            self._rows,
+            self.items,
             style,
-            self._room,
+            self.room,
             top=self.top,
-            cursor=self._cursor,
+            cursor=self.cursor or 0,
             tagged=self._is_tagged,
             empty=self._nothing(),
         )
-        if self._framed:
+        if self.framed:
             if self.only_device is None and self._view.events:
                 from gpuwatch.ui.details.gpu_sections import with_events  # the first frame has none
 
-                lines = with_events(lines, self._view.events, self._view.now, style.width, self._room + 1)
+                lines = with_events(lines, self._view.events, self._view.now, style.width, self.room + 1)
             lines = in_frame(
                 lines,
                 style,
                 height,
-                rows=self._rows,
-                total=self._total,
+                rows=self.items,
+                total=self.total,
                 top=self.top,
                 filtered=self.filter.text if self.filter is not None else None,
                 asked=self._asked,
@@ -472,7 +441,7 @@ class ProcessTable(Painted, can_focus=True):
         if self._view is None or self._view.snapshot is None:
             return "waiting for the first sample"
         if self.filter is not None:
-            return f"no match for “{self.filter.text}” in {self._total} processes; Esc clears the filter"
+            return f"no match for “{self.filter.text}” in {self.total} processes; Esc clears the filter"
         snapshot, only = self._view.snapshot, self.only_device
         devices = [device for device in snapshot.devices if only in (None, device.uuid)]
         if any(memory_without_processes(device) for device in devices):

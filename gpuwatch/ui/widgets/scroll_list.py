@@ -78,6 +78,11 @@ class ScrollList(Painted, can_focus=True):
             self.cursor = min(self.cursor, max(len(content) - 1, 0))
         self.redraw()
 
+    @property
+    def count(self) -> int:
+        """Number of lines, visible or not."""
+        return len(self.content)
+
     def move(self, where: str) -> None:
         """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``."""
         page = max(self.room - 1, 1)
@@ -92,8 +97,13 @@ class ScrollList(Painted, can_focus=True):
 
     def put_cursor(self, number: int) -> None:
         """Moves the cursor to a line and scrolls it into view."""
-        self.cursor = min(max(number, 0), max(len(self.content) - 1, 0))
-        self.top = min(max(self.top, self.cursor - self.room + 1), self.cursor)
+        self.cursor = min(max(number, 0), max(self.count - 1, 0))
+        self.bring_into_view()
+
+    def bring_into_view(self) -> None:
+        """Scrolls to the cursor."""
+        if self.cursor is not None:
+            self.top = min(max(self.top, self.cursor - self.room + 1), self.cursor)
 
     def keep_cursor(self, keys: Sequence[object], before: object) -> None:
         """Moves the cursor to the line with the key it had ``before``; ``keys``: one for each line."""
@@ -112,7 +122,11 @@ class ScrollList(Painted, can_focus=True):
         self.put_cursor(number)
         self.refill()
         if opens:
-            self.post_message(self.Chosen())
+            self.choose()
+
+    def choose(self) -> None:
+        """Tells that the line under the cursor is to be opened."""
+        self.post_message(self.Chosen())
 
     def refill(self) -> None:
         """Rebuilds the lines after a change of width, focus or cursor."""
@@ -150,8 +164,7 @@ class ScrollList(Painted, can_focus=True):
 
     def resized(self) -> None:
         """Rebuilds the lines for the new width; keeps the cursor visible."""
-        if self.cursor is not None and self.content:
-            self.put_cursor(self.cursor)
+        self.bring_into_view()
         self.refill()
 
     def turn_wheel(self, rows: int) -> bool:
@@ -165,18 +178,14 @@ class ScrollList(Painted, can_focus=True):
         y = event.y - int(self.framed) - len(self._above)
         if not 0 <= y < self.room:
             return
-        if self.framed and event.x >= self.size.width - 1 and len(self.content) > self.room:
-            self.top = y * len(self.content) // self.room
+        if self.framed and event.x >= self.size.width - 1 and self.count > self.room:
+            self.top = y * self.count // self.room
             self.redraw()
-        elif self.cursor is not None and self.top + y < len(self.content):
+        elif self.cursor is not None and self.top + y < self.count:
             self.put_cursor(self.top + y)
             self.refill()
-            self.clicked(event.x - int(self.framed))
             if event.chain == 2:
-                self.post_message(self.Chosen())
-
-    def clicked(self, x: int) -> None:
-        """A click on cell ``x`` of the line under the cursor."""
+                self.choose()
 
 
 class ItemList(ScrollList, Generic[Item]):
