@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.screens.lines_modal import LinesModal, Result, Sheet
-from gpuwatch.ui.widgets.preferences_app import PreferencesApp
+from gpuwatch.ui.widgets.preferences_app import key_name
 
 
 class ChoiceSheet(Sheet):
@@ -42,10 +42,8 @@ class ChoiceSheet(Sheet):
         self.ending = "Esc closes"
         if shown:
             self._top = max(len(self._all) - height - self._raised, 0)
-            app = self.app
-            key = app.key_name("↵") if isinstance(app, PreferencesApp) else "↵"
             behind = "  Esc cancels"
-            does = cut(f"{key} {self._does[self.choice]}", width - len(behind) - 2)
+            does = cut(f"{key_name(self, '↵')} {self._does[self.choice]}", width - len(behind) - 2)
             self.ending = does + behind
         super()._draw(width, height)
 

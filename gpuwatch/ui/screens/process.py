@@ -19,7 +19,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.process_rows import ask_signal, refuse_while_paused
+from gpuwatch.ui.screens.process_rows import ask_signal
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
@@ -270,10 +270,6 @@ class ProcessScreen(TabScreen):
 
         if self.rows and self._view is not None and self._view.snapshot is not None:
             self.open_sheet(*missing_of_row(self.rows[0], self._view))
-
-    def action_no_signal(self) -> None:
-        """The signal key while the timeline is focused."""
-        refuse_while_paused(self)
 
     def action_signal(self) -> None:
         """Asks which signal to send to this process."""

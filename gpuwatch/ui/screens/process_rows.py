@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,26 +19,12 @@ READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
 _NOBODY = "no visible process owns this memory"
 
 
-def refuse_while_paused(screen: TabScreen) -> bool:
-    """Reports that signals are disabled while paused and in a replay; False if the display is live."""
-    session = screen.gpuwatch.session
-    if session.recorded:
-        screen.say("no signals: this is a recording", "warning")
-        return True
-    past = session.view().past
-    if past is None:
-        return False
-    then = datetime.datetime.fromtimestamp(past.moment).strftime("%H:%M:%S")
-    screen.say(f"no signals while paused: this is {then}, not now; P goes back to now", "warning")
-    return True
-
-
 def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[list[Process]], object]) -> None:
     """Asks which signal, sends it, reports the result; ``delivered`` gets the processes that received it."""
     if screen.gpuwatch.session.read_only and not screen.gpuwatch.session.recorded:
         screen.say(READ_ONLY, "warning")
         return
-    if refuse_while_paused(screen):
+    if screen.refuse_while_paused():
         return
     if not chosen:
         screen.say(f"{_NOBODY}: nothing to signal", "warning")
@@ -159,10 +144,6 @@ class ProcessRowsScreen(TabScreen):
         """Toggles the row's tag and moves to the next row."""
         self.processes.tag()
         self.show_keys()
-
-    def action_no_signal(self) -> None:
-        """The signal key while the timeline is focused."""
-        refuse_while_paused(self)
 
     def action_signal(self) -> None:
         """Asks which signal to send to the tagged processes, or the one under the cursor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -309,8 +310,17 @@ class TabScreen(Screen[None]):
 
     def action_no_signal(self) -> None:
         """The signal key while the timeline is focused."""
-        why = "no signals while paused; P goes back to now"
-        self.say("no signals: this is a recording" if self.gpuwatch.session.recorded else why, "warning")
+        self.refuse_while_paused()
+
+    def refuse_while_paused(self) -> bool:
+        """Reports that signals are disabled while paused and in a replay; False if the display is live."""
+        session, past = self.gpuwatch.session, self.gpuwatch.session.view().past
+        if session.recorded:
+            self.say("no signals: this is a recording", "warning")
+        elif past is not None:
+            then = f"{datetime.datetime.fromtimestamp(past.moment):%H:%M:%S}"
+            self.say(f"no signals while paused: this is {then}, not now; P goes back to now", "warning")
+        return session.recorded or past is not None
 
     def action_up_by_k(self) -> None:
         """``k`` moves up; the first time, the footer says that signals have another key."""

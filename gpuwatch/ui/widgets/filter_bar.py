@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from gpuwatch.ui.drawing.cells import right, width_of
 from gpuwatch.ui.widgets.paint import Line, Painted
-from gpuwatch.ui.widgets.preferences_app import PreferencesApp
+from gpuwatch.ui.widgets.preferences_app import key_name
 
 if TYPE_CHECKING:
     from gpuwatch.ui.screens.filterable import FilterBarScreen
@@ -71,8 +71,7 @@ class FilterBar(Widget):
             self._note.paint((Line(((right(f"✖ {wrong} ", room), "error"),)),))
             return
         text = f"{counts[0]} of {counts[1]}"
-        app = self.app
-        keys = f"  {app.key_name('↵') if isinstance(app, PreferencesApp) else '↵'} keep  Esc clear "
+        keys = f"  {key_name(self, '↵')} keep  Esc clear "
         self._note.styles.width = _NOTE
         self._note.paint((Line(((text.rjust(_NOTE - len(keys)), "text"), (keys, "dim"))),))
 

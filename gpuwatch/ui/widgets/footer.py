@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from textual import events
 
 from gpuwatch.ui.panes.key_line import key_line
 from gpuwatch.ui.settings.actions import Action
 from gpuwatch.ui.widgets.paint import Painted
-from gpuwatch.ui.widgets.preferences_app import PreferencesApp
+from gpuwatch.ui.widgets.preferences_app import key_name
 
 
 class KeyLine(Painted):
@@ -61,6 +62,6 @@ class KeyLine(Painted):
             note=self._note,
             message=self._message,
             replay=self._replay,
-            name=self.app.key_name if isinstance(self.app, PreferencesApp) else str,
+            name=partial(key_name, self),
         )
         self.paint((line,))

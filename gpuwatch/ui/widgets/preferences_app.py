@@ -97,6 +97,12 @@ class PreferencesApp(App[None]):
                     widget.refresh(layout=True)
 
 
+def key_name(widget: Widget, shown: str) -> str:
+    """A key's name as the terminal of a widget's app can show it."""
+    app = widget.app
+    return app.key_name(shown) if isinstance(app, PreferencesApp) else shown
+
+
 def preferences_of(widget: Widget) -> Preferences:
     """The preferences of a widget's app."""
     app = widget.app

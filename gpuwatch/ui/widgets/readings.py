@@ -21,7 +21,7 @@ from gpuwatch.ui.tables.probe_rows import age
 from gpuwatch.ui.tables.reading_groups import Row, Table, row_lines, table_of
 from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.preferences_app import PreferencesApp
+from gpuwatch.ui.widgets.preferences_app import key_name
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 
@@ -79,7 +79,7 @@ class Readings(ScrollList):
     def _column(self, table: Table, width: int) -> list[tuple[Span, ...]]:
         """All lines in one column."""
         lines: list[tuple[Span, ...]] = []
-        enter = self.app.key_name("↵") if isinstance(self.app, PreferencesApp) else "↵"
+        enter = key_name(self, "↵")
         for group, rows in table.groups:
             if lines:
                 lines.append(())
