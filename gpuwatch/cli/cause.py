@@ -8,8 +8,7 @@ import sys
 import click
 
 from gpuwatch.cli.completion import names
-from gpuwatch.cli.links import with_links
-from gpuwatch.cli.output import data
+from gpuwatch.cli.output import data, with_links
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import meant
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage

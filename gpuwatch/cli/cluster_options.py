@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.option_sections import Sectioned
+from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.option_types import Duration, together
 from gpuwatch.cli.options import SIM_GIVEN, asked_gpm
 from gpuwatch.cli.progress import progress, progress_wanted

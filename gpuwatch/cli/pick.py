@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 import click
 
+from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.fleet import asked_fleet, fleet_options
-from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, sim_option, simulated_environment
 from gpuwatch.cli.output import data, say

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import preferred, replay_options
-from gpuwatch.cli.option_sections import Sectioned
 from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import say
 from gpuwatch.cli.record import own_recording

@@ -15,9 +15,17 @@ from gpuwatch.core.model.fleet import Holder, HostView
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
-from gpuwatch.fleet.exporter_names import NVIDIA_SMI, REPORTED, value
+from gpuwatch.fleet.exporter_names import (
+    NVIDIA_SMI,
+    REPORTED,
+    host_of,
+    instance_of,
+    own_label,
+    target_of,
+    uuid_of,
+    value,
+)
 from gpuwatch.fleet.prometheus_api import Sample
-from gpuwatch.fleet.series_labels import host_of, instance_of, own_label, target_of, uuid_of
 
 _OLD = 30.0
 """Seconds from which a snapshot behind an exporter is old: its driver does not answer."""

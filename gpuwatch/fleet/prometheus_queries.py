@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable
 
 from gpuwatch.core.formatting import openmetrics as series
-from gpuwatch.fleet.exporter_names import LISTED, names
+from gpuwatch.fleet.exporter_names import HOST_LABELS, LISTED, TARGET_LABELS, names, with_exported
 from gpuwatch.fleet.hosts_from_series import OF_HOST, OF_OWNERS, PROCESS_READINGS, PROGRAM
-from gpuwatch.fleet.series_labels import HOST_LABELS, TARGET_LABELS, with_exported
 
 _KNOWN_FOR = "1h"
 """A host without data for so long is no longer listed."""

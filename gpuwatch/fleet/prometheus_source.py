@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.fleet import prometheus_queries as queries
+from gpuwatch.fleet.exporter_names import host_of, own_label, place_of, target_of
 from gpuwatch.fleet.hosts_from_series import Collected
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
-from gpuwatch.fleet.series_labels import host_of, own_label, place_of, target_of
 
 _KNOWN_EVERY = 60.0
 """Seconds between queries for what hardly changes: names of GPUs, and hosts that are silent now."""

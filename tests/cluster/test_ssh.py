@@ -8,8 +8,7 @@ import subprocess
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.cluster.host_list import MOST_HOSTS, parse_hosts
-from gpuwatch.fleet.cluster.ssh import ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.cluster.ssh import MOST_HOSTS, parse_hosts, ssh_command, ssh_failure, ssh_hosts
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuwatch.cli.decompress import decompressed
+from gpuwatch.cli.log_lines import decompressed
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.codec import NotADocument, embedded, from_json, to_json
 from gpuwatch.core.model.events import decode_event
@@ -36,8 +36,8 @@ from gpuwatch.explain.traces.plain_pickle import BrokenPickle
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
 from gpuwatch.explain.traces.torch_timeline import BrokenTimeline
 from gpuwatch.explain.traces.wire import BrokenMessage
-from gpuwatch.fleet.cluster.host_list import parse_hosts
 from gpuwatch.fleet.cluster.node_lines import Decoder, encoded
+from gpuwatch.fleet.cluster.ssh import parse_hosts
 from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.machine.history.frames import DamagedData
 from gpuwatch.machine.history.sample_chunks import ChunkReader

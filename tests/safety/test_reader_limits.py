@@ -21,7 +21,7 @@ from gpuwatch.core.model.codec import EMBED_BEGIN, EMBED_END
 from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_records import MemoryRecords
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
-from gpuwatch.fleet.cluster.host_list import parse_hosts
+from gpuwatch.fleet.cluster.ssh import parse_hosts
 from gpuwatch.fleet.prometheus_api import Prometheus
 from gpuwatch.machine.history import frames
 from gpuwatch.machine.recording import gpu_time, stored_data

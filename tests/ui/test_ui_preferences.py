@@ -21,9 +21,8 @@ from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.ui.drawing.layout import LAYOUTS
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.settings import settings_file
-from gpuwatch.ui.settings.default_comments import comment
 from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
-from gpuwatch.ui.settings.settings_file import Broken, Loaded, load, save, understood
+from gpuwatch.ui.settings.settings_file import Broken, Loaded, comment, load, save, understood
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.columns import BY_ID
 from gpuwatch.ui.tables.gpu_fields import FIELDS
