@@ -522,14 +522,6 @@ API nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t devic
     return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *out) {
-    ENTER_DEVICE(device);
-    REQUIRE(out);
-    REPLAY(0, *out = (unsigned long long)answer->number[0]);
-    *out = energy_mj(state, index);
-    return NVML_SUCCESS;
-}
-
 /* As on GeForce cards, clocks rise while a context exists and fall without one. */
 static bool awake(gws_state *state, uint32_t index) {
     return gws_device_in_use(state, index) || gws_device_load(state, index).sm_share > 0.005;
@@ -597,6 +589,7 @@ static unsigned long long clock_reasons(gws_state *state, uint32_t index) {
         return NVML_SUCCESS;                                                                                 \
     }
 
+LONG_GETTER(nvmlDeviceGetTotalEnergyConsumption, energy_mj(state, index))
 LONG_GETTER(nvmlDeviceGetCurrentClocksEventReasons, clock_reasons(state, index))
 LONG_GETTER(nvmlDeviceGetCurrentClocksThrottleReasons, clock_reasons(state, index))
 LONG_GETTER(nvmlDeviceGetSupportedClocksEventReasons, REASONS_SUPPORTED)

@@ -205,6 +205,11 @@ static gws_load slot_load(const gws_process *slot, uint64_t now_ns) {
     return load;
 }
 
+static void add_load(gws_load *sum, gws_load load) {
+    sum->sm_share += load.sm_share;
+    sum->memory_share += load.memory_share;
+}
+
 /* Share of an attached process's load that has become heat: 1 - exp(-age / HEAT_SECONDS). */
 static double attached_heat(const gws_process *slot, uint64_t now_ns) {
     double age = (double)(now_ns - slot->entered_ns) * 1e-9;
@@ -265,8 +270,7 @@ void gws_free_slot(gws_state *state, gws_process *slot, uint64_t now_ns) {
 
 static int sweep(gws_state *state, int32_t device, uint64_t now_ns, bool exact) {
     int freed = 0;
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
+    EACH_SLOT(slot, state) {
         if (!slot->pid || (device >= 0 && slot->device != device)) continue;
         if (!slot_alive(slot, now_ns, exact)) {
             gws_free_slot(state, slot, now_ns);
@@ -278,9 +282,7 @@ static int sweep(gws_state *state, int32_t device, uint64_t now_ns, bool exact) 
 
 static uint64_t used_bytes(const gws_state *state, uint32_t device) {
     uint64_t used = 0;
-    for (uint32_t i = 0; i < state->process_high; i++)
-        if (state->process[i].pid && state->process[i].device == (int32_t)device)
-            used += state->process[i].bytes;
+    EACH_ON(slot, state, device) used += slot->bytes;
     return used;
 }
 
@@ -291,8 +293,7 @@ static uint64_t free_bytes(const gws_state *state, uint32_t device) {
 }
 
 static gws_process *find_slot(gws_state *state, int32_t pid, uint32_t device, bool attached) {
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
+    EACH_SLOT(slot, state) {
         if (slot->pid == pid && slot->device == (int32_t)device &&
             !!(slot->flags & GWS_SLOT_ATTACHED) == attached)
             return slot;
@@ -332,8 +333,7 @@ static gws_process *own(gws_state *state, uint32_t device) {
 static gws_process *enter(gws_state *state, uint32_t device, uint64_t now_ns) {
     int32_t pid = getpid();
     uint64_t id = exec_id();
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
+    EACH_SLOT(slot, state) {
         if (slot->pid == pid && !(slot->flags & GWS_SLOT_ATTACHED) && slot->exec_id != id)
             gws_free_slot(state, slot, now_ns);
     }
@@ -485,9 +485,7 @@ gws_load gws_device_load(gws_state *state, uint32_t device) {
     double moving = ring_sum(&card->memory_busy, now_ns) / (double)GWS_WINDOW_NS;
     lock(state);
     sweep(state, (int32_t)device, now_ns, false);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
-        if (!slot->pid || slot->device != (int32_t)device) continue;
+    EACH_ON(slot, state, device) {
         if (slot->flags & GWS_SLOT_ATTACHED) {
             gws_load load = slot_load(slot, now_ns);
             busy += load.sm_share;
@@ -504,12 +502,9 @@ gws_load gws_attached_load(gws_state *state, uint32_t device) {
     gws_load sum = {0, 0};
     uint64_t now_ns = gws_now_ns();
     lock(state);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
-        if (!slot->pid || slot->device != (int32_t)device || !(slot->flags & GWS_SLOT_ATTACHED)) continue;
-        gws_load load = slot_load(slot, now_ns);
-        sum.sm_share += load.sm_share;
-        sum.memory_share += load.memory_share;
+    EACH_ON(slot, state, device) {
+        if (!(slot->flags & GWS_SLOT_ATTACHED)) continue;
+        add_load(&sum, slot_load(slot, now_ns));
     }
     unlock(state);
     return (gws_load){clamp_share(sum.sm_share), clamp_share(sum.memory_share)};
@@ -519,11 +514,8 @@ double gws_device_heat(gws_state *state, uint32_t device) {
     uint64_t now_ns = gws_now_ns();
     lock(state);
     double heat = heat_decayed(&state->device[device], now_ns);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
-        if (slot->pid && slot->device == (int32_t)device && slot->flags & GWS_SLOT_ATTACHED)
-            heat += attached_heat(slot, now_ns);
-    }
+    EACH_ON(slot, state, device)
+        if (slot->flags & GWS_SLOT_ATTACHED) heat += attached_heat(slot, now_ns);
     unlock(state);
     return clamp_share(heat);
 }
@@ -532,11 +524,8 @@ uint64_t gws_device_busy_ns(gws_state *state, uint32_t device) {
     uint64_t now_ns = gws_now_ns();
     lock(state);
     double busy = (double)atomic_load(&state->device[device].busy_total_ns);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
-        if (slot->pid && slot->device == (int32_t)device && slot->flags & GWS_SLOT_ATTACHED)
-            busy += attached_busy_ns(slot, now_ns);
-    }
+    EACH_ON(slot, state, device)
+        if (slot->flags & GWS_SLOT_ATTACHED) busy += attached_busy_ns(slot, now_ns);
     unlock(state);
     return (uint64_t)busy;
 }
@@ -545,8 +534,7 @@ bool gws_device_in_use(gws_state *state, uint32_t device) {
     bool in_use = false;
     lock(state);
     sweep(state, (int32_t)device, gws_now_ns(), false);
-    for (uint32_t i = 0; i < state->process_high && !in_use; i++)
-        in_use = state->process[i].pid && state->process[i].device == (int32_t)device;
+    EACH_ON(slot, state, device) in_use = true;
     unlock(state);
     return in_use;
 }
@@ -569,9 +557,7 @@ uint64_t gws_mig_used_bytes(gws_state *state, uint32_t device, uint32_t index) {
     uint64_t used = 0;
     lock(state);
     sweep(state, (int32_t)device, gws_now_ns(), false);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        const gws_process *slot = &state->process[i];
-        if (!slot->pid || slot->device != (int32_t)device) continue;
+    EACH_ON(slot, state, device) {
         if (on_instance(&state->device[device], slot, index)) used += slot->bytes;
     }
     unlock(state);
@@ -582,13 +568,9 @@ gws_load gws_mig_load(gws_state *state, uint32_t device, uint32_t index) {
     gws_load sum = {0, 0};
     uint64_t now_ns = gws_now_ns();
     lock(state);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        const gws_process *slot = &state->process[i];
-        if (!slot->pid || slot->device != (int32_t)device) continue;
+    EACH_ON(slot, state, device) {
         if (!on_instance(&state->device[device], slot, index)) continue;
-        gws_load load = slot_load(slot, now_ns);
-        sum.sm_share += load.sm_share;
-        sum.memory_share += load.memory_share;
+        add_load(&sum, slot_load(slot, now_ns));
     }
     unlock(state);
     return (gws_load){clamp_share(sum.sm_share), clamp_share(sum.memory_share)};
@@ -600,9 +582,8 @@ uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, g
     uint64_t now_ns = gws_now_ns();
     lock(state);
     sweep(state, (int32_t)device, now_ns, false);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
-        if (!slot->pid || slot->device != (int32_t)device || !(slot->kind & kinds)) continue;
+    EACH_ON(slot, state, device) {
+        if (!(slot->kind & kinds)) continue;
         if (count < capacity) {
             gws_load load = slot_load(slot, now_ns);
             bool runs = slot->flags & GWS_SLOT_ATTACHED ? slot->sm_share > 0 : slot->running_since_ns != 0;
@@ -629,9 +610,8 @@ uint32_t gws_list_accounted(gws_state *state, uint32_t device, gws_accounted *ou
     uint32_t there = 0;
     lock(state);
     sweep(state, (int32_t)device, now_ns, true);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
-        if (!slot->pid || slot->device != (int32_t)device || !is_accounted(state, slot)) continue;
+    EACH_ON(slot, state, device) {
+        if (!is_accounted(state, slot)) continue;
         if (there < capacity) out[there] = accounted(slot, now_ns, true);
         there++;
     }
@@ -689,8 +669,7 @@ int gws_detach(gws_state *state, int32_t pid, int32_t device) {
     int count = 0;
     uint64_t now_ns = gws_now_ns();
     lock(state);
-    for (uint32_t i = 0; i < state->process_high; i++) {
-        gws_process *slot = &state->process[i];
+    EACH_SLOT(slot, state) {
         if (slot->pid != pid || pid == 0 || !(slot->flags & GWS_SLOT_ATTACHED)) continue;
         if (device >= 0 && slot->device != device) continue;
         gws_free_slot(state, slot, now_ns);

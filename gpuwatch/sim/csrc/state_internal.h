@@ -22,4 +22,12 @@ static inline void unlock(gws_state *state) { pthread_mutex_unlock(&state->lock)
 
 __attribute__((visibility("hidden"))) void gws_free_slot(gws_state *state, gws_process *slot, uint64_t now_ns);
 
+/* Every slot; and those of the processes on a device. Under the lock. */
+#define EACH_SLOT(slot, state)                                                                               \
+    for (__typeof__(&(state)->process[0]) slot = (state)->process, end_ = slot + (state)->process_high;      \
+         slot < end_; slot++)
+#define EACH_ON(slot, state, on)                                                                             \
+    EACH_SLOT(slot, state)                                                                                   \
+        if (slot->pid && slot->device == (int32_t)(on))
+
 #endif

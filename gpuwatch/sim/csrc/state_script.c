@@ -217,8 +217,7 @@ int gws_set_mig(gws_state *state, uint32_t device, int on, uint32_t count, const
         };
         name_instance(card, instance);
     }
-    for (uint32_t i = 0; i < state->process_high; i++)
-        if (state->process[i].pid && state->process[i].device == (int32_t)device) state->process[i].mig = 0;
+    EACH_ON(slot, state, device) slot->mig = 0;
     atomic_store(&card->mig_on, on != 0);
     unlock(state);
     return 0;
@@ -379,9 +378,8 @@ void gws_heal(gws_state *state) {
     gws_clear_faults(state);
     uint64_t now_ns = gws_now_ns();
     lock(state);
-    for (uint32_t i = 0; i < state->process_high; i++)
-        if (state->process[i].pid && state->process[i].flags & GWS_SLOT_FOREIGN)
-            gws_free_slot(state, &state->process[i], now_ns);
+    EACH_SLOT(slot, state)
+        if (slot->pid && slot->flags & GWS_SLOT_FOREIGN) gws_free_slot(state, slot, now_ns);
     unlock(state);
     for (uint32_t i = 0; i < state->device_count; i++) {
         for (int key = 0; key < GWS_SET_COUNT; key++)
