@@ -11,7 +11,7 @@ import os
 import msgspec
 
 from gpuwatch.machine.sources.host import Facts, ProcessTable, cpu_clock
-from gpuwatch.machine.sources.procfs import process_stat
+from gpuwatch.machine.sources.procfs import pids, process_stat
 
 EVERY = 10.0
 _BUSY = 30.0
@@ -58,10 +58,7 @@ class CpuPrograms:
         self.workers = {}
         busy: list[tuple[float, int]] = []
         known = {bystander.facts.pid for bystander in self.bystanders}
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            pid = int(entry)
+        for pid in pids():
             spent = self._cpu(pid)
             if spent is None:
                 continue

@@ -191,10 +191,7 @@ class ProcessTable:
         """The busiest processes of this host, for machines without a GPU; without kernel threads."""
         rows: list[tuple[float, int, int]] = []
         before, self._ticks = self._ticks, {}
-        for entry in os.listdir(self._proc):
-            if not entry.isdigit():
-                continue
-            pid = int(entry)
+        for pid in procfs.pids(self._proc):
             stat = self._stat(pid)
             if stat is None or not stat[4]:
                 continue

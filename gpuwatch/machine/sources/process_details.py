@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from gpuwatch.machine.sources.process_signals import compare
-from gpuwatch.machine.sources.procfs import process_stat
+from gpuwatch.machine.sources.procfs import pids, process_stat
 
 _RELATIVES = 60
 _FIRST = 1
@@ -82,8 +82,7 @@ def _asked(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T | None:
 
 def _families(proc: str) -> dict[int, tuple[int, str]]:
     """Parent and name of every process."""
-    pids = (int(entry.name) for entry in Path(proc).iterdir() if entry.name.isdigit())
-    stats = ((pid, process_stat(pid, proc)) for pid in pids)
+    stats = ((pid, process_stat(pid, proc)) for pid in pids(proc))
     return {pid: (int(stat[1][1]), stat[0].decode("utf-8", "replace")) for pid, stat in stats if stat is not None}
 
 

@@ -154,15 +154,19 @@ def cpu_times(pid: int) -> tuple[float, float]:
         return 0.0, 0.0
 
 
+def pids(proc: str = "/proc") -> list[int]:
+    """The processes that are visible here."""
+    return [int(entry) for entry in os.listdir(proc) if entry.isdigit()]
+
+
 def runs(name: str) -> bool:
     """Whether a process of this name is visible; the kernel keeps 15 characters of a name."""
     wanted = name[:15].encode()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/comm", "rb", buffering=0) as file:
-                    if file.read(32).rstrip(b"\n") == wanted:
-                        return True
-            except OSError:
-                continue  # it has exited
+    for pid in pids():
+        try:
+            with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
+                if file.read(32).rstrip(b"\n") == wanted:
+                    return True
+        except OSError:
+            continue  # it has exited
     return False
