@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.model.activity import IDLE
@@ -82,18 +82,13 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def merge(self, other: ProcessTime) -> None:
         """Adds the time of another stretch."""
-        for name in _SUMS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        _add_numbers(self, other)
         self.sm_percent_max = _most(self.sm_percent_max, other.sm_percent_max)
         self.memory_peak_bytes = _most(self.memory_peak_bytes, other.memory_peak_bytes)
         for name in _FACTS:
             setattr(self, name, getattr(other, name) or getattr(self, name))
 
 
-_SUMS = (
-    *("more", "samples", "process_seconds", "gpu_seconds", "own_seconds", "shared_seconds", "used_seconds"),
-    *("energy_joules", "energy_seconds", "sampled_seconds"),
-)
 _FACTS = ("user", "command", "name", "framework", "container")
 
 
@@ -126,15 +121,19 @@ class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
     def merge(self, other: DeviceTime) -> None:
         """Adds the time of another stretch."""
         self.index, self.name = other.index, other.name
-        for name in _DEVICE_SUMS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        _add_numbers(self, other)
 
 
-_DEVICE_SUMS = (
-    *("seconds", "held_seconds", "idle_seconds", "unknown_seconds"),
-    *("energy_joules", "energy_seconds", "sampled_seconds", "free_joules"),
-    *("unsampled_processes", "unsampled_seconds"),
-)
+_SUMS = {
+    kind: tuple(field.name for field in fields(kind) if type(field.default) in (int, float))
+    for kind in (ProcessTime, DeviceTime)
+}
+"""Of each kind, the numbers that add up."""
+
+
+def _add_numbers(to: ProcessTime | DeviceTime, other: ProcessTime | DeviceTime) -> None:
+    for name in _SUMS[type(to)]:
+        setattr(to, name, getattr(to, name) + getattr(other, name))
 
 
 class GpuTime(msgspec.Struct):
