@@ -77,6 +77,10 @@ class _Spool:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
+    def sample(self, family: Family, own: str, number: float, stamp: str) -> None:
+        """Adds a sample to the series with these labels."""
+        self.add((family.name, own), f"{family.sample}{own} {value(number)} {stamp}\n")
+
     def add(self, series: _Series, text: str) -> None:
         """Adds text to the end of a series."""
         self._open.setdefault(series, []).append(text)
@@ -116,7 +120,7 @@ class _InfoSeries:
         """What these labels tell held at a time; times grow."""
         if at >= self._next.get(own, at):
             self._next[own] = at + _EVERY
-            self._spool.add((self._family.name, own), f"{self._family.sample}{own} 1 {moment(at)}\n")
+            self._spool.sample(self._family, own, 1.0, moment(at))
 
 
 def _samples(stretch: Stretch, spool: _Spool) -> None:
@@ -162,7 +166,7 @@ def _parts(stretch: Stretch, spool: _Spool) -> None:
                     reading = instance.readings.get(spec.id)
                     number = None if reading is None else as_number(spec, reading)
                     if number is not None:
-                        spool.add((family.name, own), f"{family.sample}{own} {value(number)} {stamp}\n")
+                        spool.sample(family, own, number, stamp)
         seen: set[str] = set()
         for row in snapshot.processes:
             device_of_row = snapshot.device(row.device_uuid)
@@ -178,8 +182,7 @@ def _parts(stretch: Stretch, spool: _Spool) -> None:
             for family, reading_id, scale in PROCESS_FAMILIES:
                 found = row.number(reading_id)
                 if found is not None:
-                    text = f"{family.sample}{own} {value(_scaled(found, scale))} {stamp}\n"
-                    spool.add((family.name, own), text)
+                    spool.sample(family, own, _scaled(found, scale), stamp)
 
 
 def _means(stretch: Stretch, spool: _Spool) -> None:
@@ -191,8 +194,7 @@ def _means(stretch: Stretch, spool: _Spool) -> None:
         for name, summary in metrics.items():
             spec, family = specs[name]
             number = summary.most if spec.counter else summary.mean
-            text = f"{family.sample}{own} {value(_scaled(number, family.scale))} {moment(at)}\n"
-            spool.add((family.name, own), text)
+            spool.sample(family, own, _scaled(number, family.scale), moment(at))
 
 
 def _scaled(number: float, scale: float) -> float:
