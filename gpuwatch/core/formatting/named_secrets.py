@@ -41,7 +41,8 @@ _HINTS: Final = (
         "signature",
     ),
     *("auth", "login", "dsn", "appid", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
-    *("contrasena", "senha", "wachtwoord", "adgangskode", "salasana", "kennwort", "heslo", "lozinka"),
+    *("contrasena", "senha", "wachtwoord", "adgangskode", "salasana", "kennwort", "heslo", "lozinka", "parola"),
+    *("passord", "kodeord", "kata_sandi", "clave", "chave", "sessionid", "phpsessid", "dockerconfigjson", "rootpw"),
 )
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw", "pat")
 """Hints only as whole words: not ``pin`` in ``spinning``."""
@@ -66,13 +67,19 @@ _CLOSE = rf"(?==(?!=)(?:{_LITERAL_OPENS}|[\w(\[{{$•]))"
 
 
 def _assign(before_sign: str) -> re.Pattern[str]:
-    return lazy(rf"{_ANSI}\s{{0,3}}(?:{_TYPE}{before_sign})?(?:=>|:?=|\\{{1,2}}u003[dD]|%3D)(?!=)\s{{0,3}}{_ANSI}")
+    return lazy(
+        rf"{_ANSI}(?:[ \t]{{4,40}}|\s{{0,3}})(?:{_TYPE}{before_sign})?"
+        rf"(?:=>|:?=|\\{{1,2}}u003[dD]|%(?:25)?3D)(?!=)\s{{0,3}}{_ANSI}"
+    )
 
 
 _ASSIGN = _assign(f"(?:{_SPACED}|{_CLOSE})")
 _ASSIGN_HEADER = _assign(_SPACED)
 """Not ``Cookie: name=x``, whose other values are secret too."""
-_COLON = lazy(rf"{_ANSI}\s{{0,3}}[:\uff1a]{_ANSI}(\s{{0,3}}){_ANSI}(?:[|>][+-]?[ \t]*\n[ \t]*)?")
+_COLON = lazy(
+    rf"{_ANSI}(?:[ \t.]{{4,40}}|\s{{0,3}})(?:\([\w ]{{1,20}}\))?[:\uff1a\u4e3a\u662f]{_ANSI}(\s{{0,3}}){_ANSI}"
+    r"(?:[|>][+-]?[ \t]*\n[ \t]*)?"
+)
 _COMMA = lazy(r",\s{0,3}")
 _TUPLE = lazy(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
 _BLANK = lazy(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
@@ -85,11 +92,18 @@ _SET_BY_BLANK = lazy(
 )
 """Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign, ``npm config set`` a setting."""
 _BEFORE_SET = 24
-_IS = lazy(r"\s{1,3}(?:is(?: set to)?|ist|lautet|est|es|\u00e8|\u00e9)\s?:?\s{1,3}(?!\s)")
-_OF_WHOM = lazy(r"\s(?:for|of) (?:the )?(?:user )?[\w.@-]{1,60}\s?:[ \t]{0,3}(?=\S)")
-"""``password for root: x``."""
+_IS = lazy(r"\s{1,3}(?:is(?: set to)?|was|ist|lautet|est|es|\u00e8|\u00e9)\s?:?\s{1,3}(?!\s)")
+_OF_WHOM = lazy(
+    r"\s(?:(?:for|of|FOR) (?:the )?(?:user |key )?['\"]?[^\s'\"]{1,200}?['\"]?\s?(?::|=| is| was)"
+    r"|(?:provided|given|used|received|supplied|sent|entered)\s?[:=])[ \t]{0,3}(?=\S)"
+)
+"""``password for root: x``, ``API key provided: x``."""
 _NEXT_ARGUMENT = lazy(r"\n(?!-)")
-_FIELD = lazy(r"\\{0,8}[\"']?,?\s{0,12}\\{0,8}[\"']?values?\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}", re.IGNORECASE)
+_FIELD = lazy(
+    r"\\{0,8}[\"']?(?:,?\s{0,12}\\{0,8}[\"']?values?|\s{0,3}\{[^{}]{0,200}?\b(?:default|value))\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}"
+    r"|(?:\"[^<>\n]{0,60}|</(?:name|key))>\s{0,12}<(?:value|string)>",
+    re.IGNORECASE,
+)
 _QUOTE = lazy(r"[rRbBfFuU]{0,2}(\\{0,8})(\"\"\"|'''|[\"'])")
 _QUOTED_REST = {
     '"': lazy(r"(?:[^\"\\\n]|\\.)*+"),
@@ -107,6 +121,9 @@ _ARGUMENT = lazy(rf"(?:{_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
 _LITERAL = lazy(r"[rRbBfFuU]{0,2}(\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
 _NO_VALUE = lazy(r"[a-z]{2,20} [a-z]{2,20}\b|[Tt]ests?(?=[A-Z_/.\d])|\d{1,9} ")
 """``pass: forward and backward``, ``PASS: TestAllReduce``."""
+_TAG = lazy(r"(?: [\w:]{1,20}=\"[^\"<>]{0,60}\"){0,4}(?:>|&gt;)")
+_CELL = lazy(r"[ \t]{0,40}(?:[|\u2502\u2503\u2551][ \t]{0,8}|\t{1,4})([^\s|\u2502\u2503\u2551]{6,200})")
+"""The next cell of a table, or the word behind a tab."""
 _CALL = lazy(r"[\w.]{0,80}[(\[{]")
 _CHAIN = lazy(
     r"(?:self|cls|args|cfg|config|opts|options|params|settings|request|ctx|os|hparams|flags|FLAGS)\.[\w.]{1,80}"
@@ -194,6 +211,8 @@ def _behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
     sure = strength(name.rstrip(".-"))
     if sure is Strength.WEAK and text.startswith(" ", start - 1) and public_key(_word_before(text, start - 1)):
         sure = Strength.NONE  # "public key: x"
+    if sure is Strength.WEAK and name.lower() == "key" and strength(f"{_word_before(text, start - 1)}_key") > sure:
+        sure = Strength.FIRM  # "API key is x"
     return _values(text, start, end, name, sure) if sure else ([], end)
 
 
@@ -204,10 +223,11 @@ def _word_before(text: str, end: int) -> str:
 def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
     """The secret spans after a name, and where the search continues."""
     is_option = name.startswith("-")
-    if text.startswith(">", end) and text.startswith("<", start - 1):  # <password>x</password>
-        stop = text.find("<", end)
-        value = text[end + 1 : stop] if 0 <= stop <= end + 400 else ""
-        return ([(end + 1, stop)] if is_secret(sure, name, value) else []), end
+    if text[max(0, start - 4) : start].endswith(("<", "&lt;")) and (
+        tag := _TAG.match(text, end)
+    ):  # <password>x</password>
+        stop = text.find("<" if tag[0].endswith(">") else "&lt;", tag.end(), tag.end() + LONGEST_GROUP)
+        return ([(tag.end(), stop)] if stop > 0 and is_secret(sure, name, text[tag.end() : stop]) else []), end
     closing = _CLOSING.match(text, end)
     quoted = closing is not None and closing[1] is not None
     after = closing.end() if closing is not None and (quoted or "]" in closing[0]) else end
@@ -245,10 +265,14 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         return _argument(text, match.end(), name, sure)
     if is_option and (match := _NEXT_ARGUMENT.match(text, end)):
         return _one(text, match.end(), name, Strength.WEAK)
-    if sure is Strength.STRONG and (match := _OF_WHOM.match(text, end)) and not _STATE.match(text, match.end()):
-        return _one(text, match.end(), name, sure, member=True)
+    if sure >= Strength.FIRM and (match := _OF_WHOM.match(text, end)) and not _STATE.match(text, match.end()):
+        return _one(text, match.end(), name, sure if sure is Strength.STRONG else Strength.WEAK, member=True)
     if text.startswith("(", end) and sure is Strength.STRONG and not quoted:  # set_password("mia", "x")
         return _literals(text, end)
+    if sure >= Strength.FIRM and (match := _CELL.match(text, end)):
+        if _like_password(match[1]) or WORD_AND_NUMBER.fullmatch(match[1]):
+            return [match.span(1)], match.end()
+        return [], end
     if sure >= Strength.FIRM and (match := _IS.match(text, end)):
         secret = _BARE.match(text, match.end())
         if secret is not None and len(secret[0]) >= 5 and (looks_secret(secret[0]) or any(map(str.isdigit, secret[0]))):

@@ -54,7 +54,7 @@ PROGRAMS: Final = (
         " mariadb-admin mariadb-backup xtrabackup mycli",
         rf"{_BEFORE}-p(?:{_S}(?=\S{{0,100}}\d))?{_PORTS}{_VALUE}",
     ),
-    Program("sshpass mongo mongosh mongodump mongorestore cqlsh", rf"{_BEFORE}-p{_S}?{_PORTS}{_VALUE}"),
+    Program("sshpass psexec winrm mongo mongosh mongodump mongorestore cqlsh", rf"{_BEFORE}-p{_S}?{_PORTS}{_VALUE}"),
     Program(
         "docker podman nerdctl helm oc az skopeo buildah crane cf oras regctl",
         rf"\blogin\b[^\n|]{{0,200}}?{_BEFORE}-p{_S}{_PORTS}{_VALUE}",
@@ -105,6 +105,7 @@ _BY_NAME: Final[dict[str, tuple[re.Pattern[str], ...]]] = {
     for name in program.names.split()
 }
 _ENDS = lazy(r"\n|\||&&|;\s")
+_WORDS: Final = lazy(r"[\w.-]+")
 _LONGEST: Final = 4000
 """Characters of one command line: a program's options end within them."""
 
@@ -141,7 +142,7 @@ def without_program_passwords(text: str, mask: str) -> str:
 def _programs(text: str) -> list[tuple[int, str]]:
     """Where names of known programs are; the longer of two at one place comes last."""
     found = []
-    for name in _BY_NAME:
+    for name in _BY_NAME.keys() & set(_WORDS.findall(text)):
         at = text.find(name)
         while at >= 0:
             end = at + len(name)

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
+from gpuwatch.core.formatting.named_secrets import WORD_AND_NUMBER
 from gpuwatch.core.formatting.secret_names import Strength, is_secret, looks_secret, strength
 
 _HINTS: Final = ("passw", "pwd", "token", "secret", "key", "credential")
@@ -13,8 +14,10 @@ _WIDEST: Final = 400
 """Characters of the longest line of a table that is examined."""
 _LEAST_TOKEN: Final = 16
 """Characters of a token: tables of a tokenizer have a column ``token``, too."""
-_CELLS: Final = (lazy(r"[^|\u2502\u2503\u2551]+"), lazy(r"[^\t]+"), lazy(r"\"[^\"]*+\"|[^,]+"), lazy(r"\S+(?: \S+)*+"))
-"""What a cell is between bars, tabs, commas, or two blanks."""
+_CELLS: Final = tuple(
+    map(lazy, (r"[^|\u2502\u2503\u2551]+", r"[^\t]+", r"\"[^\"]*+\"|[^,]+", r"\"[^\"]*+\"|[^;]+", r"\S+(?: \S+)*+"))
+)
+"""What a cell is between bars, tabs, commas, semicolons, or two blanks."""
 _HEADING = lazy(r"[A-Za-z][\w .-]{0,40}")
 _RULE = lazy(r"[\s|:+=\-\u2500-\u257f]+")
 
@@ -71,6 +74,7 @@ def _mask_below(lines: list[str], at: int, columns: dict[int, str], cell: re.Pat
                 value = lines[number][begin:end]
                 sure = strength(name)
                 long = sure is Strength.STRONG or len(value) >= _LEAST_TOKEN
-                if long and " " not in value and looks_secret(value) and is_secret(sure, name, value):
+                chosen = sure is Strength.STRONG and WORD_AND_NUMBER.fullmatch(value)
+                if long and " " not in value and (chosen or looks_secret(value)) and is_secret(sure, name, value):
                     lines[number] = lines[number][:begin] + mask + lines[number][end:]
     return len(lines)

@@ -15,10 +15,26 @@ LONGEST_GROUP: Final = 400
 """Characters of a call or a list after a name that are searched for literals."""
 OTHER_LANGUAGES: Final = (
     *("contrase\u00f1a", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
-    *("\ube44\ubc00\ubc88\ud638", "\u043f\u0430\u0440\u043e\u043b\u044c", "has\u0142o", "l\u00f6senord"),
-    *("jelsz\u00f3", "\u015fifre"),
+    *("\ube44\ubc00\ubc88\ud638", "\uc554\ud638", "\u043f\u0430\u0440\u043e\u043b", "has\u0142o", "l\u00f6senord"),
+    *(
+        "jelsz\u00f3",
+        "\u015fifre",
+        "m\u1eadt kh\u1ea9u",
+        "\u03ba\u03c9\u03b4\u03b9\u03ba\u03cc",
+        "\u05e1\u05d9\u05e1\u05de",
+    ),
+    *(
+        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631",
+        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0633\u0631",
+    ),
+    *(
+        "\u0631\u0645\u0632 \u0639\u0628\u0648\u0631",
+        "\u092a\u093e\u0938\u0935\u0930\u094d\u0921",
+        "\u0e23\u0e2b\u0e31\u0e2a\u0e1c\u0e48\u0e32\u0e19",
+    ),
+    *("\u043b\u043e\u0437\u0438\u043d\u043a", "parol\u0103", "sala s\u00f5na", "slapta\u017eod", "mot de passe"),
 )
-"""Spanish, Chinese, Japanese, Korean, Russian, Polish, Swedish, Hungarian, Turkish for "password"."""
+"""Words for "password" of languages that have other letters or blanks in it."""
 
 
 class Strength(IntEnum):
@@ -95,6 +111,7 @@ def strength(name: str) -> Strength:
 
 _PASSWORDS = word_set(
     "pwd pw dsn bearer passcode creds passe contrasena senha wachtwoord adgangskode salasana kennwort heslo lozinka"
+    " parola passord kodeord geslo sandi motdepasse rootpw clave sifre jsessionid phpsessid dockerconfigjson"
 )
 
 
@@ -113,7 +130,7 @@ def _of_part(parts: list[str], at: int) -> Strength:
         return Strength.FIRM
     if part in ("cookie", "cookies", "private"):
         return Strength.FIRM if is_last else Strength.NONE
-    if part in ("sig", "signature", "appid"):
+    if part in ("sig", "signature", "appid", "chave", "sessionid"):
         return Strength.WEAK
     if part in ("key", "keys"):
         if before in _KEY_OF:

@@ -14,9 +14,10 @@ import math
 import re
 import shlex
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.named_secrets import MASK, WORD_AND_NUMBER, mask_named
@@ -40,13 +41,6 @@ _PGPASS = lazy(
     re.MULTILINE,
 )
 """host:port:database:user:password (PostgreSQL's documentation, libpq: the password file)."""
-_ORACLE = lazy(r"(jdbc:oracle:\w{1,8}:[^/\s]{1,64}/)([^@\s]{1,128})(?=@)")
-_BEARER = lazy(r"(\b[Bb]earer\s{1,4})(?![A-Za-z_]{1,30}=\w)((?=[^\s\"']{0,200}\d)[^\s\"']{8,}+|[^\s\"']{24,}+)")
-_PIPED = lazy(
-    r"(\b(?:echo|printf)(?:\s{1,4}-[neE]{1,3}|\s{1,4}[\"']%s(?:\\n)?[\"']){0,2}\s{1,4})(?!\$)([^\s|][^|\n]{0,200}?)"
-    r"(?=\s{0,4}\|[^|\n]{0,200}(?:\bsudo\b[^|\n]{0,40}\s-\w{0,4}S\b|--password-stdin|\s--stdin\b|\bchpasswd\b))"
-)
-"""A password that a shell writes to the program that asks for it."""
 _KUBERNETES = lazy(r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,8}[^\s:]{1,253}:[^\n]*+\n?)++)", re.M)
 """The values of a Secret, which are base64 or plain text."""
 _MEMBER = lazy(r"(:[ \t]{0,8})[^\s][^\n]*")
@@ -64,41 +58,18 @@ _KEY_LINES = 200
 """Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
 _WANDB = lazy(r"(\bwandb\b(?:[^\n]{0,40}?|[^\n]{0,160}?hit enter)[\s:=]{1,3})([0-9a-f]{40})(?![0-9a-f])")
 _TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
-_SAID = lazy(
-    r"(\b(?:[Pp]ass(?:word|wort|code)|[Cc]ontrase\u00f1a|[Ss]enha|mot de passe)\b[^\n.:;=\"']{1,60}?"
-    r"\b(?:is|ist|lautet|es|est|\u00e9)\s)(?=[^\s,;]{0,60}\d)"
-    r"(?=[^\s,;]{0,60}[A-Z])[^\s,;]{8,64}"
-)
-"""``root password on the new box is X``."""
 _ASKED = lazy(
-    r"^((?:\S{1,20} )?(?:[Ee]nter|[Tt]ype|[Rr]epeat|[Vv]erify) [^\n:]{0,40}[Pp]ass(?:word|phrase|code)[^\n]{0,100}\n)"
-    r"([^\s]{6,64})$",
+    r"^((?:(?:\S{1,20} )?(?:[Ee]nter|[Tt]ype|[Rr]epeat|[Vv]erify) [^\n:]{0,40})?"
+    r"[Pp]ass(?:word|phrase|code)[^\n]{0,100}\n)([^\s]{6,64})$",
     re.MULTILINE,
 )
 """What is echoed after a prompt."""
-_PASSPHRASE = lazy(r"(\bpassphrase for (?:key )?['\"]?[^\s'\":]{1,200}['\"]?: {1,3})(?![\w ]{0,40}(?:$|\n))\S{8,200}")
 _CLIENT = lazy(
     r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init|AES\.new|hmac\.new|Fernet|AESGCM)\(\s?b?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
 )
 """``cohere.Client('x')``: a key is the first argument."""
-_QUOTED_KEY = lazy(
-    r"(\b(?:[Aa][Pp][Ii][ _-]?[Kk]ey|[Tt]oken) ['\"]?)(?=[A-Za-z]{0,60}\d)(?=\d{0,20}[A-Za-z])[A-Za-z0-9]{24,}+"
-)
-"""``Invalid API key 'x'``, ``401 for token x``."""
-_PHRASE = lazy(
-    r"(\b(?:(?:[Ss]eed|[Rr]ecovery) (?:phrase|words|codes?|key|password)|[Mm]nemonic)[\"']?\s?[:=]\s?[\"']?)"
-    r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8}|(?:[A-Z0-9]{4,6}-){3,8}[A-Z0-9]{4,6}"
-    r"|(?:(?=[\w-]{0,23}\d)[\w-]{8,24}[ ,]{0,2}){1,16})"
-)
-_SHARED = lazy(
-    r"(\b(?:[Cc]redentials|Zugangsdaten|[Cc]redenciales|[Ii]dentifiants):? [\w.@-]{1,60} ?/ ?)(?=\S{0,60}\d)\S{6,64}"
-)
-"""``credentials: mia / x``."""
 COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
 """What sets a terminal's colour."""
-_HOOK = lazy(
-    r"((?:hooks\.slack\.com/services/|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++"
-)
 _LEAST_ENCODED = 24
 _ENCODED = lazy(
     r"(?<![\w+/.-])(?=[A-Za-z0-9+/]{0,40}[A-Z])(?:[A-Za-z0-9+/]{4}){6,500}+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![\w+/=])"
@@ -180,7 +151,10 @@ def _masked(text: str) -> str:
 
 
 def _searched(text: str) -> str:
-    for hint, expression, replacement in _EXPRESSIONS:
+    for hint, expression, replacement in (*_places(), *_EXPRESSIONS):
+        if hint in text:
+            text = _in_lines(text, hint, expression, replacement)
+    for hint, expression, replacement in _ACROSS_LINES:
         if hint in text:
             text = expression.sub(replacement, text)
     if text.count(":") > 3:
@@ -199,6 +173,36 @@ def _searched(text: str) -> str:
     if len(text) >= _LEAST_ENCODED:
         text = _ENCODED.sub(_encoded, text)
     return _LONG.sub(_random, text) if len(text) >= 40 else text
+
+
+@cache
+def _places() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+    """The rows of ``secret_places.txt``."""
+    lines = Path(__file__).with_name("secret_places.txt").read_text(encoding="utf-8").splitlines()
+    found = []
+    for text, *hints in (line.split("\t") for line in lines if not line.startswith("#")):
+        expression = lazy(text, re.MULTILINE)
+        found += [(hint, expression, rf"\1{MASK}") for hint in hints]
+    return tuple(found)
+
+
+def _in_lines(text: str, hint: str, expression: re.Pattern[str], replacement: Any) -> str:
+    """``text`` with the expression replaced in the lines that have the hint."""
+    if len(text) <= _REPEATED:
+        return expression.sub(replacement, text)
+    shown: list[str] = []
+    done, at = 0, text.find(hint)
+    while at >= 0:
+        begin = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        end = end if end >= 0 else len(text)
+        line = text[begin:end]
+        new = expression.sub(replacement, line)
+        if new is not line and new != line:
+            shown += (text[done:begin], new)
+            done = end
+        at = text.find(hint, end)
+    return "".join((*shown, text[done:])) if shown else text
 
 
 def _credentials(match: re.Match[str]) -> str:
@@ -238,34 +242,32 @@ def _hex_key(match: re.Match[str]) -> str:
     return match[0] if public_key(before) else f"{before}{match[2]}{MASK}"
 
 
+def _basic(match: re.Match[str]) -> str:
+    try:
+        plain = base64.b64decode(match[2], validate=True).decode()
+    except ValueError:
+        return match[0]
+    return match[1] + (MASK if ":" in plain and plain.isprintable() else match[2])
+
+
 _EXPRESSIONS: Final = (
-    ("bot", lazy(r"(/bot\d{6,12}:)[\w-]{20,}+"), rf"\1{MASK}"),
-    ("code=", lazy(r"([?&]code=)(?=[^&\s]{0,200}\d)(?!\d{3}_)[\w./~-]{20,}+"), rf"\1{MASK}"),
+    ("ass", lazy(r"(\b[Pp]ass(?:word|phrase)\): )(\S{6,64})"), _answer),
+    ("<<<", lazy(r"(<<<\s?[\"']?)([^\s\"'$]{8,64})"), _answer),
+    ("('", _CLIENT, _client),
+    ('("', _CLIENT, _client),
+    ("(b", _CLIENT, _client),
+    ("asic ", lazy(r"(\b[Bb]asic )([A-Za-z0-9+/]{8,}={0,2})"), _basic),
+    ("://", _CREDENTIALS, _credentials),
+)
+"""A text that must occur in a line, an expression, and its replacement."""
+_ACROSS_LINES: Final = (
+    ("ass", _ASKED, _answer),
+    ("kind: Secret", _KUBERNETES, _of_secret),
     (
-        "%3A%2F%2F",
-        lazy(r"(%3A%2F%2F(?:(?!%3A|%2F|%40)[\w.%~-]){0,64}%3A)(?:(?!%2F|%40)[\w.%~+-]){1,128}(?=%40)"),
+        "input_value=",
+        lazy(r"((?i:passw|secret|token|api_key)\w{0,20}\n {1,4}[^\n]{0,200}\binput_value=[\"'])[^\"'\n]+"),
         rf"\1{MASK}",
     ),
-    ("SecureString", lazy(r"(\bConvertTo-SecureString(?: -String)? [\"'])[^\"'\n$]+"), rf"\1{MASK}"),
-    ("/user:", lazy(r"(\bnet use .{0,200}?/user:\S{1,64} )(?!/)\S+"), rf"\1{MASK}"),
-    ("net use", lazy(r"(\bnet use \S{1,4} \S{3,120} )(?![/*-])\S+(?= /user:)"), rf"\1{MASK}"),
-    (
-        "send ",  # expect(1)
-        lazy(r"(assword[^\n]{0,80}?\bsend (?:-- )?\\{0,4}[\"'{])[^\"'\\}\n]{3,200}"),
-        rf"\1{MASK}",
-    ),
-    ("<<<", lazy(r"(\bsudo\b[^\n<]{0,40}\s-\w{0,4}S\b[^\n<]{0,200}<<<\s?[\"']?)(?!\$)[^\s\"']{3,}"), rf"\1{MASK}"),
-    ("/rp ", lazy(r"(\bschtasks\b[^\n]{0,300}? /rp )\S+"), rf"\1{MASK}"),
-    ("net user ", lazy(r"(\bnet user \S{1,64} )(?![/*])\S+(?= /(?:add|active|domain))"), rf"\1{MASK}"),
-    (
-        "state=",
-        lazy(r"((?:callback|oauth2?|authorize)\S{0,400}?[?&]state=)(?=[^&\s]{0,200}\d)[\w./~%-]{16,}+"),
-        rf"\1{MASK}",
-    ),
-    ("accessor", lazy(r"(\baccessor[\"']?\s{0,3}[:=]?\s{1,12}[\"']?)[A-Za-z0-9.]{20,}+"), rf"\1{MASK}"),
-    ("_accessor", lazy(r"(\w_accessor[\"']?\s{0,3}[:=]?\s{1,12}[\"']?)[A-Za-z0-9.]{20,}+"), rf"\1{MASK}"),
-    ("edentials", _SHARED, rf"\1{MASK}"),
-    (" / ", _SHARED, rf"\1{MASK}"),
     (
         "</t",
         lazy(
@@ -273,76 +275,7 @@ _EXPRESSIONS: Final = (
         ),
         rf"\1{MASK}",
     ),
-    ("ass", _ASKED, _answer),
-    ("ass", lazy(r"(\b[Pp]ass(?:word|phrase)\): )(\S{6,64})"), _answer),
-    ("<(", lazy(r"((?i:pass|secret|token|key)[\w-]{0,30}[= ]<\((?:echo|printf)(?: -n)? )[^)\n$]+"), rf"\1{MASK}"),
-    ("<<<", lazy(r"(<<<\s?[\"']?)([^\s\"'$]{8,64})"), _answer),
-    (
-        " code",
-        lazy(r"(\b(?:2FA|MFA|OTP|[Vv]erification|[Oo]ne-time|[Ll]ogin|[Ss]ecurity) code(?: is)?:? )\d{4,8}\b"),
-        rf"\1{MASK}",
-    ),
-    ("SCRAM-", lazy(r"(\bSCRAM-SHA-\d{1,3}\$\d{1,7}:)[\w+/=]{16,}\$[\w+/=]{20,}:[\w+/=]{20,}"), rf"\1{MASK}"),
-    ("ey ", _QUOTED_KEY, rf"\1{MASK}"),
-    ("oken ", _QUOTED_KEY, rf"\1{MASK}"),
-    ("AUTH ", lazy(r"(\bAUTH (?:PLAIN|LOGIN|CRAM-MD5|XOAUTH2) )[A-Za-z0-9+/]{8,}+={0,2}"), rf"\1{MASK}"),
-    ("psk", lazy(r"(\bpsk\s?=\s?[\"']?)[^\s\"']{8,64}"), rf"\1{MASK}"),
-    ("response=", lazy(r"(\b[Dd]igest [^\n]{0,400}?\bresponse=[\"']?)[0-9a-f]{32,64}"), rf"\1{MASK}"),
-    (
-        "%22%3A",
-        lazy(r"(%22(?i:passw(?:or)?d|pwd|secret|token|api_?key)%22%3A(?:%20)?%22)(?:(?!%22)[^\s&]){1,200}"),
-        rf"\1{MASK}",
-    ),
-    (
-        "\u30d1\u30b9\u30ef\u30fc\u30c9",
-        lazy(r"(\u30d1\u30b9\u30ef\u30fc\u30c9\u306f\s{0,2})(?=[!-~]{0,60}\d)[!-~]{6,64}"),
-        rf"\1{MASK}",
-    ),
-    ("ass", _SAID, rf"\1{MASK}"),
-    ("contrase", _SAID, rf"\1{MASK}"),
-    ("senha", _SAID, rf"\1{MASK}"),
-    ("passphrase for", _PASSPHRASE, rf"\1{MASK}"),
-    ("(", _CLIENT, _client),
-    ("phrase", _PHRASE, rf"\1{MASK}"),
-    ("ecovery ", _PHRASE, rf"\1{MASK}"),
-    ("nemonic", _PHRASE, rf"\1{MASK}"),
-    (
-        "icen",
-        lazy(
-            r"(\b(?i:licen[sc]e)[ _-][Kk]ey[\"']?\s?[:=]?\s?[\"']?)"
-            r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){3,7}(?![\w-])"
-        ),
-        rf"\1{MASK}",
-    ),
-    ("community", lazy(r"(\br[ow]community6?[ \t]{1,8})\S{3,64}"), rf"\1{MASK}"),
-    (
-        "define(",
-        lazy(
-            r"(\bdefine\(\s?[\"'](?=\w{0,60}(?i:pass|pwd|secret|token|key|salt))\w{1,60}[\"'],\s{0,3}[\"'])[^\"'\n]{4,400}"
-        ),
-        rf"\1{MASK}",
-    ),
-    ("IDENTIFIED", lazy(r"(\bIDENTIFIED (?:WITH \S{1,40} )?(?:BY|AS) (?:PASSWORD )?')[^'\n]{1,200}"), rf"\1{MASK}"),
-    # What clients of FTP, POP3, IMAP and Redis send.
-    ("PASS ", lazy(r"^((?:[<>C:\- ]{0,8})PASS )(?=\S{0,60}\d)[^\s_./:]{4,64}$", re.MULTILINE), rf"\1{MASK}"),
-    ("LOGIN ", lazy(r"(\b[A-Za-z]{0,4}\d{1,6} LOGIN \S{1,64} )\S{4,64}$", re.MULTILINE), rf"\1{MASK}"),
-    ('"AUTH"', lazy(r"(\"AUTH\"(?: \"[^\"\n]{1,64}\")? \")[^\"\n]{1,200}(?=\"(?:\s|$))"), rf"\1{MASK}"),
-    ("/t/", lazy(r"(\bconda\.[\w.-]{2,60}/t/)[^/\s]{8,}"), rf"\1{MASK}"),
-    (
-        "input_value=",
-        lazy(r"((?i:passw|secret|token|api_key)\w{0,20}\n {1,4}[^\n]{0,200}\binput_value=[\"'])[^\"'\n]+"),
-        rf"\1{MASK}",
-    ),
-    ("-us", lazy(r"(?<![0-9a-f])()[0-9a-f]{32}(?=-us\d{1,2}\b)"), rf"\1{MASK}"),
-    ("$", lazy(r"(\$(?:apr1|[1256]|2[abxy]|y|argon2id?)\$)[\w./$=,+-]{20,}+"), rf"\1{MASK}"),
-    ("|", _PIPED, rf"\1{MASK}"),
-    ("kind: Secret", _KUBERNETES, _of_secret),
-    ("://", _CREDENTIALS, _credentials),
-    ("hook", _HOOK, rf"\1{MASK}"),
-    ("jdbc:oracle", _ORACLE, rf"\1{MASK}"),
-    ("earer", _BEARER, rf"\1{MASK}"),
 )
-"""A text that must occur, an expression, and its replacement."""
 
 
 def mask_keys(lines: Sequence[str]) -> list[str]:
