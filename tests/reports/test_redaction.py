@@ -12,7 +12,10 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.share.reports.report_formats import BY_NAME, render
+from tests.logs.logs import NAMES
+from tests.logs.logs import text as log_text
 from tests.reports.diagnostics import died, program
 from tests.reports.documents import UUID, full_run, full_snapshot
 
@@ -31,7 +34,7 @@ def shown(*texts: str, **fields: str) -> str:
     ("text", "told"),
     [
         ("/home/alice/exp/train.py", "/home/user-1/dir-1/file-1.py"),
-        ("/Users/Alice Smith/x", "/Users/user-1 Smith/x"),
+        ("/Users/Alice Smith/x", "/Users/user-1/dir-1"),
         ("open ~/secret-project/run.sh", "open ~/dir-1/file-1.sh"),
         ("/tmp/scratch/bin/python train", "/tmp/dir-1/bin/python train"),
         ("/tmp/pytest-of-bob/x and /var/tmp/python3", "/tmp/dir-1/dir-2 and /var/tmp/python3"),
@@ -51,7 +54,7 @@ def shown(*texts: str, **fields: str) -> str:
         ("mail alice@example.org", "mail mail-1"),
         ("  host      : callisto2", "  host      : host-1"),
         ("sbatch -J kestrel-v7 -p a100 run.sh", "sbatch -J job-1 -p a100 run.sh"),
-        ("kubectl -n team-falconer logs trainer-0", "kubectl -n job-1 logs trainer-0"),
+        ("kubectl -n team-falconer logs trainer-0", "kubectl -n job-1 logs job-2"),
         (r"'C:\\Users\\MLind\\data.csv'", r"'C:\\Users\\user-1\\file-1.csv'"),
         ("ssh -l mlind 10.1.1.1", "ssh -l user-1 ip-1"),
         ("mlindqv+   3312  99.0  3.1 python x", "user-1+   3312  99.0  3.1 python x"),
@@ -124,7 +127,7 @@ def test_a_user_is_the_same_in_fields_paths_and_lines() -> None:
 
 def test_names_that_are_words_are_replaced_where_they_are_names_alone() -> None:
     told = shown("the model is on the gpu", "/home/model/x", user="gpu", host="model")
-    assert told == "the model is on the gpu\n/home/user-1/dir-1"
+    assert told == "the model is on the gpu\n/home/user-2/dir-1"
 
 
 @pytest.mark.parametrize("name", ["root", "www-data", "ubuntu", "nvidia-persistenced"])
@@ -441,6 +444,33 @@ SAID = {
     "Failed to pull image registry.acme-robotics.io/team/x:1": ("acme-robotics",),
     "projects/moonshot-lab/zones/us-a/instances/x": ("moonshot-lab",),
     "Node GUID: 0x24ec00606be6218a": ("24ec00606be6218a",),
+    "Started 1 Task(s) on Host(s) <8*granite22>, of zelda@granite23": ("granite22", "zelda", "granite23"),
+    "exec_vnode = (granite22:ncpus=8:ngpus=2)": ("granite22",),
+    "#PBS -N thesis-xl": ("thesis-xl",),
+    "Job_Owner = zelda@hub03; Job_Name = thesis-xl": ("zelda", "hub03", "thesis-xl"),
+    "JobId=7782134 JobName=thesis-xl UserId=zelda(2011) Account=lakelab": ("7782134", "thesis-xl", "zelda", "lakelab"),
+    "granite22: Traceback (most recent call last):": ("granite22",),
+    "bhosts: lake-n031 unavail": ("lake-n031",),
+    "[E] Rank 3 (granite22): barrier timeout of granite23": ("granite22", "granite23"),
+    "hosts=['granite22', 'granite23']": ("granite22", "granite23"),
+    'DCGM{Hostname="granite22",pod="thesis-0",exported_namespace="lakelab"} 1': ("granite22", "thesis-0", "lakelab"),
+    '{"kubernetes":{"pod_name":"thesis-77f9","namespace_name":"lakelab"}}': ("thesis-77f9", "lakelab"),
+    'configmap "thesis-cfg" not found; deployment.apps/thesis-api restarted': ("thesis-cfg", "thesis-api"),
+    "docker exec -it thesis_dev nvidia-smi": ("thesis_dev",),
+    "ghcr.io/zelda/net:dev": ("zelda",),
+    'wandb.init(project="thesis", entity="lakelab", name="try-3")': ("thesis", "lakelab", "try-3"),
+    "mlflow.set_experiment('thesis-prod')": ("thesis-prod",),
+    "Co-authored-by: Zelda Lake <zelda.lake@lake.example>; ask zelda.lake": ("Zelda", "zelda.lake"),
+    r"FileNotFoundError: 'C:\\Users\\Zelda Lake\\net\\a.yaml'": ("Zelda", "Lake"),
+    "[sudo] password for zelda: ": ("zelda",),
+    "New session 12 of user zelda.": ("zelda",),
+    "Connection to granite22 closed by remote host.": ("granite22",),
+    "scp out.pt lake-fs:/data": ("lake-fs",),
+    "redis: Error 111 connecting to lake-redis:6379": ("lake-redis",),
+    "Service Tag: 7XK2M93; product_serial=8HZ2K13": ("7XK2M93", "8HZ2K13"),
+    "Host Name:                 WS-LAKE-07": ("WS-LAKE-07",),
+    "GITHUB_ACTOR=zelda GITHUB_REPOSITORY=lakelab/net": ("zelda", "lakelab"),
+    "args: Namespace(user='zelda', exp_name='thesis-xl')": ("zelda", "thesis-xl"),
 }
 """Texts, and what in them names somebody or something."""
 PLAIN = (
@@ -515,6 +545,11 @@ PLAIN = (
     "Node: model/dense/MatMul",
     "projects/x/train.py: No such file",
     "at step:12:30 [0] loss 0.1",
+    "from float32 to bfloat16 on resnet50; worker-0: loss 0.3; [rank12]: layer12: 0.3",
+    "memory reserved by PyTorch, requested by op add, killed by SIGKILL",
+    "Downloading jinja2-cli from pyasn1-modules and albert-base-v2",
+    "user interface; user specified device; task: text-generation; entity recognition",
+    "hostname: using the name; Owner: Could not read it",
 )
 
 
@@ -536,6 +571,27 @@ def test_a_name_that_one_text_tells_is_replaced_in_all() -> None:
     texts = ["srun --job-name moonshot-7 t.py", "saved moonshot-7 on gpunode12", "gpunode12:1:2 [0] NCCL INFO x"]
     redactor.learn(texts)
     assert not [word for word in ("moonshot", "gpunode12") if word in str(redactor.replaced(texts))]
+
+
+def test_a_node_tells_of_those_numbered_like_it() -> None:
+    redactor = Redactor()
+    texts = ["hostname=granite22", "lost granite23 and granite[24-31], not granite or basalt23"]
+    redactor.learn(texts)
+    assert redactor.replaced(texts)[1] == "lost host-2 and host-3, not granite or basalt23"
+
+
+def test_a_word_as_name_is_replaced_only_beside_what_tells_it() -> None:
+    assert _redacted("owner=gateway of the gateway; Job <88213> took 88213 s").endswith("> took 88213 s")
+    assert _redacted("project=memory of 24 GiB memory").endswith(" of 24 GiB memory")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_an_explanation_finds_and_counts_is_the_same_with_redact(name: str) -> None:
+    found = explain([*log_text(name).splitlines(), "granite22:12:48 [3] NCCL INFO x", "user=zelda project=memory"])
+    plain, other = sendable(found), sendable(found, redact=True)
+    assert [finding.id for finding in plain.findings] == [finding.id for finding in other.findings]
+    for one, two in zip(plain.findings, other.findings, strict=True):
+        assert (one.title, one.severity, one.certainty) == (two.title, two.severity, two.certainty)
 
 
 @pytest.mark.parametrize("text", PLAIN)

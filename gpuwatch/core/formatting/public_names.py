@@ -12,21 +12,9 @@ PUBLIC = (
 )  # fmt: skip
 """Sites that logs and advice link to."""
 PUBLIC_HOSTS = (
-    *PUBLIC,
-    "github.com",
-    "gitlab.com",
-    "bitbucket.org",
-    "docker.io",
-    "nvcr.io",
-    "ghcr.io",
-    "quay.io",
-    "gcr.io",
-    "anaconda.org",
-    "conda.io",
-    "wandb.ai",
-    "kaggle.com",
-    "pythonhosted.org",
-)
+    *PUBLIC, "github.com", "gitlab.com", "bitbucket.org", "docker.io", "nvcr.io", "ghcr.io", "quay.io", "gcr.io",
+    "k8s.io", "anaconda.org", "conda.io", "wandb.ai", "kaggle.com", "pythonhosted.org",
+)  # fmt: skip
 """Hosts that name nobody; what stands behind them may."""
 PUBLIC_ADDRESSES = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9"})
 """Resolvers of domain names."""
@@ -82,7 +70,7 @@ postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu
 azureuser opc vagrant runner sudo adm wheel video render staff users tty disk cdrom plugdev kvm docker root input lxd
 """)
 """Accounts of systems and images, not of persons."""
-UNITS = ("systemd-", "modprobe", "getty", "serial-getty", "user")
+UNITS = ("slot", "systemd-", "modprobe", "getty", "serial-getty", "user")
 """Templates of systemd's units, whose instances stand after an @, too."""
 HOSTS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
 ID_VARIABLES = lazy(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
@@ -99,5 +87,45 @@ PLAIN = word_set(
 PUBLIC_IMAGES = word_set(
     "docker.io nvcr.io quay.io ghcr.io gcr.io registry.k8s.io nvidia tensorflow pytorch library rapidsai"
 )
+PUBLIC_MAIL = ("gmail.com", "outlook.com", "hotmail.com", "yahoo.com", "icloud.com", "qq.com", "163.com", "github.com")
+"""Sites where everybody has a mailbox."""
+COMMON_WORDS = PLAIN | word_set("""
+specified interface defined supplied input asks session either experience via face balance wants keep data requests
+above absl after agent alias allocate allocated allocator already another any api application appropriate are args
+argument assigned attempting attention available avoid backend because been before below best binary branch bucket
+build busy but bytes cache call called can cannot capability capacity capturing cause check checkpoint chunks class
+command compiled compiler completed computation compute config coordinator could create created creating cublas cufft
+cuinit current custom dataset deployment deprecated detected devices different directory does drained draining drivers
+dtype due during dynamic enable enabled end engine environment epochs errors exception expected experiment factory
+failed failure feedback find findings finished first fma following format found framework free from full function
+future geforce gib gpus graph have healthy here home however http https identifier idle ignore image import init
+initialized initializelog initializing install installed instead instructions interactive internal its keeps kernel
+kwargs largest last leader len length library likely limit line lines llm load loaded loading log look loss main make
+max maximum may message messages mib missing mode module more most mount near network new next nobody note numerical
+object offline ok one onednn online only oom op open operations optimized origin other out own parameters params path
+pci per person physical pid platform please plugin pod primary processes program prompt pytorch queue raise raised ran
+rate read rebuild recent register registered removed request requested required reserved result results return
+revision ring rule rules running runtimeerror same saved scoring scratch secondary seconds see set setting settings
+shape shards shared sharing should shows since size slightly some something start started starting startup state
+status stderr successfully such summary supported sure system tenant tensor tensorrt than them there time timeout
+token tokenizer took total traceback trainer training tried try trying turn type unable unreachable upload use used
+username userwarning using val value variable vllm waiting want wants weights what when which will without workflow
+written you your zone
+""")
+"""What logs of many machines have in common: such a word names nobody outside its own field."""
+COUNTED = word_set("""
+usb rank gpu cuda cudnn nccl step epoch layer block stage fold fp bf float int uint tf utf complex sm cu py python jax
+torch gen pcie nvlink rtx gtx tesla quadro titan driver level iter batch conv dense bfloat pool relu norm linear attn
+head resnet vgg bert gpt llama yolo yolov efficientnet mobilenet densenet inception xception unet vit swin convnext
+clip whisper wav qwen mistral mixtral phi gemma falcon deepseek dino sam opt bloom flan cifar mnist imagenet coco
+worker cpu core thread stream task process device eth ib mlx bond lo docker veth br tty pts sda sdb nvme numa socket
+slot bus port lane irq loop dm ttys iso md sha base adam fsdp zero tp pp dp ep job ps chief run trial version release
+ubuntu debian rhel centos rocky linux windows cp lib libcudart test model input output x amd arm gfx mi part chunk
+shard split seed top rouge bleu f r p v h a l b t k q w u e c n s m z y i j o d g variablev matmul mul add bn fc isa
+pstore
+""")
+"""Before a number: what programs count, types, models and devices; no hosts."""
+NODE_STEMS = word_set("gpu node worker cpu server host machine compute box login cn")
+"""Before a number of two digits or more: hosts."""
 LONG_NUMBER = 8
 """Digits from which a number is no pid, port or count."""

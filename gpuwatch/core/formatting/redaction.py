@@ -13,32 +13,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gpuwatch.core.formatting import public_names as public
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.masking import masked
-from gpuwatch.core.formatting.private_names import AT, HOST_IN_TEXT, LINES, PROMPT, SAID, USER_IN_TEXT
-from gpuwatch.core.formatting.public_names import (
-    COMMON,
-    DEVICES,
-    HOSTS,
-    ID_VARIABLES,
-    LIKE_COMMON,
-    LONG_NUMBER,
-    NOBODY,
-    PACKAGES,
-    PLAIN,
-    PUBLIC,
-    PUBLIC_ADDRESSES,
-    PUBLIC_HOSTS,
-    PUBLIC_IMAGES,
-    PUBLIC_REPOSITORIES,
-    ROUTE,
-    SCRIPT,
-    SOURCES,
-    SYSTEM,
-    TEMPORARY,
-    UNITS,
-    USERS,
-    WORDS,
+from gpuwatch.core.formatting.private_names import (
+    AT,
+    HOST_AT,
+    PROMPT,
+    USER_IN_TEXT,
+    counted,
+    like_node,
+    names_in,
 )
 from gpuwatch.core.formatting.secrets import COLOUR
 from gpuwatch.core.model.codec import closed_values
@@ -57,9 +42,9 @@ _GPU = lazy(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Z
 _LONG_ID = lazy(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
 _MAIL = lazy(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
 _URL = lazy(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
-_IPV4 = lazy(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
+_IPV4 = lazy(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?!\w|-(?!\d{2,5}\b)|\.\d)")
 _IPV6 = lazy(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
-_PATH = lazy(r"(?<![\w.%/~)\]<-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
+_PATH = lazy(r"(?<![\w.%/~)\]-])(?!(?<=<)/[\w:.-]{1,60}>)(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _UNC = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
 _DRIVE = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/]{1,2}[^\s\\/:;,'\"<>|()]+)+)")
 _DOMAINS = (
@@ -68,7 +53,8 @@ _DOMAINS = (
 )
 _FQDN = lazy(
     rf"(?<![\w./@-])((?=[\w.-]*[\d-])(?:[A-Za-z0-9](?:[\w-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}(?:{_DOMAINS})"
-    r"|(?:[A-Za-z][\w-]{0,62}\.){1,8}(?:com|edu|gov|mil)"
+    r"|(?=[\w.-]*[\d-])(?:[A-Za-z0-9][\w-]{0,62}\.){2,8}(?:io|dev|info|no|fi|dk|pl|cz|it|es|pt|be|ie|ru|br|sg|tw|hk|il|za|nz|science|tech)"
+    r"|(?:[A-Za-z][\w-]{0,62}\.){1,8}(?:com|edu|gov|mil|example|invalid)"
     r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:internal|intra|corp|hpc|prod|svc)\.[a-z]{2,12}"
     r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:lan|internal|corp|intra))(?![\w-]|\.\w|\()"
 )
@@ -93,6 +79,17 @@ _CHECKSUM_BEFORE = lazy(
 
 _BEGINS = lazy(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
 """The start of a word, by which it is looked up."""
+_HERE = ("localhost", "127.0.0.1", "0.0.0.0")  # noqa: S104  # compared with
+_NUMBERS = lazy(r"[\d.]+")
+_NUMBERED = lazy(r"([A-Za-z][A-Za-z-]{2,30})\d{2,6}")
+_SIBLING = lazy(r"([A-Za-z][A-Za-z-]{2,30})(?:\d{2,6}|\[[\d,-]+\])(?![A-Za-z0-9])")
+_OFFICES = frozenset({"noreply", "info", "sales", "contact", "hello", "office", "service", "webmaster", "postmaster"})
+_KNOWN = frozenset(name.lower() for name in public.PACKAGES) | public.COMMON | {"huggingface", "openai"}
+_SHORTEST_SERIAL = 6
+_JOB_NUMBER = 6
+"""Digits from which the number of a job is replaced wherever it stands."""
+_BEFORE_NAME = lazy(r"\S{1,40}\s{0,9}$")
+_RUNS = lazy(r"[A-Za-z0-9]+")
 _NAMES_PATHS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
 
 
@@ -122,8 +119,15 @@ class Redactor:
         self._of_word: dict[str, str] = {}
         self._lengths: dict[str, list[int]] = {}
         """Lengths of the words with the same start, longest first."""
+        self._signs: list[str] = []
+        """Those starts that are no letters and digits."""
         self._gpus: dict[str, list[str]] = {}
         """Known UUIDs of GPUs by their first four characters."""
+        self._persons: dict[str, str] = {}
+        """Names with blanks, which paths may have, too."""
+        self._given: set[str] = set()
+        self._stems: set[str] = set()
+        """What numbered hosts have before their number: ``node17`` tells of ``node18``."""
 
     # Finding what to replace
 
@@ -132,7 +136,11 @@ class Redactor:
         for key, text in _texts(value):
             if key == "uuid":
                 self.text(text)  # numbered in the order of the devices, not of log lines
-        for key, text in _texts(value):
+        texts = [(key, COLOUR.sub("", text) if "\x1b[" in text else text) for key, text in _texts(value)]
+        for key, text in texts:
+            self._field_names(key, text)
+        self._text_names("\n".join(f"{key}={text}" if key.isupper() else text for key, text in texts))
+        for key, text in texts:
             self._learn(key, text)
         lengths: dict[str, set[int]] = {}
         for word in self._of_word:
@@ -140,78 +148,121 @@ class Redactor:
             if begins is not None:
                 lengths.setdefault(begins[0], set()).add(len(word))
         self._lengths = {begins: sorted(found, reverse=True) for begins, found in lengths.items()}
+        self._signs = [begins for begins in lengths if not begins[0].isalnum()]
 
-    def _learn(self, key: str, text: str) -> None:
-        if "\x1b[" in text:
-            text = COLOUR.sub("", text)
-        if key in USERS:
+    def _field_names(self, key: str, text: str) -> None:
+        if key in public.USERS:
             self._word("user", text)
-        elif key in HOSTS:
+        elif key in public.HOSTS:
             self._host(text)
         elif key == "container":
             self._word("id", text.rpartition(" ")[2])
         elif key == "identity.serial":
             self._word("serial", text)
-        elif ID_VARIABLES.fullmatch(key) and not text.isdigit():
+        elif public.ID_VARIABLES.fullmatch(key) and not text.isdigit():
             self._word("id", text)
-        for match in HOST_IN_TEXT.finditer(text):
-            self._host(match[1] or match[2] or match[3])
-        for line in text.splitlines():
-            for pattern in LINES:
-                if (form := pattern.match(line)) is not None:
-                    for kind, name in form.groupdict().items():
-                        self._said(kind, name or "none")
-        for kind, has, pattern in SAID:
-            if any(part in text for part in has.split("|")):
-                for match in pattern.finditer(text):
-                    self._said(kind, next(filter(None, match.groups())))
+
+    def _text_names(self, text: str) -> None:
+        """What the form of all texts together names, one line after the other."""
+        for kind, name, whole in names_in(text):
+            self._said(kind, name, whole)
         if "@" in text:
+            for match in HOST_AT.finditer(text):
+                self._host(match[1])
             for match in AT.finditer(text):
-                if not match[1].startswith(UNITS):
+                if not match[1].startswith(public.UNITS):
                     self._word("user", match[1])
                     self._host(match[2])
+            for match in _MAIL.finditer(text):
+                if match[0][-1].isalpha():
+                    self._mail(*match[0].rsplit("@", 1))
+            for match in PROMPT.finditer(text):
+                self._word("user", match[1])
         for match in USER_IN_TEXT.finditer(text):
             for user in (match[1] or match[2]).split(", "):
                 self._word("user", user)
-        for match in PROMPT.finditer(text):
-            self._word("user", match[1])
+
+    def _mail(self, person: str, site: str) -> None:
+        """An address names its person and its site elsewhere, too."""
+        if (
+            len(person) > 3
+            and person.lower() not in public.COMMON_WORDS
+            and not person.startswith(public.UNITS)
+            and person not in _OFFICES
+        ):
+            self._word("user", person)
+        if not site.endswith(public.PUBLIC_MAIL):
+            self._host(site)
+
+    def _learn(self, key: str, text: str) -> None:
         for match in _PATH.finditer(text):
             if not _is_device(match):
                 self._path(match[2], home=match[1] == "~")
         if key == "command":
             self._command(text)
 
-    def _said(self, kind: str, text: str) -> None:
-        if text.lower() in WORDS or text.lower() in PLAIN or (text.isdigit() and len(text) < LONG_NUMBER):
+    def _said(self, kind: str, text: str, whole: str) -> None:
+        """Takes a name that a text tells. ``whole``: with the words that tell it."""
+        text = text.rstrip(".")
+        lowered = text.lower()
+        if lowered in public.WORDS or lowered in public.PLAIN or (kind in ("user", "group") and text in public.NOBODY):
             return
-        if kind == "host":
+        if text.isdigit() and len(text) < (_JOB_NUMBER if kind == "job" else public.LONG_NUMBER):
+            if kind == "job" and len(text) > 3:
+                self._in_place(kind, text, whole)
+            return
+        if kind == "node":
+            if like_node(text):
+                self._host(text, whole)
+        elif kind == "host":
             for host in text.split(",") if "[" not in text else (text,):
-                self._host(host.partition(":")[0])
-        elif kind == "serial" and ":" in text:
+                self._host(host.partition(":")[0], whole)
+        elif kind == "serial" and (":" in text or len(text) < _SHORTEST_SERIAL):
             return  # the kernel calls PCI addresses so
         elif kind == "image":
             self._image(text)
-        elif "/" not in text or (kind == "repository" and not f"/{text.lower()}".startswith(PUBLIC_REPOSITORIES)):
-            self._word(kind, text)
+        elif "/" not in text or (kind == "repository" and not f"/{lowered}".startswith(public.PUBLIC_REPOSITORIES)):
+            if lowered in public.COMMON_WORDS or lowered in _KNOWN or (kind in ("user", "job") and counted(text)):
+                self._in_place(kind, text, whole)
+            else:
+                self._word(kind, text)
+
+    def _in_place(self, kind: str, text: str, whole: str) -> None:
+        """A name that is a word elsewhere is replaced where it stands with what tells it."""
+        before, _, _ = whole.rpartition(text)
+        tells = _BEFORE_NAME.search(before)
+        if tells and (tells[0][-1] in "=:\"'<([/" or tells[0].startswith("-") or not text.isalpha()):
+            self._of_word.setdefault(tells[0] + text, tells[0] + self.name(kind, text))
 
     def _image(self, text: str) -> None:
         """Registry and folders of a container image; its last name often tells what is in it."""
         *folders, _ = text.split("/")
         for place, folder in enumerate(folders):
             name = folder.partition(":")[0]
-            if name not in PUBLIC_IMAGES and not name.endswith(PUBLIC):
+            if name not in public.PUBLIC_IMAGES and not name.endswith(public.PUBLIC):
                 self._host(name) if not place and "." in name else self._word("dir", name)
 
-    def _host(self, text: str) -> None:
-        if _is_public(text):
+    def _host(self, text: str, whole: str = "") -> None:
+        if (
+            _is_public(text)
+            or public.SCRIPT.fullmatch(text)
+            or text.lower().startswith(_HERE)
+            or _NUMBERS.fullmatch(text)
+        ):
             return
-        if text in ("localhost", "127.0.0.1", "0.0.0.0") or SCRIPT.fullmatch(text):  # noqa: S104  # compared with
+        if text.lower() in public.COMMON_WORDS:
+            self._in_place("host", text, whole)
             return
         name = self._word("host", text)
-        short = text.partition(".")[0]
-        if short != text and not short.isdigit():
+        self._remember(text.lower(), name)
+        short, dot, domain = text.partition(".")
+        if dot and not short.isdigit():
             self._names["host"][short] = name
             self._remember(short, name)
+            if domain.count(".") and not _is_public(domain):
+                self._word("domain", domain)
+        if (numbered := _NUMBERED.fullmatch(short)) and numbered[1].strip("-").lower() not in public.COUNTED:
+            self._stems.add(numbered[1])
 
     def _word(self, kind: str, text: str) -> str:
         name = self.name(kind, text)
@@ -219,18 +270,23 @@ class Redactor:
         return name
 
     def _remember(self, text: str, name: str) -> None:
-        number = text.isdigit() and len(text) < LONG_NUMBER
-        if len(text) > 1 and text.lower() not in WORDS and not number and text != name:
+        number = text.isdigit() and len(text) < (_JOB_NUMBER if name.startswith("job") else public.LONG_NUMBER)
+        if len(text) > 1 and text.lower() not in public.WORDS and not number and text != name:
             self._of_word.setdefault(text, name)
+            if " " in text and name.startswith("user"):
+                self._persons.setdefault(text, name)
 
     def name(self, kind: str, text: str) -> str:
         """The replacement for ``text``; the same at every call."""
         known = self._names.setdefault(kind, {})
-        if kind in ("user", "group") and text in NOBODY:
+        if text in self._given:
+            return text
+        if kind in ("user", "group") and text in public.NOBODY:
             return text
         if text not in known:
             self._taken[kind] = self._taken.get(kind, 0) + 1
             known[text] = f"{kind}-{self._taken[kind]}"
+            self._given.add(known[text])
         return known[text]
 
     # Replacing
@@ -254,9 +310,9 @@ class Redactor:
             return text
         if not text or text in closed_values().get(key, ()):
             return text
-        if key in USERS:
+        if key in public.USERS:
             return self.name("user", text)
-        if key in HOSTS and text != "localhost":
+        if key in public.HOSTS and text != "localhost":
             return self.name("host", text)
         if key == "identity.serial":
             return self.name("serial", text)
@@ -273,6 +329,8 @@ class Redactor:
         """A text with everything private replaced, and without colours, which hide where a name begins."""
         if "\x1b[" in text:
             text = COLOUR.sub("", text)
+        for name, other in self._persons.items():
+            text = text.replace(name, other)
         if "@" in text:
             text = _MAIL.sub(lambda match: self.name("mail", match[0]), text)
         if "://" in text:
@@ -297,6 +355,9 @@ class Redactor:
 
     def _without_words(self, text: str) -> str:
         """Looks up each word instead of searching for every known one: a document may name many files."""
+        free = self._lengths.keys().isdisjoint(_RUNS.findall(text)) and not any(sign in text for sign in self._signs)
+        if free and not any(stem in text for stem in self._stems):
+            return text
         shown: list[str] = []
         done = at = 0
         while match := _BEGINS.search(text, at):
@@ -310,6 +371,10 @@ class Redactor:
                     shown += (text[done:start], self._of_word[word])
                     done = at = end
                     break
+            else:
+                if self._stems and (sibling := _SIBLING.match(text, start)) and sibling[1] in self._stems:
+                    shown += (text[done:start], self.name("host", sibling[0]))
+                    done = at = sibling.end()
         return "".join((*shown, text[done:])) if shown else text
 
     def _gpu(self, match: re.Match[str]) -> str:
@@ -338,9 +403,9 @@ class Redactor:
             return f"{scheme}{site}{self._path(rest)}"
         credentials, at, address = site.rpartition("@")
         host, colon, port = address.partition(":")
-        if any(host == public or host.endswith(f".{public}") for public in PUBLIC):
+        if any(host == public or host.endswith(f".{public}") for public in public.PUBLIC):
             return match[0]
-        if host in ("github.com", "www.github.com") and rest.lower().startswith(PUBLIC_REPOSITORIES):
+        if host in ("github.com", "www.github.com") and rest.lower().startswith(public.PUBLIC_REPOSITORIES):
             return match[0]
         if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):  # noqa: S104  # compared with
             host = host if _is_public(host) else self.name("host", host)
@@ -354,7 +419,7 @@ class Redactor:
         address = match[0]
         if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(_before(match)):
             return address
-        if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *PUBLIC_ADDRESSES):  # noqa: S104  # compared with
+        if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *public.PUBLIC_ADDRESSES):  # noqa: S104  # compared with
             return address
         return self.name("ip", address)
 
@@ -371,20 +436,22 @@ class Redactor:
         return match[0] if address.is_loopback or address.is_unspecified else self.name("ip", match[0].lower())
 
     def _path(self, path: str, *, home: bool = False) -> str:
-        if ROUTE.fullmatch(path):
+        if public.ROUTE.fullmatch(path):
             return path
-        temporary = TEMPORARY.match(path)
-        if temporary is None and (path.startswith(tuple(f"{place}/" for place in SYSTEM)) or path in SYSTEM):
+        temporary = public.TEMPORARY.match(path)
+        if temporary is None and (
+            path.startswith(tuple(f"{place}/" for place in public.SYSTEM)) or path in public.SYSTEM
+        ):
             return path
         chosen = temporary.group().count("/") if temporary is not None else None
-        sources = SOURCES.search(path)
+        sources = public.SOURCES.search(path)
         if sources is not None:
             return self._path(path[: sources.start()].rstrip("/")) + path[max(sources.start() - 1, 0) :]
         parts = path.split("/")
         shown: list[str] = []
         for at, part in enumerate(parts):
             before = parts[at - 1] if at else ""
-            if before in ("site-packages", "dist-packages") and part.startswith(PACKAGES):
+            if before in ("site-packages", "dist-packages") and part.startswith(public.PACKAGES):
                 return "/".join([*shown, *parts[at:]])
             if before.lower() in ("home", "users") and not home and part:
                 shown.append(self._word("user", part))
@@ -397,7 +464,12 @@ class Redactor:
         return "/".join(shown)
 
     def _component(self, part: str, *, last: bool) -> str:
-        if not part or part.lower().rstrip(".") in COMMON or LIKE_COMMON.fullmatch(part):
+        if (
+            not part
+            or part in self._given
+            or part.lower().rstrip(".") in public.COMMON
+            or public.LIKE_COMMON.fullmatch(part)
+        ):
             return part
         if part in self._names.get("user", {}):
             return self._names["user"][part]
@@ -419,7 +491,7 @@ class Redactor:
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         if not value or value.startswith(("/", "~/", "-")) or "://" in value:
             return word
-        if "/" in value or SCRIPT.fullmatch(value):
+        if "/" in value or public.SCRIPT.fullmatch(value):
             value = self._path(value)
         return f"{option}{equals}{value}"
 
@@ -429,7 +501,7 @@ def _before(match: re.Match[str]) -> str:
 
 
 def _is_public(host: str) -> bool:
-    return f".{host.lower()}".endswith(tuple(f".{public}" for public in PUBLIC_HOSTS))
+    return f".{host.lower()}".endswith(tuple(f".{public}" for public in public.PUBLIC_HOSTS))
 
 
 def _is_word(character: str) -> bool:
@@ -437,7 +509,7 @@ def _is_word(character: str) -> bool:
 
 
 def _is_device(match: re.Match[str]) -> bool:
-    return match[3] == ":" and match[2].lstrip("/").lower() in DEVICES
+    return match[3] == ":" and match[2].lstrip("/").lower() in public.DEVICES
 
 
 def _key(entry: dict[str, Any], name: str) -> str:
