@@ -210,12 +210,19 @@ class Scopes:
     def caller(self, frame):
         """The innermost line that is not TensorFlow's or ours; empty if there is none."""
         while frame is not None:
-            name, line = frame.f_code.co_filename, frame.f_lineno
-            own = os.path.basename(name).startswith("_gpuwatch_")
-            if not own and name not in self.through and not name.startswith(self.folders):
-                return "%s:%d" % (os.path.basename(name), line)
+            if self._is_the_programs(frame.f_code.co_filename):
+                return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)
             frame = frame.f_back
         return ""
+
+    def made_at(self, frames):
+        """The same of a node's traceback, as TensorFlow keeps it."""
+        own = [one for one in frames if self._is_the_programs(one.filename)]
+        return "%s:%d" % (os.path.basename(own[-1].filename), own[-1].lineno) if own else ""
+
+    def _is_the_programs(self, name):
+        own = os.path.basename(name).startswith("_gpuwatch_")
+        return not own and name not in self.through and not name.startswith((*self.folders, "<frozen"))
 
     def _own_line(self, frame):
         """The program's line that makes a variable; None if Keras makes it, for the program or for itself."""

@@ -116,18 +116,20 @@ class Made:
 
 
 class PlacedFunctions:
-    def __init__(self, scopes, ops, names, attribute):
+    def __init__(self, scopes, ops, names, load):
         """``ops`` counts the nodes, and knows kernels and devices; ``names``: the module of the scopes.
 
-        ``attribute``: the class of _gpuwatch_attributes.py.
+        ``load``: loads a module of this folder.
         """
-        self.scopes, self.attribute = scopes, attribute
+        self.scopes, self.attribute = scopes, load("_gpuwatch_attributes").Attribute
         self.nothing, self.unknown, self.copy = names.NOTHING, names.UNKNOWN, names.COPY
         self.requests = weakref.WeakKeyDictionary()
         """By graph, the requests by name of its nodes; those without one are left out."""
-        self.count = ops.count
+        self.count, self.missing = ops.count, ops.missing
         self.has_kernel = ops.has_kernel
         self.listen = ops.listen
+        self.hops = load("_gpuwatch_cpu_hops").Hops(ops, self)
+        self.constants = load("_gpuwatch_constants").Constants(scopes)
         self.functions = {}
         """Each :class:`Made`, by name."""
         self.compiled = set()
@@ -145,6 +147,7 @@ class PlacedFunctions:
     def reset(self):
         """Counts from 0, as in a forked process, in which another thread cannot give back a lock."""
         self.lock = threading.RLock()
+        self.hops.reset()
         self.pool = []
         self.nodes = 0
         self.unclear = 0
@@ -167,6 +170,7 @@ class PlacedFunctions:
                     self._fill_pool()
                 requests = self.requests.setdefault(graph, {})
                 self.functions[_text(name)] = Made(graph, requests, self.collected)
+                self.constants.look(graph)
                 if _COMPILED in attrs and getattr(attrs[_COMPILED], "b", attrs[_COMPILED]):
                     self.compiled.add(_text(name))
             except TypeError:  # another kind of graph: its nodes are not joined
@@ -257,6 +261,7 @@ class PlacedFunctions:
     def called(self, name, ask, device):
         """After a call of a function in eager mode, under a request; ``device``: of its first output, "" without."""
         alone = self.first_calls.pop(threading.get_ident(), False)
+        self.hops.called(name)
         key = (name, ask)
         if key in self.seen:
             return
@@ -276,7 +281,7 @@ class PlacedFunctions:
                 return
             collected = self._of(identity, made.number) if alone else None
             if collected is not None:
-                self._place(graph, ask, collected)
+                self.hops.look(name, graph, collected.placed, self._place(graph, ask, collected))
             else:
                 self._judge(graph, ask)
 
@@ -300,6 +305,8 @@ class PlacedFunctions:
         return fits[0] if fits and all(one.places == fits[0].places for one in fits) else None
 
     def _place(self, graph, ask, collected):
+        """Counts a function's placed nodes; returns the names of those for which the program asked for a device."""
+        asked = set()
         self.pool.remove(collected)
         nodes, library, requests = collected.nodes, collected.library, self.requests.get(graph)
         for node in collected.placed:
@@ -315,7 +322,10 @@ class PlacedFunctions:
                 continue
             if node.op in _OF_INPUTS and not self.scopes.same(found, node.device):
                 found = self.nothing
+            if found.line is not None:
+                asked.add(node.name)
             self.count(node.op, node.attr, found, node.device, "resource" if uses_resource(node, nodes) else "")
+        return asked
 
     def _request(self, path, op, nodes, requests, library, inherited, depth):
         """What was requested for a placed node: by itself, else by the call that it was inlined from; None: unknown.
@@ -397,7 +407,7 @@ class PlacedFunctions:
         elif wanted != self.unknown and op.type not in _OF_INPUTS and self.has_kernel(op.type, attributes) is False:
             self.count(op.type, attributes, wanted, "/device:CPU:0", "")
         else:
-            self.unclear += 1
+            self.unclear += not self.missing(op.type, attributes, wanted)
 
 
 _ON_RESOURCES = frozenset(

@@ -21,6 +21,8 @@ class Sessions:
         self.functions = functions
         self.placed = placed
         self.seen = set()
+        self.absent = set()
+        """Nodes in no placed graph that requested a GPU which does not exist: TensorFlow replaced or never ran them."""
         self.unseen = weakref.WeakKeyDictionary()
         """By graph, its nodes with a requested GPU that no placed graph has: not run, or replaced by a constant."""
 
@@ -38,13 +40,13 @@ class Sessions:
         wanted = config_pb2.RunOptions(output_partition_graphs=True).SerializeToString()
 
         def TF_SessionRun_wrapper(of, options, feeds, fetches, targets, metadata):  # noqa: N802 - TensorFlow's own name
-            graph = self._graph(sys._getframe(1), fetches, targets) if options is None and metadata is None else None
-            if graph is None:
+            new = self._new(sys._getframe(1), fetches, targets) if options is None and metadata is None else None
+            if new is None:
                 return original(of, options, feeds, fetches, targets, metadata)
             asked, answer = module.TF_NewBufferFromString(wanted), module.TF_NewBuffer()
             try:
                 result = original(of, asked, feeds, fetches, targets, answer)
-                self._take(graph, module.TF_GetBuffer(answer), config_pb2)
+                self._take(new, module.TF_GetBuffer(answer), config_pb2)
             finally:
                 module.TF_DeleteBuffer(asked)
                 module.TF_DeleteBuffer(answer)
@@ -60,8 +62,8 @@ class Sessions:
 
         errors_impl.OpError.__init__ = noted
 
-    def _graph(self, frame, fetches, targets):
-        """The graph of a session that runs these for the first time; None also where it cannot hand over its graphs."""
+    def _new(self, frame, fetches, targets):
+        """A session that runs these for the first time; None also where it cannot hand over its graphs."""
         try:
             session = frame.f_locals["self"]
             key = (id(session), repr(fetches), repr(targets))
@@ -69,11 +71,12 @@ class Sessions:
                 return None
             self.seen.add(key)
             refused = session._config is not None and session._config.experimental.disable_output_partition_graphs
-            return None if refused or session._target else session.graph
+            return None if refused or session._target else session
         except Exception:  # another version: its nodes are not joined
             return None
 
-    def _take(self, graph, data, config_pb2):
+    def _take(self, session, data, config_pb2):
+        graph = session.graph
         try:
             metadata = config_pb2.RunMetadata()
             metadata.ParseFromString(data)
@@ -89,9 +92,18 @@ class Sessions:
                     for name, ask in of.requests.get(graph, {}).items()
                     if ask.line is not None and ask.type == "GPU" and nodes[name].op not in self.placed.NOT_PLACED
                 }
-                self.unseen[graph] = (self.unseen.get(graph, asked) & asked) - placed
+                left = (self.unseen.get(graph, asked) & asked) - placed
+                devices = session.list_devices() if left else ()
+                absent = {name for name in left if self._is_missing(of, graph, nodes[name], devices)}
+                self.unseen[graph] = left - absent
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
+
+    def _is_missing(self, of, graph, node, devices):
+        key = (id(graph), node.name)
+        if key not in self.absent and of.missing(node.op, node.attr, of.of_node(graph, node.name), devices):
+            self.absent.add(key)
+        return key in self.absent
 
     def _refused(self, op, message):
         """Without soft placement, a session that cannot place a node does not run."""

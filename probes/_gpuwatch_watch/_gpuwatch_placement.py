@@ -35,7 +35,7 @@ class Ops:
         self.scopes = scopes.Scopes(self.listen, self.refused)
         self.last_error = None
         placed = load("_gpuwatch_placed_functions")
-        self.functions = placed.PlacedFunctions(self.scopes, self, scopes, load("_gpuwatch_attributes").Attribute)
+        self.functions = placed.PlacedFunctions(self.scopes, self, scopes, load)
         self.sessions = load("_gpuwatch_placed_sessions").Sessions(self.functions, placed, self._refuse)
         self.problems = []
         self.reset()
@@ -47,6 +47,8 @@ class Ops:
         self.beyond = 0
         self.functions.reset()
         self.sessions.unseen.clear()
+        self.eager_ops = 0
+        """Eager ops so far, in all threads."""
 
     def begin(self):
         """Called in the thread that imports TensorFlow, usually the main thread."""
@@ -103,6 +105,7 @@ class Ops:
                 return
             key = self._key(name, inputs, attrs, outputs)
             frame = sys._getframe(1)
+            self.eager_ops += 1
             self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ())), lambda: self.scopes.caller(frame))
             if ":GPU:" in key[4]:
                 self._copied(name, inputs, attrs or (), key[4])
@@ -202,9 +205,23 @@ class Ops:
         key = (op, self.kernels_of.node_type(op, attributes), asked, request.line or "" if asked else "", device, why)
         self._add(key, lambda: attributes)
 
-    def has_kernel(self, op, attributes):
-        """Whether an op has a kernel for some GPU; None if unknown."""
-        return self._kernels(op, lambda: attributes)[0]
+    def missing(self, op, attributes, request, devices=None):
+        """Whether a node requested a GPU that TensorFlow does not have: that is known wherever it ran, and counted.
+
+        ``devices``: of a session; else those of the process.
+        """
+        if devices is None:
+            devices = getattr(sys.modules["tensorflow.python.eager.context"]._context, "_logical_devices", None) or ()
+        gpus = [self.scopes.parse(one.name)[1] for one in devices if one.device_type == "GPU"]
+        if request.type != "GPU" or request.line is None or not gpus or request.index in (None, *gpus):
+            return False
+        key = (op, self.kernels_of.node_type(op, attributes), self.text(request), request.line, "", "missing")
+        self._add(key, lambda: attributes)
+        return True
+
+    def has_kernel(self, op, attributes, cuda=False):
+        """Whether an op has a kernel for some GPU, or for CUDA; None if unknown."""
+        return self._kernels(op, lambda: attributes)[1 if cuda else 0]
 
     # Copies
 
@@ -219,11 +236,12 @@ class Ops:
             key = (name, at, held, device)
             if key in self.copies:
                 self.copies[key] += 1
-            elif len(self.copies) < _MOST_OPS and not self._on_host(name, at, len(inputs), attrs):
-                self.copies[key] = 1
+            elif len(self.copies) < _MOST_OPS:
+                if not self.in_host_memory(name, at, len(inputs), dict(self.kernels_of.pairs(attrs))):
+                    self.copies[key] = 1
 
-    def _on_host(self, name, at, many, attrs):
-        """Whether the kernel wants an input in host memory; unknown counts as so."""
+    def in_host_memory(self, name, at, many, attributes):
+        """Whether the GPU's kernel wants an op's input in host memory; unknown counts as so. ``many``: its inputs."""
         from tensorflow.python.framework import op_def_registry
 
         definition = op_def_registry.get(name)
@@ -234,7 +252,7 @@ class Ops:
         for one in definition.input_arg:
             repeated = many - len(definition.input_arg) + 1 if lists and one is lists[0] else 1
             names += [one.name] * repeated
-        types = self.kernels_of.types_of(dict(self.kernels_of.pairs(attrs)))
+        types = self.kernels_of.types_of(attributes)
         return at >= len(names) or self.registry.in_host_memory(name, names[at], types)
 
     # What is sent
@@ -266,6 +284,8 @@ class Ops:
                 self.sent[key] = count
                 op, at, source, destination = key
                 emit("copied", op=op, input=at, source=source, destination=destination, count=count)
+        self.functions.hops.tell(emit)
+        self.functions.constants.tell(emit)
         left = self.sessions.left()
         coverage = tuple(number + left for number in self.functions.coverage())
         if coverage[0] and coverage != self.sent.get("coverage"):

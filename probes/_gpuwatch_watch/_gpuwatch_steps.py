@@ -176,6 +176,8 @@ class Counters:
         """Calls of gpuwatch.step(); batches of Keras; steps of PyTorch's optimizers; gradients of a GradientTape, taken
         outside of every tf.function."""
         self.sessions = Sessions(attribute)
+        self.eager_ops = None
+        """With ``--placement``: gives the number of eager ops so far."""
         self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count, _TAPES: self._gradients}
         self.reset()
 
@@ -192,6 +194,8 @@ class Counters:
         self.sessions.known.clear()
         self.calls = Calls(self.own.sending)
         self.by_tape = False
+        self.at_tapes = []
+        """The number of eager ops at the first and at the latest of :attr:`tapes`."""
 
     def failed(self, name, error):
         """A version without the private name: the steps of this kind are not counted."""
@@ -207,6 +211,8 @@ class Counters:
         def took():
             if eager():
                 self.tapes.step()
+                if self.eager_ops is not None:
+                    self.at_tapes[1:] = [self.eager_ops()]
 
         tape.gradient = Method(vars(tape)["gradient"], took)
 

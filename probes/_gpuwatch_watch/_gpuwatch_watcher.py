@@ -261,6 +261,9 @@ class Watcher:
         if self.forks_after_start:
             self.emit("result", name="forks_after_start", value=self.forks_after_start)
         self.placements()
+        steps, ops = self.counters.tapes.count, self.counters.at_tapes
+        if len(ops) > 1:
+            self.emit("result", name="eager_loop", value={"ops": ops[1] - ops[0], "steps": steps - 1})
         for text in self.ops.left_out() if self.ops is not None else ():
             self.once(text, "note", text=text)
 
@@ -325,6 +328,7 @@ def begin(address, load, simulation=None):
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):
         placement = load("_gpuwatch_placement")
         watcher.ops = placement.Ops(load)
+        watcher.counters.eager_ops = lambda: watcher.ops.eager_ops
         observers.append(placement.Switches(watcher))
     traces = load("_gpuwatch_traces").Traces(watcher)
     watcher.counted = traces.counted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, machine, on_gpus, process
 from tests.diagnosis.test_conditions import CAPPED, HOT, SLOW_LINK, training
 from tests.diagnosis.test_waiting import stalled
-from tests.diagnosis.watching import gpu, sample, seconds, watched
+from tests.diagnosis.watching import gpu, program, sample, seconds, watched
 
 WHEEL = Framework(
     name="tensorflow",
@@ -81,6 +82,10 @@ def renumbered() -> Sequence[Finding]:
         ("GPU:0 of process 8 is physical GPU 1 (GPU-1)",)
     ]
     return diagnose(Evidence(snapshot=machine(), run=on_gpus("x", device_map=(moved,))))
+
+
+def filling(second: int) -> dict[str, Any]:
+    return sample(second, [gpu(busy=90, used=12 + second * 0.02)], [program(held=12 + second * 0.02, sm=90)])
 
 
 def elsewhere() -> Sequence[Finding]:
@@ -154,6 +159,10 @@ CASES: dict[str, Callable[[], Sequence[Finding]]] = {
     "input.bound": lambda: watched(seconds(360, training)).findings,
     "function.retraced": lambda: diagnose(
         Evidence(run=draft(retraced=(Retraced(name="f", place="x.py:1", traces=20, calls=20, made=20),)))
+    ),
+    "memory.growing": lambda: watched(seconds(300, filling)).findings,
+    "function.constant": lambda: diagnose(
+        Evidence(run=draft(results={"large_constants": [["f", "x.py:1", "int8", "(9,)", 1 << 25, 1]]}))
     ),
     "function.eager": lambda: diagnose(
         Evidence(run=draft(results={"eager_functions": {"train_step": {"eager": 8, "graph": 0}}}))

@@ -94,7 +94,7 @@ def test_what_does_not_grow_is_not_told_as_growing(amounts: list[float]) -> None
 
 def test_a_program_that_keeps_tensors_is_told_to_stop_before_its_batch_is_blamed() -> None:
     told = found(watched(staircase()))
-    assert told.id == "memory.model-too-large"
+    assert told.id == "memory.growing"
     assert told.certainty == "likely", "nobody said it: it is inferred from the curve"
     assert told.action.index("Stop keeping tensors") < told.action.index("batch")
     first, second, *rest = told.evidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
@@ -16,6 +17,7 @@ from gpuwatch.core.model.run import (
     MemoryPoint,
     Oom,
     Outcome,
+    Placement,
     Run,
     RunError,
     Setting,
@@ -24,7 +26,7 @@ from gpuwatch.core.model.run import (
 from gpuwatch.explain.diagnosis.rules.visibility import meant_by
 from gpuwatch.share.reports.run_content import asked
 from tests.diagnosis.cases import GIB, MIB
-from tests.diagnosis.test_watched_program import program
+from tests.diagnosis.test_watched_program import GPU_0, program
 
 FAILED: dict[str, Any] = {"verdict": "error", "outcome": Outcome(exit_code=1, ended=True)}
 FULL = Oom(device="GPU:0", allocator="GPU_0_bfc", limit_bytes=8 * GIB, in_use_bytes=8 * GIB, largest_free_bytes=0)
@@ -245,17 +247,27 @@ def test_what_a_limit_of_the_address_space_ends_is_no_bug_of_the_framework(log: 
         assert "does not know" not in found.title
 
 
-def rising(*, steps: bool) -> Run:
+def still(second: int) -> MemoryPoint:
+    return MemoryPoint(t=float(second), allocator_bytes=8000 * MIB)
+
+
+def rising(*, steps: bool, memory: Memory | None = None, **more: object) -> Run:
     points = tuple(MemoryPoint(t=float(n), allocator_bytes=n * 400 * MIB) for n in range(1, 21))
-    memory = Memory(allocators={"GPU:0": 8000 * MIB}, timeline=points)
+    memory = memory or Memory(allocators={"GPU:0": 8000 * MIB}, timeline=points)
     failed = oom(requested_bytes=400 * MIB, in_use_bytes=8000 * MIB)
-    times = (TimedStep(t=2.0, seconds=0.5, number=2),) if steps else ()
+    times = (TimedStep(t=20.0, seconds=0.5, number=20),) if steps else ()
     error = RunError(type="ResourceExhaustedError", message="")
-    return program(ooms=(failed,), memory=memory, errors=(error,), step_times=times, **FAILED)
+    return program(ooms=(failed,), memory=memory, errors=(error,), step_times=times, **FAILED, **more)
 
 
 def test_a_model_that_is_built_layer_by_layer_keeps_no_tensors() -> None:
-    assert "probably keeps tensors" in only(rising(steps=True), "memory.model-too-large").title
+    kept = rising(steps=True)
+    assert "probably keeps tensors" in only(kept, "memory.growing").title
+    assert kept.ooms[0].verdict == kept.primary == "memory.growing"
+    waited = msgspec.structs.replace(kept.memory, timeline=(*kept.memory.timeline, *map(still, range(21, 60))))
+    assert only(rising(steps=True, memory=waited), "memory.growing"), "it ended long after its last step"
+    limited = {"memory_limit": Setting(asked=8000, effective=8000)}
+    assert only(rising(steps=True, settings=limited), "memory.growing"), "a larger limit would only postpone it"
     found = only(rising(steps=False), "memory.model-too-large")
     assert "keeps" not in found.title
     assert found.action.startswith("If memory grows with every step")
@@ -298,10 +310,33 @@ def test_an_abort_that_the_program_calls_is_no_failed_check() -> None:
     assert "or it called abort()" in found.title
 
 
-def test_who_allocated_nearly_the_whole_gpu_is_named_only_if_known() -> None:
-    memory = Memory(
-        allocator_peak_bytes=MIB, allocator_limit_bytes=20 * GIB, nvml_peak_bytes=22 * GIB, device_total_bytes=24 * GIB
+def allocated_at_the_start(**of_gpu: object) -> Memory:
+    return Memory(
+        allocator_peak_bytes=MIB,
+        allocator_limit_bytes=20 * GIB,
+        nvml_peak_bytes=22 * GIB,
+        device_total_bytes=24 * GIB,
+        device_uuid="GPU-0",
+        devices=(DeviceMemory(uuid="GPU-0", index=0, total_bytes=24 * GIB, **of_gpu),),  # type: ignore[arg-type]
     )
+
+
+def test_what_tensorflow_allocates_is_told_where_somebody_may_want_it() -> None:
+    def held(seconds: float) -> tuple[Holding, ...]:
+        return (Holding(pid=7, own=True, first_seconds=3.0, last_seconds=3.0 + seconds),)
+
+    for of_gpu, told in (
+        ({"others_peak_bytes": 2 * GIB, "holders": held(5)}, True),
+        ({"others_peak_bytes": 8 * MIB, "holders": held(5)}, False),
+        ({"holders": held(500)}, True),
+        ({}, False),
+    ):
+        run = program(memory=allocated_at_the_start(**of_gpu))
+        assert ("idle.memory-held" in causes(run)) == told
+
+
+def test_who_allocated_nearly_the_whole_gpu_is_named_only_if_known() -> None:
+    memory = allocated_at_the_start(others_peak_bytes=2 * GIB)
     for name, title in (("tensorflow", "TensorFlow allocated"), ("jax", "The program allocated")):
         found = only(program(memory=memory, framework=Framework(name=name)), "idle.memory-held")
         assert found.title.startswith(title)
@@ -322,3 +357,25 @@ def test_a_program_that_hides_the_gpus_and_fails_otherwise() -> None:
     by_the_shell = only(program(f"{error.type}: {error.message}", **fields), "visibility.hidden")
     assert by_the_shell.severity == "error"
     assert "the shell, a job script" in by_the_shell.action
+
+
+def test_ops_on_the_cpu_within_each_call_of_a_function() -> None:
+    words = {"StringLower": [1, "train.py:4"], "LookupTableFindV2": [1, "train.py:4"]}
+    for calls, ops, does in ((24, words, "dataset.map"), (24, {"Eig": [1, ""]}, "whatever its type"), (2, words, "")):
+        found = program(devices=GPU_0, results={"cpu_hops": [["step", calls, ops]]}).findings
+        told = [one for one in found if one.title.startswith("Each of the 24 calls of step goes to the CPU for")]
+        assert bool(told) == bool(does)
+        assert not told or (does in told[0].action and told[0].severity == "info")
+
+
+def test_a_gpu_that_does_not_exist_is_named() -> None:
+    asked = Placement(op="MatMul", requested="/device:GPU:3", scope="train.py:4", why="missing", actual="")
+    found = only(program(devices=GPU_0, placements=(asked,)), "placement.device-missing")
+    assert (found.severity, found.title) == ("warning", "GPU:3 was requested and does not exist")
+    message = (
+        "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:5'."
+        " enable_soft_placement=0. All available devices [/job:localhost/replica:0/task:0/device:GPU:0, /device:CPU:0]."
+    )
+    error = RunError(type="InvalidArgumentError", message=message)
+    found = only(program(devices=GPU_0, errors=(error,), **FAILED), "placement.device-missing")
+    assert found.title == "GPU:5 was requested and does not exist: TensorFlow has GPU:0, CPU:0"

@@ -6,6 +6,7 @@ import pytest
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Retraced, TraceChange
+from gpuwatch.core.model.run import Devices, Throughput
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from tests.diagnosis.cases import draft
@@ -80,3 +81,46 @@ def test_functions_that_ran_eagerly_in_their_steps(eager: int, graph: int, expec
     found = [one for one in diagnose(Evidence(run=run)) if one.id == "function.eager"]
     assert bool(found) == expected
     assert not found or (found[0].severity, "train_step: 8 calls ran eagerly" in found[0].evidence[0]) == ("info", True)
+
+
+GPU_0 = Devices(logical=("/device:GPU:0",))
+LOOP = "gradients of a GradientTape"
+
+
+@pytest.mark.parametrize(
+    ("ops", "steps", "step_seconds", "counted", "expected"),
+    [
+        (5000, 74, 0.005, LOOP, True),
+        (5000, 74, 0.5, LOOP, False),  # the ops themselves take the time
+        (300, 74, 0.005, LOOP, False),  # calls of a few functions
+        (500, 10, 0.005, LOOP, False),
+        (5000, 74, 0.005, "batches of Keras", False),
+    ],
+)
+def test_a_loop_of_small_eager_ops(ops: int, steps: int, step_seconds: float, counted: str, expected: bool) -> None:
+    speed = Throughput(
+        steps=steps,
+        warmup_steps=5,
+        median_step_seconds=step_seconds,
+        p10_step_seconds=step_seconds,
+        p90_step_seconds=step_seconds,
+        steps_per_second=1 / step_seconds,
+        counted=counted,
+    )
+    run = draft(group="run", devices=GPU_0, throughput=speed, results={"eager_loop": {"ops": ops, "steps": steps}})
+    found = [one for one in diagnose(Evidence(run=run)) if one.id == "function.eager"]
+    assert bool(found) == expected
+    assert not found or "about 67 small ops a step" in found[0].title
+
+
+def test_an_array_within_a_graph() -> None:
+    one = ["step", "train.py:9", "float32", "(4000000, 8)", 128_000_000, 3]
+    (found,) = (
+        finding
+        for finding in diagnose(Evidence(run=draft(group="run", results={"large_constants": [one]})))
+        if finding.id == "function.constant"
+    )
+    assert found.severity == "info"
+    assert "122 MiB are a constant of the graph of step" in found.title
+    assert "used at train.py:9" in found.evidence[0]
+    assert "3 traced graphs: 366 MiB" in found.evidence[1]

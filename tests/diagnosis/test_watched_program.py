@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.run import (
     INHERITED,
     DeviceMapping,
+    DeviceMemory,
     Devices,
     Framework,
     HostMemory,
@@ -645,6 +646,8 @@ def test_memory_of_several_processes_is_not_compared_with_the_peak_of_one() -> N
         allocator_limit_bytes=1 << 30,
         nvml_peak_bytes=3 << 30,
         device_total_bytes=3 << 30,
+        device_uuid="GPU-0",
+        devices=(DeviceMemory(uuid="GPU-0", index=0, total_bytes=3 << 30, others_peak_bytes=1 << 30),),
     )
     one = RunProcess(pid=1)
     for processes, found in (((one,), True), ((one, RunProcess(pid=2)), False)):

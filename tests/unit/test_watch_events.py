@@ -302,7 +302,7 @@ def test_growing_memory_says_when_it_would_be_full() -> None:
     found = watched(*(((device(used=80 + tick),), ()) for tick in range(40)))
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory-filling.began"]
-    assert (told[0].certainty, told[0].severity, told[0].cause) == ("likely", "warning", "memory.model-too-large")
+    assert (told[0].certainty, told[0].severity, told[0].cause) == ("likely", "warning", "memory.growing")
     assert told[0].text == "GPU 0 memory is filling up: full in about 20 s at this rate"
 
 

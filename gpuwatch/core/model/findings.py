@@ -39,6 +39,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 # In the order of primary causes: what ended the work, then why no GPU was usable, then warnings, then healthy.
 CAUSES: dict[str, str] = {
     "memory.model-too-large": "Out of memory: the program needs more GPU memory than is left",
+    "memory.growing": "Out of memory: memory in use grew step by step, the program probably keeps tensors",
     "memory.request-too-large": "Out of memory: one request exceeds the allocator's whole limit",
     "memory.fragmented": "Out of memory: GPU memory is fragmented, no free block is large enough",
     "memory.other-process": "Another process holds the GPU memory",
@@ -77,7 +78,8 @@ CAUSES: dict[str, str] = {
     "program.error": "The program's own error, not the GPU's",
     "program.stalled": "The program made no more steps while it ran",
     "function.retraced": "A tf.function is traced again and again",
-    "function.eager": "tf.functions run eagerly, op by op",
+    "function.eager": "TensorFlow runs the program's steps eagerly, op by op",
+    "function.constant": "A large array is a constant of a tf.function's graph",
     "program.forked": "The program forked after TensorFlow had started its GPUs",
     "simulation.limit": "A limit of the simulated GPU, as far as known not of real ones",
     "healthy": "No problems found",

@@ -91,9 +91,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """``train.py:12``: the program's ``with tf.device`` that requested it, if known."""
     why: str = ""
     """``resource``: it runs where its variable or table is; ``framework``: TensorFlow itself chose this device;
-    ``refused``: it did not run, as it has no kernel there and soft placement is off."""
+    ``refused``: it did not run, as it has no kernel there and soft placement is off; ``missing``: the requested GPU does
+    not exist, and where it ran is not known."""
     actual: str
-    """Empty if it did not run."""
+    """Empty if it did not run, or where is not known."""
     count: int = 1
     gpu_kernel: bool | None = None
     """Whether the process's kernel registry has a GPU kernel for this op and type; None: not asked."""
@@ -123,6 +124,12 @@ class DeviceCopy(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     destination: str
     count: int = 1
+
+
+TOLD_BY_FINDINGS = frozenset(
+    {"cpu_hops", "large_constants", "eager_loop", "eager_functions", "forks_after_start", "replicas"}
+)
+"""Results of a watched program that only its findings need."""
 
 
 class Fallback(msgspec.Struct, frozen=True, kw_only=True):

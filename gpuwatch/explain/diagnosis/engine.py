@@ -23,7 +23,7 @@ WORKING_MACHINE = (partition, snapshot_rule, compute_mode)
 # The order of primary causes. What ended the work:
 ENDED_WORK = (
     "memory.context-failed", "memory.fragmented", "memory.other-process", "memory.limit-too-small",
-    "memory.request-too-large", "memory.model-too-large", "memory.masked", "placement.no-kernel",
+    "memory.request-too-large", "memory.growing", "memory.model-too-large", "memory.masked", "placement.no-kernel",
     "placement.device-missing", "config.too-late", "config.inconsistent", "distribution.devices-missing",
     "api.removed", "hardware.fault",
 )  # fmt: skip

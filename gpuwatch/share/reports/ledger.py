@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.run import DeviceMemory, Run, Worker
+from gpuwatch.core.model.run import TOLD_BY_FINDINGS, DeviceMemory, Run, Worker
 from gpuwatch.experiment.trials.speed import speed, unproven
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.share.reports.chart_data import Bars, Kind, Part
@@ -308,8 +308,10 @@ def slow_down(worker: Worker, *, simulated: bool) -> str:
 
 
 def results_table(run: Run) -> Table:
-    """The results of the configuration."""
-    rows = tuple((_title(name), _result(name, value)) for name, value in run.results.items())
+    """The results of the configuration; not what a finding tells in words."""
+    rows = tuple(
+        (_title(name), _result(name, value)) for name, value in run.results.items() if name not in TOLD_BY_FINDINGS
+    )
     return Table("Results", ("What", "Value"), rows)
 
 

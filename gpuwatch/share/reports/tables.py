@@ -114,7 +114,7 @@ def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage
             clean(p.op),
             clean(p.dtype),
             short_device(p.requested) if p.requested else "auto",
-            short_device(p.actual) if p.actual else "refused",
+            short_device(p.actual) if p.actual else "refused" if p.why == "refused" else "unknown",
             str(p.count),
         )
         for p in placements

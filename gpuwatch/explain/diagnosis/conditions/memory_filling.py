@@ -95,7 +95,7 @@ class Filling(Condition):
     """At this rate the device is full within ten minutes."""
 
     name = "memory-filling"
-    causes = ("memory.model-too-large",)
+    causes = ("memory.growing",)
     looks_for = "memory that grows until it is full"
     needs = ("memory.used_bytes", "memory.total_bytes")
     appears = 0.0  # the trend already needs many samples
@@ -107,14 +107,14 @@ class Filling(Condition):
             if device.unified_memory:
                 continue  # the host's memory, which any program fills
             if not total or not samples:
-                yield Sign(cause="memory.model-too-large", device=device, about="filling", holds=None)
+                yield Sign(cause=self.causes[0], device=device, about="filling", holds=None)
                 continue
             if samples[-1][1] <= samples[0][1]:
                 continue
             grows = to_full(list(samples), total)
             if grows is not None and not _loading(context, uuid):
                 numbers: dict[str, float | None] = {"rate": grows[0], "seconds": grows[1], "used": samples[-1][1]}
-                yield Sign(cause="memory.model-too-large", device=device, about="filling", numbers=numbers)
+                yield Sign(cause=self.causes[0], device=device, about="filling", numbers=numbers)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Names the largest holder, which need not be the one that grows."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import msgspec
@@ -13,13 +14,36 @@ from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.card_memory import memory_in_log
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, growth
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import Judgement, OomFacts, judge
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, others_memory, trifling, with_mates
 from gpuwatch.explain.logs.clean import device as device_name
 
 _ROUNDED = 0.01
 """Share by which a limit in a log may differ from the one that was set."""
 _LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
+
+_REACHED = ("memory.model-too-large", "memory.limit-too-small")
+"""What a program reaches that keeps tensors, whatever its model and its limit are."""
+
+
+def judgement(evidence: Evidence, oom: Oom) -> Judgement:
+    """An OOM's cause: that memory grew from step to step comes before what the last request met."""
+    found = judge(oom, oom_facts(evidence, oom))
+    run = evidence.run
+    stepped = run is not None and (run.throughput is not None or bool(run.step_times))
+    if oom.expected or on_host(oom) or not stepped or found.cause not in _REACHED:
+        return found
+    if run is None or growth_of(run) is None:
+        return found
+    return dataclasses.replace(found, cause="memory.growing", certain=False, title="", action="")
+
+
+def growth_of(run: Run) -> Growth | None:
+    """The growth of memory in use up to the end, or to that of the last step if steps are known."""
+    last = run.step_times[-1] if run.step_times else None
+    points = run.memory.timeline
+    return growth(points if last is None else [point for point in points if point.t <= last.t + last.seconds])
 
 
 def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
@@ -79,7 +103,7 @@ def _limits(evidence: Evidence, oom: Oom) -> int | None:
 def judged(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
     """The failures, each with its verdict."""
     known = (_limited(evidence, oom) for oom in ooms)
-    return tuple(msgspec.structs.replace(oom, verdict=judge(oom, oom_facts(evidence, oom)).cause) for oom in known)
+    return tuple(msgspec.structs.replace(oom, verdict=judgement(evidence, oom).cause) for oom in known)
 
 
 def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:

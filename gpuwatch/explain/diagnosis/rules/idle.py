@@ -8,6 +8,7 @@ from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.memory.others_memory import trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
@@ -44,6 +45,8 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     if run is None or (run.group == "run" and len(run.processes) > 1):
         return  # NVML's sum over processes, beside the peak of one
+    if run.group == "run" and not _matters(run):
+        return
     peak, held, total = run.memory.allocator_peak_bytes, run.memory.nvml_peak_bytes, run.memory.device_total_bytes
     limit = run.memory.allocator_limit_bytes or max((m.granted_bytes or 0 for m in run.device_map), default=0)
     if peak is None or held is None or not total or not limit:
@@ -62,6 +65,14 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
             ),
             action=GROWTH if _name(evidence) == "TensorFlow" else _NEUTRAL,
         )
+
+
+def _matters(run: Run) -> bool:
+    """Whether anybody may want the memory: others on the same GPU, or a program that stays for minutes."""
+    own = next((device for device in run.memory.devices if device.uuid == run.memory.device_uuid), None)
+    if own is None:
+        return False
+    return not trifling(own.others_peak_bytes or 0, own.total_bytes) or _held_seconds(own) >= _HELD_LONG
 
 
 @rule("idle.memory-held")

@@ -11,10 +11,10 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks, growth
+from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks
 from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described, headline, holders, make_room
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import WHO_HELD_IT, Judgement, judge
-from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, on_host, oom_facts, ooms_of
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import WHO_HELD_IT, Judgement
+from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, judgement, on_host, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
@@ -26,6 +26,8 @@ from gpuwatch.explain.traces.held_most import held_most
 
 ACTIONS = {
     "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision.",
+    "memory.growing": "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of"
+    " results. If nothing is kept on purpose, make the batch or the model smaller.",
     "memory.request-too-large": "Split this tensor: a smaller batch, or the dataset kept on the CPU.",
     "memory.fragmented": "Set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant.",
     "memory.other-process": ANYWHERE,
@@ -41,11 +43,6 @@ _ENOUGH_TO_START = 1 << 30
 _NOT_OF_MEMORY = re.compile(r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|BAD_PARAM|LICENSE_ERROR)\w*")
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
 _GROWS = "GPU memory in use grew until none was left"
-_KEEPS = "GPU memory in use grew step by step until none was left: the program probably keeps tensors"
-_STOP_KEEPING = (
-    "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of results."
-    " If nothing is kept on purpose, make the batch or the model smaller."
-)
 _IF_GROWING = (
     "If memory grows with every step, stop keeping tensors: keep numbers (float(x), x.numpy()) and empty lists of"
     " results. If it does not, make the batch or the model smaller, or use mixed precision."
@@ -71,6 +68,7 @@ _UNUSED = 1 << 20
 
 @rule(
     "memory.model-too-large",
+    "memory.growing",
     "memory.request-too-large",
     "memory.fragmented",
     "memory.other-process",
@@ -83,26 +81,26 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
     """One finding per cause, with the arithmetic of each failure as evidence."""
     by_cause: dict[tuple[str, bool], list[tuple[Oom, Judgement]]] = {}
     for oom in ooms_of(evidence):
-        judgement = judge(oom, oom_facts(evidence, oom))
-        by_cause.setdefault((judgement.cause, on_host(oom)), []).append((oom, judgement))
+        judged = judgement(evidence, oom)
+        by_cause.setdefault((judged.cause, on_host(oom)), []).append((oom, judged))
     for (cause, of_host), failures in by_cause.items():
         alike_failed = sum(elsewhere == of_host for _, elsewhere in by_cause) > 1
-        if cause == "unknown" and alike_failed and all(judgement.title == WHO_HELD_IT for _, judgement in failures):
+        if cause == "unknown" and alike_failed and all(judged.title == WHO_HELD_IT for _, judged in failures):
             continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
         if evidence.run is None and evidence.log is not None and evidence.log.oom_survived:
             yield _handled(evidence.log)
             return
         severity: Severity = "info" if expected else "error"
-        certain = all(judgement.certain for _, judgement in failures)
-        lines = [line for _, judgement in failures[:5] for line in judgement.lines]
+        certain = all(judged.certain for _, judged in failures)
+        lines = [line for _, judged in failures[:5] for line in judged.lines]
         if cause in ("memory.other-process", "memory.context-failed"):
             lines += _holders(evidence, failures[0][0])
         elif cause == "unknown":
             lines += _in_table(evidence)
         device = full_device(evidence, failures[0][0])
-        title = next((judgement.title for _, judgement in failures if judgement.title), "")
-        action = next((judgement.action for _, judgement in failures if judgement.action), "")
+        title = next((judged.title for _, judged in failures if judged.title), "")
+        action = next((judged.action for _, judged in failures if judged.action), "")
         if cause in ("memory.other-process", "memory.context-failed"):
             named, remedy = _named(evidence, device, failures[0][0])
             title, action = title or named * (cause == "memory.other-process"), action or remedy
@@ -111,12 +109,12 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             action = f"{less} {action}".strip()
         action = action or memory_action(cause, framework_of(evidence), evidence) or ACTIONS[cause]
         if not expected:
-            grown = _grown(evidence, failures) if cause == "memory.model-too-large" and not of_host else []
+            may_grow = cause in ("memory.growing", "memory.model-too-large") and not of_host
+            grown = _grown(evidence, failures) if may_grow else []
             alike = next(filter(None, (equal_blocks(oom) for oom, _ in failures)), None)
-            if grown:
+            if grown and cause == "memory.model-too-large":
                 # Without steps it may as well be a model that is built layer by layer.
-                certain = False
-                title, action = (_KEEPS, _STOP_KEEPING) if _stepped(evidence) else (_GROWS, _IF_GROWING)
+                certain, title, action = False, _GROWS, _IF_GROWING
             elif cause == "memory.model-too-large" and alike is not None:
                 action = _IF_GROWING
                 if alike.many:
@@ -158,12 +156,6 @@ def _handled(log: LogFacts) -> Finding:
     return finding("healthy", "info", "likely", title=title, evidence=lines)
 
 
-def _stepped(evidence: Evidence) -> bool:
-    """Whether steps of the program were counted."""
-    run = evidence.run
-    return run is not None and (run.throughput is not None or bool(run.step_times))
-
-
 def _recorded(evidence: Evidence, oom: Oom) -> str:
     """Who held the most of the device's memory, if it was recorded (``run --memory``)."""
     profiles = evidence.run.memory_profiles if evidence.run is not None else ()
@@ -203,7 +195,7 @@ def _copied(evidence: Evidence, oom: Oom) -> str:
 def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
     """The growth of memory in use over the run, if that filled the device."""
     run = evidence.run
-    found = growth(run.memory.timeline) if run is not None else None
+    found = growth_of(run) if run is not None else None
     if found is None:
         return []
     where = failures[0][0].device or "the GPU"

@@ -22,6 +22,12 @@ LIMIT = "simulation.limit"
 REFUSED = "refused"
 """Why an op did not run: the watcher's word (_gpuwatch_placement.py)."""
 MADE_THERE = "TensorFlow makes it there, whatever is requested"
+_MISSING = "missing"
+"""Why it is not known where an op ran that requested a GPU which does not exist: the watcher's word."""
+HOPS = "cpu_hops"
+"""Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_hops.py)."""
+_HOP_CALLS = 5
+"""Calls of a function below which an op in it may be part of a preparation."""
 _DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
 _LIMIT_ACTION = (
     "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
@@ -30,6 +36,9 @@ _LIMIT_ACTION = (
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
 _NO_TYPE_ACTION = (
     "Leave it to the CPU: no other type helps. Where it runs in every step, do it before, in the dataset's map."
+)
+_IN_DATA_ACTION = (
+    "Do it in the dataset (dataset.map(layer), for a layer such as TextVectorization), which works ahead of the steps."
 )
 _NO_GPU_MATHS_ACTION = (
     "It runs on the CPU, whatever its type: keep it out of the step, or accept the copies there and back."
@@ -54,6 +63,9 @@ _ATTRIBUTES = re.compile(r"^Op: (\w+)\s*\nNode attrs: ([^\n]*)", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"(\w+)=(DT_\w+)")
 _UNREGISTERED = re.compile(r"No registered '(\w+)' OpKernel for '?GPU'? devices")
 """At the start of a session or function: the message lists the kernels, not the types of this node."""
+_NO_DEVICE = re.compile(
+    r"Could not satisfy device specification '([^']{1,200})'(?:.*All available devices \[([^\]]*)\])?", re.DOTALL
+)
 _EAGER_OP = re.compile(r"\[Op:(\w+)\]")
 _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
 
@@ -61,8 +73,38 @@ _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
 @rule("placement.device-missing")
 def device_missing(evidence: Evidence) -> Iterator[Finding]:
     """A device was requested by name that the framework does not have."""
-    yield from stated_error(evidence, "placement.device-missing", _DEVICE_ACTION)
-    yield from _fell_back(evidence, "placement.device-missing", _DEVICE_ACTION)
+    cause = "placement.device-missing"
+    yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
+    yield from _fell_back(evidence, cause, _DEVICE_ACTION)
+    run = evidence.run
+    known = [placement for placement in run.placements if placement.why == _MISSING] if run is not None else []
+    if known:
+        asked = ", ".join(dict.fromkeys(device(placement.requested or "") for placement in known))
+        yield finding(
+            cause,
+            "warning",
+            "fact",
+            title=printable(f"{asked} was requested and does not exist"),
+            evidence=[
+                printable(
+                    f"{placement.scope}: {placement.op} requested {device(placement.requested or '')}; where it ran"
+                )
+                + " is not known"
+                for placement in known
+            ],
+            action=_DEVICE_ACTION,
+        )
+
+
+def _refused_device(evidence: Evidence) -> str:
+    """``GPU:5 was requested and does not exist: TensorFlow has GPU:0, CPU:0``; empty if an error does not say that."""
+    run = evidence.run
+    for error in run.errors if run is not None else ():
+        if found := _NO_DEVICE.search(error.message):
+            has = ", ".join(dict.fromkeys(map(device, found[2].split(",")))) if found[2] else ""
+            told = f": TensorFlow has {has}" if has else ""
+            return printable(f"{device(found[1])} was requested and does not exist{told}")
+    return ""
 
 
 @rule("placement.no-kernel")
@@ -87,21 +129,44 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     asks_gpu_without_any = log is not None and not evidence.gpu_usable and moved
     if lines and _simulated_only(evidence, moved=moved) is not None:
         return
+    fell = _fallen(evidence, cause)
     if lines and not asks_gpu_without_any:
         by_design = evidence.run is not None and moved
         severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
-        title = _refused_op(evidence, cause)
+        title = _refused_op(evidence, cause) or _of_fallbacks(fell)
         yield finding(cause, severity, "fact", title=title, evidence=lines, action=_KERNEL_ACTION)
     else:
-        fell = (
-            [fallback for fallback in evidence.run.fallbacks if fallback.reason == cause]
-            if evidence.run is not None
-            else []
-        )
         other = any(fallback.dtype != "string" and fallback.some_type is not False for fallback in fell)
         data = all(fallback.dtype == "string" or _OF_DATA.search(fallback.op) for fallback in fell)
         no_type = _NO_TYPE_ACTION if data else _NO_GPU_MATHS_ACTION
         yield from _fell_back(evidence, cause, _KERNEL_ACTION if other or not fell else no_type)
+
+
+@rule("placement.no-kernel")
+def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
+    """Functions whose every call leaves the GPU for ops that no GPU can compute, and goes back with their results."""
+    result = evidence.run.results.get(HOPS) if evidence.run is not None else None
+    for function, calls, ops in result if isinstance(result, list) and evidence.gpu_usable else ():
+        if calls < _HOP_CALLS:
+            continue
+        first, more = next(iter(ops)), f" and {len(ops) - 1} more" if len(ops) > 1 else ""
+        lines: dict[str, list[str]] = {}
+        for op, (_, line) in ops.items():
+            lines.setdefault(line, []).append(op)
+        yield finding(
+            "placement.no-kernel",
+            "info",
+            "fact",
+            title=printable(
+                f"Each of the {calls} calls of {function} goes to the CPU for {first}{more}: TensorFlow has no GPU"
+                " kernel for them"
+            ),
+            evidence=[
+                printable(f"{f'{line}: ' if line else ''}{', '.join(names)}; results of theirs are copied to the GPU")
+                for line, names in lines.items()
+            ],
+            action=_IN_DATA_ACTION if all(_OF_DATA.search(op) for op in list(ops)[:1]) else _NO_GPU_MATHS_ACTION,
+        )
 
 
 @rule("placement.no-kernel")
@@ -268,28 +333,34 @@ def _to_blame(report: Colocation, named: str) -> Member:
     return next((member for member in lacking if member.op == named), (makers or lacking)[0])
 
 
+def _fallen(evidence: Evidence, cause: str) -> list[Fallback]:
+    return [entry for entry in evidence.run.fallbacks if entry.reason == cause] if evidence.run is not None else []
+
+
+def _of_fallbacks(entries: list[Fallback]) -> str:
+    """``Eig float32 and 2 more asked for GPU:0, ran on CPU:0: …``; empty without any."""
+    if not entries:
+        return ""
+    first = entries[0]
+    alike = [entry for entry in entries if (entry.requested, entry.actual) == (first.requested, first.actual)]
+    kinds = len({fallback.kind for fallback in alike})
+    others = len({entry.kind for entry in entries if entry not in alike})
+    more = f" and {kinds - 1} more" if kinds > 1 else ""
+    where = "asked for" if first.requested != "auto" else "left to TensorFlow:"
+    elsewhere = f" ({others} more with other devices)" if others else ""
+    return printable(f"{first.kind}{more} {where} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}")
+
+
 def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
     """Fallbacks of a probe. What a probe requests by name is its subject, so the finding is no alarm."""
-    if evidence.run is None:
-        return
-    entries = [entry for entry in evidence.run.fallbacks if entry.reason == cause]
-    if not entries:
+    entries = _fallen(evidence, cause)
+    if evidence.run is None or not entries:
         return
     named = all(entry.requested != "auto" for entry in entries)
-    title = ""
-    if evidence.run.group == "run" and cause != "placement.device-missing":
-        first = entries[0]
-        alike = [entry for entry in entries if (entry.requested, entry.actual) == (first.requested, first.actual)]
-        kinds, others = (
-            len({fallback.kind for fallback in alike}),
-            len({entry.kind for entry in entries if entry not in alike}),
-        )
-        more = f" and {kinds - 1} more" if kinds > 1 else ""
-        where = "asked for" if first.requested != "auto" else "left to TensorFlow:"
-        elsewhere = f" ({others} more with other devices)" if others else ""
-        title = printable(
-            f"{first.kind}{more} {where} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}"
-        )
+    title = _of_fallbacks(entries) if evidence.run.group == "run" else ""
+    if cause == "placement.device-missing" and title:
+        asked = ", ".join(dict.fromkeys(entry.requested for entry in entries))
+        title = printable(f"{asked} was requested and does not exist: {entries[0].detail}")
     lines = list(_by_scope(entries))
     severity: Severity = "info" if named and cause != "unknown" else "warning"
     yield finding(cause, severity, "fact", title=title, evidence=lines, action=action)

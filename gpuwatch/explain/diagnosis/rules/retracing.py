@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.text import printable
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Retraced, TraceChange
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -19,6 +20,12 @@ _EAGER_CALLS = 5
 """Calls of a tf.function that ran eagerly, of which fewer may be a look at a mistake."""
 _EAGER = "eager_functions"
 """Name of the watcher's result with the tf.functions that ran eagerly (_gpuwatch_traces.py)."""
+_TAPES = "gradients of a GradientTape"
+"""What the watcher counts as steps of a training loop without a tf.function (_gpuwatch_steps.py)."""
+_LOOP_STEPS, _LOOP_OPS = 20, 20
+"""Steps, and ops a step, from which a loop's overhead is worth a word."""
+_SMALL_OP = 0.001
+"""Seconds an op, with its Python, above which the ops themselves may be what takes the time."""
 _NUMBERS = ("Python int", "Python float", "Python bool")
 
 
@@ -72,6 +79,47 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
                 for name, (eager, graph) in list(told.items())[:_MOST]
             ],
             action="Remove tf.config.run_functions_eagerly(True) if it was left over from debugging.",
+        )
+
+
+@rule("function.eager")
+def loops_eagerly(evidence: Evidence) -> Iterator[Finding]:
+    """A training loop whose steps are many small eager ops, in no tf.function: their overhead is the step."""
+    run = evidence.run
+    result = run.results.get("eager_loop") if run is not None else None
+    if run is None or not isinstance(result, dict) or run.throughput is None or run.results.get(_EAGER):
+        return
+    steps, ops, seconds = int(result["steps"]), int(result["ops"]), run.throughput.median_step_seconds
+    if not evidence.gpu_usable or run.throughput.counted != _TAPES or steps < _LOOP_STEPS or ops < _LOOP_OPS * steps:
+        return
+    if seconds * steps > _SMALL_OP * ops:
+        return
+    yield finding(
+        "function.eager",
+        "info",
+        "likely",
+        title=f"The training loop runs eagerly: about {ops // steps} small ops a step, one after another",
+        evidence=[f"{ops} eager ops in {steps} steps, {seconds * steps / ops * 1e6:.0f} µs an op in the median step"],
+        action="Put the step into a tf.function: it runs as one graph, without Python between its ops.",
+    )
+
+
+@rule("function.constant")
+def large_constants(evidence: Evidence) -> Iterator[Finding]:
+    """NumPy arrays that a tf.function closes over: each becomes part of the graph, once a trace."""
+    result = evidence.run.results.get("large_constants") if evidence.run is not None else None
+    for function, line, dtype, shape, each, graphs in result if isinstance(result, list) else ():
+        yield finding(
+            "function.constant",
+            "info",
+            "fact",
+            title=printable(f"{size(each)} are a constant of the graph of {function}: {dtype} {shape}"),
+            evidence=[
+                printable(f"used at {line}") if line else "",
+                f"in {graphs} traced graphs: {size(each * graphs)}" if graphs > 1 else "in its one traced graph",
+                "a graph of 2 GiB or more cannot be saved",
+            ],
+            action="Make it a tf.constant or tf.Variable outside of the function, or pass it as an argument.",
         )
 
 

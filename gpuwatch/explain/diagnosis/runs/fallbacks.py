@@ -10,7 +10,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.engine import NO_GPU
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rules.placement import LIMIT, MADE_THERE, REFUSED
+from gpuwatch.explain.diagnosis.rules.placement import LIMIT, MADE_THERE
 from gpuwatch.explain.diagnosis.rules.visibility import hides_its_gpus
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched
 from gpuwatch.explain.logs.clean import device as device_name
@@ -133,7 +133,7 @@ def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool
 
 
 def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> Fallback | None:
-    if placement.why == REFUSED:
+    if not placement.actual:
         return None
     actual = device_name(placement.actual)
     asked = device_name(placement.requested) if placement.requested else None
