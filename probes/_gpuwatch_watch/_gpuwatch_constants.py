@@ -1,4 +1,7 @@
-"""Large arrays that are constants of a tf.function's graph: each trace copies them. Standard library only, Python 3.7."""
+"""Large arrays that are constants of a tf.function's graph: each trace copies them.
+
+Standard library only, Python 3.7 or newer.
+"""
 
 _LARGE = 16 << 20
 """Bytes from which one is told."""

@@ -108,7 +108,7 @@ class Ops:
             self.eager_ops += 1
             self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ())), lambda: self.scopes.caller(frame))
             if ":GPU:" in key[4]:
-                self._copied(name, inputs, attrs or (), key[4])
+                self._copied(name, inputs, dict(self.kernels_of.pairs(attrs or ())), key[4])
         except Exception:  # no output, or not a tensor: reported at the end
             self.unread[name] += 1
 
@@ -225,7 +225,7 @@ class Ops:
 
     # Copies
 
-    def _copied(self, name, inputs, attrs, device):
+    def _copied(self, name, inputs, attributes, device):
         """Inputs in the memory of another device, which TensorFlow copies before the op (eager/execute.cc)."""
         for at, one in enumerate(inputs or ()):
             if one.dtype == self.resource:
@@ -236,9 +236,8 @@ class Ops:
             key = (name, at, held, device)
             if key in self.copies:
                 self.copies[key] += 1
-            elif len(self.copies) < _MOST_OPS:
-                if not self.in_host_memory(name, at, len(inputs), dict(self.kernels_of.pairs(attrs))):
-                    self.copies[key] = 1
+            elif len(self.copies) < _MOST_OPS and not self.in_host_memory(name, at, len(inputs), attributes):
+                self.copies[key] = 1
 
     def in_host_memory(self, name, at, many, attributes):
         """Whether the GPU's kernel wants an op's input in host memory; unknown counts as so. ``many``: its inputs."""

@@ -91,8 +91,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """``train.py:12``: the program's ``with tf.device`` that requested it, if known."""
     why: str = ""
     """``resource``: it runs where its variable or table is; ``framework``: TensorFlow itself chose this device;
-    ``refused``: it did not run, as it has no kernel there and soft placement is off; ``missing``: the requested GPU does
-    not exist, and where it ran is not known."""
+    ``refused``: it did not run, as it has no kernel there and soft placement is off; ``missing``: the requested GPU
+    does not exist, and where it ran is not known."""
     actual: str
     """Empty if it did not run, or where is not known."""
     count: int = 1
