@@ -239,7 +239,7 @@ class Ops:
             elif len(self.copies) < _MOST_OPS and not self.in_host_memory(name, at, len(inputs), attributes):
                 self.copies[key] = 1
 
-    def in_host_memory(self, name, at, many, attributes):
+    def in_host_memory(self, name, at, many, attributes, devices=("GPU",)):
         """Whether the GPU's kernel wants an op's input in host memory; unknown counts as so. ``many``: its inputs."""
         from tensorflow.python.framework import op_def_registry
 
@@ -252,7 +252,7 @@ class Ops:
             repeated = many - len(definition.input_arg) + 1 if lists and one is lists[0] else 1
             names += [one.name] * repeated
         types = self.kernels_of.types_of(attributes)
-        return at >= len(names) or self.registry.in_host_memory(name, names[at], types)
+        return at >= len(names) or self.registry.in_host_memory(name, names[at], types, devices)
 
     # What is sent
 

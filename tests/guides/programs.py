@@ -24,6 +24,8 @@ class Program(NamedTuple):
     tier: str = "auto"
     says: str = ""
     """What the verdict's sentence holds."""
+    finds_no: str = ""
+    """A cause id that the answer does not hold, not even as a note."""
     fresh: bool = False
     """Whether it is to run in an interpreter of its own: its threads are looked at."""
 
@@ -930,5 +932,85 @@ PROGRAMS = (
                    for gpu in (0, 1)]
         sys.exit(max(process.wait() for process in running))
         """,
+    ),
+    _program(
+        "words-within-the-step",
+        "keras: text classification from scratch, with the vectorization inside of the model",
+        """
+        import tensorflow as tf
+        table = tf.Variable(tf.random.normal([20, 4]))
+
+        @tf.function
+        def step(words):
+            tf.print(tf.shape(words), output_stream="file:///dev/null")
+            return tf.reduce_sum(tf.gather(table, tf.strings.to_hash_bucket_fast(words, 20)))
+
+        for _ in range(8):
+            step(tf.constant(["a", "b"]))
+        """,
+        "placement.no-kernel",
+    ),
+    _program(
+        "prints-within-the-step",
+        "guide/function: executing Python side effects",
+        """
+        import tensorflow as tf
+        total = tf.Variable(0.0)
+
+        @tf.function
+        def step(x):
+            total.assign_add(tf.reduce_sum(x))
+            tf.print(tf.strings.format("step {}", tf.as_string(total)), output_stream="file:///dev/null")
+
+        for _ in range(8):
+            step(tf.ones([4]))
+        """,
+        finds_no="placement.no-kernel",
+    ),
+    _program(
+        "an-array-within-the-graph",
+        "guide/function: all outputs of a tf.function must be return values; arrays are captured by value",
+        """
+        import numpy as np, tensorflow as tf
+        data = np.ones([1_000_000, 8], np.float32)
+        kept = tf.constant(data)
+
+        @tf.function
+        def loss(w):
+            return tf.reduce_mean(data @ w) + tf.reduce_mean(kept @ w)
+
+        print(loss(tf.ones([8, 1])).shape)
+        """,
+        "function.constant",
+    ),
+    _program(
+        "a-loop-of-small-ops",
+        "tutorials/customization: custom training loops, without tf.function",
+        """
+        import tensorflow as tf
+        w = [tf.Variable(tf.random.normal([4, 4])) for _ in range(6)]
+        for _ in range(60):
+            with tf.GradientTape() as tape:
+                x = tf.ones([2, 4])
+                for one in w:
+                    x = tf.tanh(x @ one) * 0.5 + x
+                loss = tf.reduce_mean(x)
+            for one, gradient in zip(w, tape.gradient(loss, w)):
+                one.assign_sub(0.1 * gradient)
+        """,
+        "function.eager",
+    ),
+    _program(
+        "gpu-3-of-two-in-a-session",
+        "guide/migrate: a session of constants, which TensorFlow computes once",
+        """
+        import tensorflow.compat.v1 as tf
+        tf.disable_eager_execution()
+        with tf.device("/gpu:3"):
+            product = tf.matmul(tf.ones([2, 2]), tf.ones([2, 2]))
+        with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+            print(session.run(product))
+        """,
+        "placement.device-missing",
     ),
 )
