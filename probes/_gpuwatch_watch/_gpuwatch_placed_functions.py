@@ -449,10 +449,11 @@ def uses_resource(node, nodes):
 def _identity(nodes):
     """What tells a function's graph from another one's: names, ops, requested devices and called functions.
 
-    Without constants that name no device: TensorFlow prunes those that no op uses.
+    Without constants that name no device: TensorFlow prunes those that no op uses. Calls without their names: a loop
+    has another one once its gradient is known.
     """
     return frozenset(
-        (node.name, node.op, node.device, tuple(_called(node)) if node.op in _CALLS else ())
+        ("", node.op, node.device, tuple(_called(node))) if node.op in _CALLS else (node.name, node.op, node.device, ())
         for node in nodes
         if node.op not in _FEED and (node.op != "Const" or node.device)
     )

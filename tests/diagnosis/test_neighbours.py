@@ -20,6 +20,7 @@ from gpuwatch.core.model.run import (
     Placement,
     Run,
     RunError,
+    RunProcess,
     Setting,
     TimedStep,
 )
@@ -379,3 +380,13 @@ def test_a_gpu_that_does_not_exist_is_named() -> None:
     error = RunError(type="InvalidArgumentError", message=message)
     found = only(program(devices=GPU_0, errors=(error,), **FAILED), "placement.device-missing")
     assert found.title == "GPU:5 was requested and does not exist: TensorFlow has GPU:0, CPU:0"
+
+
+def test_a_process_whose_parent_names_a_gpu_that_does_not_exist() -> None:
+    mapped = (DeviceMapping(framework_device="GPU:0", uuid="GPU-0", physical_index=0),)
+    for value, told in (("5", True), ("-1", False), ("", False), ("1", False)):
+        other = RunProcess(pid=8, environment={"CUDA_VISIBLE_DEVICES": value})
+        first = RunProcess(pid=7, environment={"CUDA_VISIBLE_DEVICES": "0"}, device_map=mapped)
+        run = program(processes=(first, other), device_map=mapped, environment={"CUDA_VISIBLE_DEVICES": "0"})
+        found = [one.title for one in run.findings if one.id == "visibility.bad-ordinal"]
+        assert found == ["CUDA_VISIBLE_DEVICES=5 of process 8 names no GPU of this machine"] * told

@@ -635,6 +635,23 @@ def gradient_in_a_function():
         want("SelfAdjointEigV2", "GPU:1")
 
 
+@program
+def gradient_of_a_loop_in_a_function():
+    weights = tf.Variable(ones())
+
+    @tf.function
+    def f(x):
+        for _ in tf.range(2):
+            x = x @ weights
+        with tf.device("/GPU:1"):
+            return x @ weights, text(x)
+
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(f(ones())[0])
+    tape.gradient(y, weights)
+    want_strings("GPU:1")
+
+
 # Datasets, sessions, saved models
 
 

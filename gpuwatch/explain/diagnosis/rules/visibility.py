@@ -113,6 +113,27 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+@rule("visibility.bad-ordinal")
+def another_process_hides(evidence: Evidence) -> Iterator[Finding]:
+    """The same of the program's other processes, whose variables their parent has set."""
+    snapshot, processes = evidence.snapshot, evidence.run.processes if evidence.run is not None else ()
+    for process in processes if snapshot is not None and evidence.driver_answers else ():
+        value = process.environment.get("CUDA_VISIBLE_DEVICES")
+        if value is None or value == evidence.visible_devices or process.device_map or snapshot is None:
+            continue
+        seen = read_visible(value, snapshot.devices)
+        if seen.hides_all and not seen.on_purpose and not (seen.ended_at or "").startswith(MIG_PREFIX):
+            yield finding(
+                "visibility.bad-ordinal",
+                "warning",
+                "fact",
+                title=f"CUDA_VISIBLE_DEVICES={value} of process {process.pid} names no GPU of this machine",
+                evidence=[f"process {process.pid} had no GPU; the machine has {len(snapshot.devices)}"],
+                action=no_word_of_cuda(value) or "List only existing GPUs: nvidia-smi -L shows them.",
+                pid=process.pid,
+            )
+
+
 def no_word_of_cuda(value: str) -> str:
     """What to write instead of a value that is valid for other settings but not for CUDA; empty for all others.
 
