@@ -637,19 +637,23 @@ def gradient_in_a_function():
 
 @program
 def gradient_of_a_loop_in_a_function():
-    weights = tf.Variable(ones())
+    with tf.device("/GPU:0"):
+        weights, steps = tf.Variable(ones()), tf.Variable(0.0)
 
     @tf.function
     def f(x):
         for _ in tf.range(2):
             x = x @ weights
         with tf.device("/GPU:1"):
-            return x @ weights, text(x)
+            steps.assign_add(1.0)
+            return text(x), x @ weights
 
     with tf.GradientTape() as tape:
-        y = tf.reduce_sum(f(ones())[0])
+        y = tf.reduce_sum(f(ones())[1])
     tape.gradient(y, weights)
     want_strings("GPU:1")
+    want("AssignAddVariableOp", "GPU:1", steps.device)
+    allow("GPU:1", "ReadVariableOp", device="GPU:0")
 
 
 # Datasets, sessions, saved models

@@ -149,23 +149,18 @@ def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
     for function, calls, ops in result if isinstance(result, list) and evidence.gpu_usable else ():
         if calls < _HOP_CALLS:
             continue
-        first, more = next(iter(ops)), f" and {len(ops) - 1} more" if len(ops) > 1 else ""
+        first, more = next(iter(ops)), f" and {len(ops) - 1} more, which have" if len(ops) > 1 else ", which has"
         lines: dict[str, list[str]] = {}
         for op, (_, line) in ops.items():
             lines.setdefault(line, []).append(op)
+        made = (f"{f'{line}: ' if line else ''}{', '.join(names)}" for line, names in lines.items())
         yield finding(
             "placement.no-kernel",
             "info",
             "fact",
-            title=printable(
-                f"Each of the {calls} calls of {function} goes to the CPU for {first}{more}: TensorFlow has no GPU"
-                " kernel for them"
-            ),
-            evidence=[
-                printable(f"{f'{line}: ' if line else ''}{', '.join(names)}; results of theirs are copied to the GPU")
-                for line, names in lines.items()
-            ],
-            action=_IN_DATA_ACTION if all(_OF_DATA.search(op) for op in list(ops)[:1]) else _NO_GPU_MATHS_ACTION,
+            title=printable(f"Each of the {calls} calls of {function} goes to the CPU for {first}{more} no GPU kernel"),
+            evidence=[*map(printable, made), "results of this are copied to the GPU, by the function's placed graph"],
+            action=_IN_DATA_ACTION if _OF_DATA.search(first) else _NO_GPU_MATHS_ACTION,
         )
 
 
