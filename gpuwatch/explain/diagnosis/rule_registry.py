@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -77,3 +78,9 @@ def finding(
         device_uuid=device_uuid,
         pid=pid,
     )
+
+
+note_of = partial(finding, severity="info", certainty="fact")
+warning_of = partial(finding, severity="warning", certainty="fact")
+error_of = partial(finding, severity="error", certainty="fact")
+"""Findings of a cause by their severity; facts, unless another ``certainty`` is given."""

@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW
 from gpuwatch.explain.diagnosis.reference.compute_capability import capability
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.devices import LIBDEVICE
@@ -61,10 +61,8 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
     names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
     no_nccl, _ = error_lines(evidence, NO_NCCL)
     if no_nccl and evidence.run is not None and evidence.run.simulation == "driver":
-        yield finding(
+        yield error_of(
             "simulation.limit",
-            "error",
-            "fact",
             title="Only on these simulated GPUs: the simulated driver has no NCCL",
             evidence=no_nccl,
             action="Nothing to do for a real GPU. Here use --sim-tier plugin, or give MirroredStrategy"
@@ -212,10 +210,9 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
     only_warned = bool(lines) and not old and all(NOT_COMPATIBLE in line for line in lines)
     if only_warned and ended_otherwise(log):
-        yield finding(
+        yield note_of(
             "build.gpu-unsupported",
-            "info",
-            "likely",
+            certainty="likely",
             title="PyTorch's build has no native code for this GPU; the program ended in another error",
             evidence=lines,
             action=_for_this_gpu(evidence, lines),
@@ -356,10 +353,8 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
         )
         return
     counts = [int(match[1]) for gpu in weak if (match := _COUNT.search(gpu.detail))]
-    yield finding(
+    yield warning_of(
         "build.gpu-unsupported",
-        "warning",
-        "fact",
         title=f"TensorFlow ignored {names}: {they_have} too few multiprocessors",
         evidence=lines,
         action=f"Set {_LEAST}={min(counts, default=1)} to use it too, or leave it to other programs.",

@@ -23,7 +23,7 @@ from gpuwatch.explain.diagnosis.reference.driver_releases import (
     update,
     update_from_log,
 )
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.simulated_driver import says_limit
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 
@@ -155,10 +155,8 @@ def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
                 device_uuid=device.uuid,
             )
         else:
-            yield finding(
+            yield warning_of(
                 "build.gpu-unsupported",
-                "warning",
-                "fact",
                 title=f"No native code for GPU {device.index}: kernels are compiled at the first start",
                 evidence=lines,
                 action="Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once.",

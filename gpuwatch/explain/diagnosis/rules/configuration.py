@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Setting
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines, stated_error
 
 _EARLIER = "Call tf.config right after the import, before any tensor or model is created."
@@ -49,10 +49,8 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
         yield from stated_error(evidence, "config.too-late", _EARLIER)
     for name, setting in forced.items():
         variable = setting.note.removeprefix(_OVERRIDDEN)
-        yield finding(
+        yield warning_of(
             "config.inconsistent",
-            "warning",
-            "fact",
             title=f"{variable} overrides the program's own {name}",
             evidence=[_compared(name, setting)],
             action=f"Unset {variable.partition('=')[0]}, or set it to what the program asks for.",
@@ -119,10 +117,8 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
     settings = evidence.run.settings if evidence.run is not None and evidence.run.group == "run" else {}
     refused = {name: setting for name, setting in settings.items() if setting.note.startswith(_REFUSED)}
     if refused and not lines:
-        yield finding(
+        yield warning_of(
             "config.inconsistent",
-            "warning",
-            "fact",
             title=f"TensorFlow refused {', '.join(refused)}, and with it its GPUs",
             evidence=[_compared(name, setting) for name, setting in refused.items()],
             action=_ALIKE,

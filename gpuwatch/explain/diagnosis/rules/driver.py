@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visibility import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import advice
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
 from gpuwatch.explain.diagnosis.rules.build import complains, ended_the_work
 from gpuwatch.explain.diagnosis.rules.simulated_driver import says_limit
 from gpuwatch.explain.logs import cuda_errors, last_lines
@@ -218,28 +218,24 @@ def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
         return
     error = log.cuinit_error
     if evidence.driver_answers and error is not None and error.code == 303:
-        yield finding(
+        yield error_of(
             "driver.missing",
-            "error",
-            "fact",
             title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
             evidence=[*_log_lines(evidence), *log.lines_of("cuda.missing-library")],
             action=HALF_ACTION,
         )
     elif error is None and not evidence.driver_answers and _only(log.missing_libraries, "libcuda.so"):
-        yield finding(
+        yield error_of(
             "driver.missing",
-            "error",
-            "likely",
+            certainty="likely",
             title="libcuda.so.1, which comes with the driver, cannot be loaded",
             evidence=log.lines_of("cuda.missing-library"),
             action=_advice(evidence),
         )
     elif error is None and not log.libraries_skipped and _only_nvml_missing(log.missing_libraries):
-        yield finding(
+        yield error_of(
             "driver.missing",
-            "error",
-            "likely",
+            certainty="likely",
             title="NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message",
             evidence=log.lines_of("cuda.missing-library"),
             action=HALF_ACTION,
@@ -333,10 +329,9 @@ def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
         if error.code == 100 and (evidence.driver_answers or loaded) and not hidden(evidence):
             if blames_visibility(evidence):
                 return
-            yield finding(
+            yield error_of(
                 "container.lost-devices",
-                "error",
-                "likely",
+                certainty="likely",
                 title="The kernel module is loaded, but CUDA finds no device"
                 if loaded
                 else "NVML answers, but CUDA finds no device",
@@ -345,10 +340,8 @@ def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
             )
         return
     name = error.name or "an error"
-    yield finding(
+    yield error_of(
         "driver.bad-state",
-        "error",
-        "fact",
         title=f"The driver is installed but does not start: {name}" + (f" ({error.code})" if error.code else ""),
         evidence=_log_lines(evidence),
         action=STATE_ADVICE.get(

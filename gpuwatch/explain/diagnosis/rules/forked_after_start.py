@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import note_of, rule
 
 _FORKS = "forks_after_start"
 """Name of the watcher's result with their number (_gpuwatch_forks.py)."""
@@ -18,10 +18,8 @@ def forked_after_start(evidence: Evidence) -> Iterator[Finding]:
     count = evidence.run.results.get(_FORKS) if evidence.run is not None else None
     if isinstance(count, int) and count > 0:
         processes = "1 process was" if count == 1 else f"{count} processes were"
-        yield finding(
+        yield note_of(
             "program.forked",
-            "info",
-            "fact",
             title=f"{processes} forked after TensorFlow had started its GPUs",
             evidence=[f"multiprocessing forked {count} times while TensorFlow had logical GPUs"],
             action="Use no TensorFlow in them. Start them before its first op, or with"

@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.others_memory import trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import note_of, rule
 from gpuwatch.explain.diagnosis.rules.placement import REPLICAS
 from gpuwatch.explain.logs.clean import device as device_name
 
@@ -53,10 +53,8 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
         return
     # With memory growth the limit is the same but NVML shows little: only allocated memory counts.
     if held >= _MAPPED_SHARE * total and peak <= _USED_SHARE * limit:
-        yield finding(
+        yield note_of(
             "idle.memory-held",
-            "info",
-            "fact",
             title=f"{_name(evidence)} allocated {size(held)} of{_which(run)} {size(total)}"
             f" and used at most {size(peak)}",
             evidence=(
@@ -144,10 +142,9 @@ def _unused(
         ", or let it use all of them: a distribution strategy (tf.distribute.MirroredStrategy; in PyTorch"
         " DistributedDataParallel)"
     )
-    return finding(
+    return note_of(
         "idle.memory-held",
-        "info",
-        "likely",
+        certainty="likely",
         title=f"The program used {len(used)} of the {len(idle) + len(used)} GPUs that it allocated: not {names}",
         evidence=[*(line for _, line in idle), *used.values()][:8],
         action=f"Hide unused GPUs{hide}{strategy if worth else ''}.",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, in_line, main_one
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.facts import SeenXid
@@ -110,10 +110,8 @@ def fault_of_a_switch(evidence: Evidence) -> Iterator[Finding]:
     """An NVSwitch reported an error after which it went on: a program's illegal access, or a link that wears out."""
     lines, _ = error_lines(evidence, "nvswitch.non-fatal")
     if lines:
-        yield finding(
+        yield warning_of(
             "unknown",
-            "warning",
-            "fact",
             title="An NVSwitch reported a non-fatal error",
             evidence=lines[:5],
             action="Nothing to do if it stays alone and programs go on. If a program failed at that time, look at its"

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, of_signal
 from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR
 from gpuwatch.explain.logs.clean import device
@@ -31,10 +31,8 @@ def child_killed(evidence: Evidence) -> Iterator[Finding]:
     who = f"its process {first.pid}" + (f" and {many} more" if many else "")
     what = f"{who} {'were' if many else 'was'} ended by {number.name}"
     succeeded = run.outcome.exit_code == 0
-    yield finding(
+    yield warning_of(
         "unknown",
-        "warning",
-        "fact",
         title=f"{DESPITE_ERROR} {what}" if succeeded else f"{what[:1].upper()}{what[1:]}",
         evidence=(
             *(
@@ -58,10 +56,8 @@ def child_failed(evidence: Evidence) -> Iterator[Finding]:
     failed = [process for process in run.processes if process.exit_code is not None and process.exit_code > 0]
     if failed:
         many = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        yield finding(
+        yield note_of(
             "unknown",
-            "info",
-            "fact",
             title=f"{DESPITE_ERROR} its process {failed[0].pid}{many} ended with exit code {failed[0].exit_code}",
             evidence=[
                 f"process {process.pid}: exit code {process.exit_code}"

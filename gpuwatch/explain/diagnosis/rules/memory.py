@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.memory.oom_arithmetic import WHO_HELD_IT, Judgem
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, judgement, on_host, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
 from gpuwatch.explain.diagnosis.rules.phrasing import at
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.explain.logs.facts import LogFacts
@@ -329,20 +329,17 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
     enough = free is not None and free >= _ENOUGH_TO_START
     if status or enough:
         why = f"although {size(free)} of GPU memory was free" if enough and free is not None else f"with {status}"
-        yield finding(
+        yield error_of(
             "unknown",
-            "error",
-            "fact",
             title=f"cuDNN or cuBLAS failed to start {why}",
             evidence=lines,
             action="Look for a second cuDNN or CUDA (pip list, conda list, LD_LIBRARY_PATH): an incompatible version"
             " fails the same way.",
         )
         return
-    yield finding(
+    yield error_of(
         "memory.masked",
-        "error",
-        "likely",
+        certainty="likely",
         evidence=lines,
         action=memory_action("memory.masked", framework_of(evidence), evidence) or ACTIONS["memory.masked"],
     )

@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
 from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, others_memory
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 
 _ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
 _NOTICED = 0.1
@@ -149,10 +149,8 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
             continue  # a limit of the program's own, which others did not touch
         held = holders(snapshot, want.device)
         named = headline(snapshot, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
-        yield finding(
+        yield warning_of(
             "memory.other-process",
-            "warning",
-            "fact",
             title=f"{named}: TensorFlow was granted {size(want.granted)}",
             evidence=(
                 f"GPU {want.device.index} has {size(want.total)}; others held {size(others)} of it when TensorFlow"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, gpu_build
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import finished
@@ -37,10 +37,9 @@ def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
     if not lines or log.ooms or names_cause(log.topics):
         return
     if wheel := log.lines_of(_CPU_WHEEL, _CPU_XLA):
-        yield finding(
+        yield warning_of(
             "build.cpu-only",
-            "warning",
-            "likely",
+            certainty="likely",
             evidence=(*lines, *wheel),
             action=gpu_build(framework_of(evidence, lines)),
         )
@@ -66,10 +65,8 @@ def gpu_not_used(evidence: Evidence) -> Iterator[Finding]:
     """The framework says itself that it found a GPU and leaves it."""
     log = evidence.log
     if log is not None and evidence.run is None and (lines := log.lines_of(_UNUSED_GPU)):
-        yield finding(
+        yield warning_of(
             "unknown",
-            "warning",
-            "fact",
             title="The program found a GPU and does not use it",
             evidence=lines,
             action="Request it (Lightning: Trainer(accelerator='gpu')), or look for device='cpu', use_cpu=True or"

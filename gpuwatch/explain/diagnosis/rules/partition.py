@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visibility import MIG_PREFIX, divided
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.machine.sources import missing_process
 
 _HIDDEN = "hidden from this user"
@@ -106,10 +106,9 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
             continue
         who = "1 process" if len(held) == 1 else f"{len(held)} processes"
         pids = ", ".join(str(pid) for pid in sorted(held)[:8])
-        yield finding(
+        yield note_of(
             "container.pid-namespace",
-            "info",
-            "likely",
+            certainty="likely",
             title=f"GPU {device.index}: {who} not visible here, probably in another container",
             evidence=(
                 f"pid {pids} of the host",
@@ -132,10 +131,8 @@ def _hidden(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
     amounts = [amount for row in rows if (amount := row.number("gpu_memory_bytes"))]
     who = "1 process" if len(rows) == 1 else f"{len(rows)} processes"
     option = rows[0].note.rpartition(" ")[2]
-    yield finding(
+    yield note_of(
         "memory.other-process",
-        "info",
-        "fact",
         title=f"GPU {device.index}: {who} of other users, hidden by /proc ({option})",
         evidence=(
             f"pid {', '.join(str(row.pid) for row in rows[:8])}: they exist (kill -0), but /proc hides them",

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Fallback
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines, stated_error
 from gpuwatch.explain.logs.clean import NOT_SIMULATED, device
 from gpuwatch.explain.logs.facts import Colocation, Member
@@ -80,10 +80,8 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     known = [placement for placement in run.placements if placement.why == _MISSING] if run is not None else []
     if known:
         asked = ", ".join(dict.fromkeys(device(placement.requested or "") for placement in known))
-        yield finding(
+        yield warning_of(
             cause,
-            "warning",
-            "fact",
             title=printable(f"{asked} was requested and does not exist"),
             evidence=[
                 printable(
@@ -154,10 +152,8 @@ def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
         for op, (_, line) in ops.items():
             lines.setdefault(line, []).append(op)
         made = (f"{f'{line}: ' if line else ''}{', '.join(names)}" for line, names in lines.items())
-        yield finding(
+        yield note_of(
             "placement.no-kernel",
-            "info",
-            "fact",
             title=printable(f"Each of the {calls} calls of {function} goes to the CPU for {first}{more} no GPU kernel"),
             evidence=[*map(printable, made), "results of this are copied to the GPU, by the function's placed graph"],
             action=_IN_DATA_ACTION if _OF_DATA.search(first) else _NO_GPU_MATHS_ACTION,
@@ -218,10 +214,8 @@ def simulated_limit(evidence: Evidence) -> Iterator[Finding]:
         first = limits[0]
         kind = first.kind
         more = f" and {len(limits) - 1} more" if len(limits) > 1 else ""
-        yield finding(
+        yield note_of(
             LIMIT,
-            "info",
-            "fact",
             title=printable(f"Only on this simulated GPU: it has no kernel for {kind}{more}, so the CPU computed them"),
             evidence=[
                 f"{entry.op} {entry.dtype or ''} ran on {entry.actual}: {entry.detail}".replace("  ", " ")

@@ -10,7 +10,7 @@ from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Predic
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.others_memory import others_memory
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 from gpuwatch.explain.logs.clean import device as device_name
 
 _MIB = 1 << 20
@@ -24,10 +24,8 @@ def against_prediction(evidence: Evidence) -> Iterator[Finding]:
         return
     if not run.device_map:
         if run.predicted and not _explained(evidence, run):
-            yield finding(
+            yield warning_of(
                 "unknown",
-                "warning",
-                "fact",
                 title="TensorFlow mapped no GPU, although one was expected",
                 evidence=[f"expected {_expected(entry)}" for entry in run.predicted],
                 action="Read the log from its first line: it should say why the GPUs were ignored.",
@@ -39,10 +37,8 @@ def against_prediction(evidence: Evidence) -> Iterator[Finding]:
         return  # the log says itself which GPUs it takes, and why
     other_map = [_differs(name, expected.get(name), observed.get(name)) for name in sorted({*expected, *observed})]
     if any(other_map):
-        yield finding(
+        yield warning_of(
             "unknown",
-            "warning",
-            "fact",
             title="The device map is not the expected one",
             evidence=[line for line in other_map if line],
             action="Compare the run's settings and environment with the map; the map is what really happened.",
@@ -88,10 +84,9 @@ def _amount(
     taken = _taken_meanwhile(entry)
     if missing > 0 and taken is not None and taken >= missing / 2:
         lines.append(f"NVML: other processes allocated {size(taken)} between the prediction and the end of the run")
-        yield finding(
+        yield warning_of(
             "memory.other-process",
-            "warning",
-            "likely",
+            certainty="likely",
             title=f"{name} was granted {size(missing)} less than was free: another process allocated memory meanwhile",
             evidence=lines,
             action="Compare runs only while nobody else starts on this GPU; run this one again.",
@@ -102,10 +97,9 @@ def _amount(
     left = held.before - held.start if held.before is not None and held.start is not None else 0
     if missing < 0 and left >= -missing / 2:
         gone = [f"process {holding.pid} held {memory(holding.before_bytes)} and exited" for holding in _gone(entry)]
-        yield finding(
+        yield note_of(
             "memory.other-process",
-            "info",
-            "likely",
+            certainty="likely",
             title=f"{name} was granted {size(-missing)} more than was free at first: another process exited meanwhile",
             evidence=[
                 *lines,
@@ -117,10 +111,8 @@ def _amount(
         )
         return
     more_or_less = "less" if missing > 0 else "more"
-    yield finding(
+    yield warning_of(
         "unknown",
-        "warning",
-        "fact",
         title=f"{name} was granted {size(abs(missing))} {more_or_less} than expected",
         evidence=lines,
         action="Check whether another program used this GPU at the start, or a variable changes the reserve.",

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Retraced, TraceChange
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 
 _LEAST = 10
 """Traces below which a function may simply have so many kinds of arguments: buckets of lengths, a last batch."""
@@ -39,10 +39,8 @@ def traced_again(evidence: Evidence) -> Iterator[Finding]:
     ][:_MOST]:
         why, action = _why(retraced)
         place = f"{printable(retraced.name)} ({printable(retraced.place)})"
-        yield finding(
+        yield warning_of(
             "function.retraced",
-            "warning",
-            "fact",
             title=f"TensorFlow traced {place} in {retraced.traces} of {retraced.calls} calls{why}",
             evidence=(
                 f"{retraced.traces} traces of {retraced.made} tf.function{'s' if retraced.made > 1 else ''}",
@@ -69,10 +67,8 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
     }
     if told:
         names = printable(", ".join(list(told)[:_MOST]))
-        yield finding(
+        yield note_of(
             "function.eager",
-            "info",
-            "fact",
             title=f"tf.functions ran eagerly, op by op: {names}",
             evidence=[
                 printable(f"{name}: {eager} calls ran eagerly, {graph} as a graph")
@@ -94,10 +90,9 @@ def loops_eagerly(evidence: Evidence) -> Iterator[Finding]:
         return
     if seconds * steps > _SMALL_OP * ops:
         return
-    yield finding(
+    yield note_of(
         "function.eager",
-        "info",
-        "likely",
+        certainty="likely",
         title=f"The training loop runs eagerly: about {ops // steps} small ops a step, one after another",
         evidence=[f"{ops} eager ops in {steps} steps, {seconds * steps / ops * 1e6:.0f} µs an op in the median step"],
         action="Put the step into a tf.function: it runs as one graph, without Python between its ops.",
@@ -109,10 +104,8 @@ def large_constants(evidence: Evidence) -> Iterator[Finding]:
     """NumPy arrays that a tf.function closes over: each becomes part of the graph, once a trace."""
     result = evidence.run.results.get("large_constants") if evidence.run is not None else None
     for function, line, dtype, shape, each, graphs in result if isinstance(result, list) else ():
-        yield finding(
+        yield note_of(
             "function.constant",
-            "info",
-            "fact",
             title=printable(f"{size(each)} are a constant of the graph of {function}: {dtype} {shape}"),
             evidence=[
                 printable(f"used at {line}") if line else "",

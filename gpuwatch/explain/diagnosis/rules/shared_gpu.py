@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import DeviceMemory, Holding, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import is_round
 from gpuwatch.explain.diagnosis.memory.others_memory import at_once
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
 _MUCH = 0.5
 """Share of a GPU that the first must hold, and of its grant below which the other's is small."""
@@ -45,10 +45,8 @@ def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
             and at_once(tenant.held, first.held)
         ]
         if small:
-            yield finding(
+            yield warning_of(
                 "memory.other-process",
-                "warning",
-                "fact",
                 title=f"{len(small) + 1} processes of the program share GPU {entry.index}: process {small[0].pid} was"
                 f" granted {size(small[0].granted)}, what process {first.pid} left",
                 evidence=[

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.sim.limits import NO_COMPILER, NOT_CARRIED, computes
 
 CAUSE = "simulation.limit"
@@ -29,10 +29,8 @@ def not_honoured(evidence: Evidence) -> Iterator[Finding]:
     if run is None or not run.simulation_limits:
         return
     if not computes(run.simulation_limits):
-        yield finding(
+        yield warning_of(
             CAUSE,
-            "warning",
-            "fact",
             title="The program's numbers are meaningless: these simulated GPUs compute only matrix products",
             evidence=run.simulation_limits,
             action="Omit --sim-tier, or use plugin, which computes.",

@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Standstill, ThreadStack
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
 _LEAST = 15.0
 """Seconds without a step."""
@@ -35,10 +35,8 @@ def no_more_steps(evidence: Evidence) -> Iterator[Finding]:
     if without < max(_LEAST, _LONGER * longest) or found.stood_seconds < _STOOD or _computes(run, found):
         return
     place = next((thread.place for thread in found.threads[:1] if thread.place), "")
-    yield finding(
+    yield warning_of(
         "program.stalled",
-        "warning",
-        "fact",
         title=f"The program made no step in its last {without:.0f} s"
         + (f": it stands at {printable(place)}" if place else ""),
         evidence=(

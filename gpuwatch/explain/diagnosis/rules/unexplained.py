@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import machine_messages, program_messages
 from gpuwatch.explain.diagnosis.rules.build import NOT_COMPATIBLE, ended_otherwise
 from gpuwatch.explain.diagnosis.rules.ending_words import (
@@ -308,10 +308,8 @@ def _deadline(run: Run) -> Finding:
         if seconds is not None
     ]
     spent = f"it was killed after {phases.total_seconds:.0f} s" if phases.total_seconds is not None else ""
-    return finding(
+    return warning_of(
         "unknown",
-        "warning",
-        "fact",
         title="The probe did not finish before its deadline",
         evidence=[spent or "it was killed", *(reached or ["it did not finish the import"])],
         action="Raise --deadline (or lower --seconds). If it never finishes, check dmesg for a GPU that hangs.",

@@ -10,7 +10,7 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import INHERITED
 from gpuwatch.core.model.visibility import MIG_PREFIX, VisibleList, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.build import complains
 from gpuwatch.explain.diagnosis.rules.driver import blames_script, blames_visibility
 from gpuwatch.explain.diagnosis.rules.stated_errors import stated_error
@@ -52,10 +52,9 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     if not seen.hides_all and seen.ended_at is None:
         yield from _misread(value, seen)
         if blames_visibility(evidence) and evidence.log is not None and MIG_PREFIX not in value:
-            yield finding(
+            yield error_of(
                 "visibility.bad-ordinal",
-                "error",
-                "likely",
+                certainty="likely",
                 title=f"CUDA_VISIBLE_DEVICES={value} names no GPU of this machine",
                 evidence=evidence.log.lines_of("environment.visible-devices", "driver.cuinit", "driver.loaded"),
                 action="List existing GPUs (nvidia-smi -L shows them), or unset the variable.",
@@ -123,10 +122,8 @@ def another_process_hides(evidence: Evidence) -> Iterator[Finding]:
             continue
         seen = read_visible(value, snapshot.devices)
         if seen.hides_all and not seen.on_purpose and not (seen.ended_at or "").startswith(MIG_PREFIX):
-            yield finding(
+            yield warning_of(
                 "visibility.bad-ordinal",
-                "warning",
-                "fact",
                 title=f"CUDA_VISIBLE_DEVICES={value} of process {process.pid} names no GPU of this machine",
                 evidence=[f"process {process.pid} had no GPU; the machine has {len(snapshot.devices)}"],
                 action=no_word_of_cuda(value) or "List only existing GPUs: nvidia-smi -L shows them.",
@@ -175,10 +172,9 @@ def _misread(value: str, seen: VisibleList) -> Iterator[Finding]:
     if not seen.loose:
         return
     hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
-    yield finding(
+    yield warning_of(
         "visibility.bad-ordinal",
-        "warning",
-        "likely",
+        certainty="likely",
         title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
         evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
         action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
@@ -209,20 +205,18 @@ def no_gpu_left(evidence: Evidence) -> Iterator[Finding]:
     lines = log.lines_of("visibility.none-available")
     if lines and not complains(log) and not blames_script(evidence):
         if all(any(text in line for text in _JAX_NONE) for line in lines):
-            yield finding(
+            yield error_of(
                 "visibility.hidden",
-                "error",
-                "likely",
+                certainty="likely",
                 title="JAX finds no GPU: CUDA_VISIBLE_DEVICES hides them, or the container has none",
                 evidence=lines,
                 action="Check that nvidia-smi lists the GPU there; then unset CUDA_VISIBLE_DEVICES (it may be empty or"
                 " -1), or start the container with --gpus all.",
             )
             return
-        yield finding(
+        yield error_of(
             "visibility.hidden",
-            "error",
-            "likely",
+            certainty="likely",
             title="The driver's library shows no GPU: CUDA_VISIBLE_DEVICES hides them, or there is none here",
             evidence=lines,
             action="See whether nvidia-smi lists a GPU there. If so, unset CUDA_VISIBLE_DEVICES (it may be empty or"
@@ -241,19 +235,17 @@ def script_hides(evidence: Evidence) -> Iterator[Finding]:
     lines = log.lines_of("environment.assigned", "driver.cuinit", "visibility.none-available")
     shown = f"CUDA_VISIBLE_DEVICES={value or chr(34) * 2}"
     if read_visible(value, None).hides_all:
-        yield finding(
+        yield error_of(
             "visibility.hidden",
-            "error",
-            "likely",
+            certainty="likely",
             title=f"The program sets {shown} itself, which hides every GPU",
             evidence=lines,
             action=f"Remove {shown} from the program's code or command line, or set it to the GPUs that it should use.",
         )
         return
-    yield finding(
+    yield error_of(
         "visibility.bad-ordinal",
-        "error",
-        "likely",
+        certainty="likely",
         title=f"The program sets {shown} itself, but CUDA finds no GPU with that number",
         evidence=lines,
         action=f"Change {shown} where the program sets it to a GPU that nvidia-smi -L lists (the first one is 0), or"
@@ -326,10 +318,8 @@ def renumbered(evidence: Evidence) -> Iterator[Finding]:
     ]
     if moved:
         value = evidence.visible_devices if len(maps) < 2 else None
-        yield finding(
+        yield note_of(
             "visibility.renumbered",
-            "info",
-            "fact",
             evidence=[*moved, *([f"CUDA_VISIBLE_DEVICES={value}"] if value is not None else [])],
             action="Name GPUs by UUID in CUDA_VISIBLE_DEVICES, and count from 0 inside the program.",
         )
@@ -344,10 +334,9 @@ def misspelt(evidence: Evidence) -> Iterator[Finding]:
             continue
         effect, lines = _effect(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
         case = " (names of variables are case-sensitive)" if name.upper() == known else ""
-        yield finding(
+        yield warning_of(
             "visibility.misspelt",
-            "warning",
-            "likely",
+            certainty="likely",
             title=f"{name} is not a variable that anything reads; {known} was probably meant{case}{effect}",
             evidence=(f"{name}={evidence.variables[name]}", *lines),
             action=f"Write {known}={evidence.variables[name]}",
@@ -381,10 +370,8 @@ def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
     if not lines and (value is None or value in ("true", "false")):
         return
     shown = f"{_GROWTH}={value}" if value is not None else _GROWTH
-    yield finding(
+    yield warning_of(
         "visibility.misspelt",
-        "warning",
-        "fact",
         title=f"{shown} is neither true nor false: TensorFlow ignores it and takes nearly all memory",
         evidence=[*([shown] if value is not None else []), *lines],
         action=f"Set {_GROWTH}=true, in lower case.",

@@ -10,7 +10,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.idle_limits import STARVED, faster_input
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 
 _LEAST_SECONDS = 5.0
 _LEAST_STEPS = 20
@@ -63,10 +63,9 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
     else:
         return
     action = _BETWEEN if how.startswith("waits between") else faster_input(run.framework.name if run.framework else "")
-    yield finding(
+    yield warning_of(
         "input.bound",
-        "warning",
-        "likely",
+        certainty="likely",
         title=f"The GPU {how} {percent(100 * share)} of the time",
         evidence=(
             f"{share * looked:.1f} of {looked:.1f} s {by}",
