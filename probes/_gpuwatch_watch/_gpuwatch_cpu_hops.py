@@ -1,6 +1,6 @@
 """Ops of a tf.function that no GPU can compute, on the way to ops on a GPU: each call copies their results there.
 
-By the function's placed graph. An op whose results only stay on the CPU (prints, summaries) is none, nor one for which
+By the function's placed graph; of no type has TensorFlow a CUDA kernel of these ops. One whose results only stay on the CPU (prints, summaries) is none, nor one for which
 the program asked for a device, nor what the GPU's kernel wants in host memory (shapes). Standard library only, Python
 3.7 or newer.
 """
@@ -45,7 +45,7 @@ class Hops:
     def _is_hop(self, node):
         if ":CPU:" not in node.device or node.op in _NONE or "Dataset" in node.op or node.op.startswith("Iterator"):
             return False
-        return self.ops.has_kernel(node.op, node.attr, cuda=True) is False
+        return self.ops.has_some_cuda_kernel(node.op) is False
 
     def _reaches_gpu(self, name, readers):
         seen, waiting = {name}, [name]

@@ -211,7 +211,8 @@ class Ops:
         ``devices``: of a session; else those of the process.
         """
         if devices is None:
-            devices = getattr(sys.modules["tensorflow.python.eager.context"]._context, "_logical_devices", None) or ()
+            context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+            devices = getattr(context, "_logical_devices", None) or ()
         gpus = [self.scopes.parse(one.name)[1] for one in devices if one.device_type == "GPU"]
         if request.type != "GPU" or request.line is None or not gpus or request.index in (None, *gpus):
             return False
@@ -219,9 +220,13 @@ class Ops:
         self._add(key, lambda: attributes)
         return True
 
-    def has_kernel(self, op, attributes, cuda=False):
-        """Whether an op has a kernel for some GPU, or for CUDA; None if unknown."""
-        return self._kernels(op, lambda: attributes)[1 if cuda else 0]
+    def has_kernel(self, op, attributes):
+        """Whether an op has a kernel for some GPU; None if unknown."""
+        return self._kernels(op, lambda: attributes)[0]
+
+    def has_some_cuda_kernel(self, op):
+        """Whether TensorFlow has a CUDA kernel of an op for any type; None if unknown."""
+        return self._kernels(op, dict)[2]
 
     # Copies
 
