@@ -1,8 +1,8 @@
 """Ops of a tf.function that no GPU can compute, on the way to ops on a GPU: each call copies their results there.
 
-By the function's placed graph; of no type has TensorFlow a CUDA kernel of these ops. One whose results only stay on the CPU (prints, summaries) is none, nor one for which
-the program asked for a device, nor what the GPU's kernel wants in host memory (shapes). Standard library only, Python
-3.7 or newer.
+By the function's placed graph; TensorFlow has no CUDA kernel of these ops, of any type. One whose results only stay on
+the CPU (prints, summaries) is none, nor one for which the program asked for a device, nor what the GPU's kernel wants
+in host memory (shapes). Standard library only, Python 3.7 or newer.
 """
 
 _NONE = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder", "_Recv", "_HostRecv", "Const"])
