@@ -20,7 +20,7 @@ from gpuwatch.explain.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.explain.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import described, holders, make_room
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.driver import HALF_ACTION, RECREATE
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.sim.libraries import runtime_obstacle
@@ -64,10 +64,8 @@ def versions_differ(facts: Facts) -> Iterator[Finding]:
     known = driver_versions(facts)
     started = facts.driver is not None and facts.driver.cuinit_code == 0
     if len(set(known.values())) > 1 and not started:
-        yield finding(
+        yield error_of(
             "driver.mismatch",
-            "error",
-            "fact",
             evidence=[f"{name}: {version}" for name, version in known.items()],
             action=REBOOT,
         )
@@ -84,19 +82,16 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
     if code in _MISMATCH:
         yield finding("driver.mismatch", "error", "fact", evidence=[line], action=start_action(code))
     elif code not in _NO_DEVICE:
-        yield finding(
+        yield error_of(
             "driver.bad-state",
-            "error",
-            "fact",
             title=f"The driver is installed but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",
             evidence=[line],
             action=start_action(code),
         )
     elif code == 100 and facts.nvml_answers and not facts.hidden:
-        yield finding(
+        yield error_of(
             "container.lost-devices",
-            "error",
-            "likely",
+            certainty="likely",
             title="NVML answers, but CUDA finds no device",
             evidence=[line],
             action=RECREATE,
@@ -119,10 +114,8 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
             action=HALF_ACTION,
         )
     elif answer.libcuda.error is not None and answer.nvml_code == 0:
-        yield finding(
+        yield error_of(
             "driver.missing",
-            "error",
-            "fact",
             title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
             evidence=[answer.libcuda.error],
             action=HALF_ACTION,
@@ -157,19 +150,15 @@ def closed_files(facts: Facts) -> Iterator[Finding]:
         return
     closed = [entry for entry in system.device_files if not entry.usable]
     if closed:
-        yield finding(
+        yield error_of(
             "driver.bad-state",
-            "error",
-            "fact",
             title="This user may not use the GPU's device files",
             evidence=[f"{entry.path}: {entry.mode}" for entry in closed],
             action=JOIN_GROUP,
         )
     elif system.container and not system.device_files:
-        yield finding(
+        yield error_of(
             "container.lost-devices",
-            "error",
-            "fact",
             evidence=["the kernel module is loaded, but this container has no /dev/nvidia*"],
             action=GIVE_GPUS,
         )
@@ -225,10 +214,9 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
         return
     names = {entry.name for entry in look.distributions or ()}
     if look.name == "tensorflow" and {"tensorflow", "tensorflow-cpu"} <= names:
-        yield finding(
+        yield warning_of(
             "build.cpu-only",
-            "warning",
-            "likely",
+            certainty="likely",
             title="tensorflow and tensorflow-cpu are both installed: the later one has overwritten the other's files",
             evidence=[f"{entry.name} {entry.version}" for entry in look.distributions or ()
                       if entry.name in ("tensorflow", "tensorflow-cpu")],
@@ -246,10 +234,8 @@ def pytorch(facts: Facts) -> Iterator[Finding]:
             "build.cpu-only", "error" if facts.nvml_answers else "warning", "fact", action=framework.TORCH_BUILD
         )
     elif obstacle := _without_simulation(facts):
-        yield finding(
+        yield warning_of(
             "unknown",
-            "warning",
-            "fact",
             title=f"{obstacle}; PyTorch's messages here are about the machine without simulated GPUs",
             action="Check PyTorch without --sim, or a newer version.",
         )
@@ -275,10 +261,9 @@ def full(facts: Facts) -> Iterator[Finding]:
         if not tight and (total is None or not rows or free >= MOSTLY * total):
             continue
         what = "a program may not even start there" if tight else "others hold the rest"
-        yield finding(
+        yield warning_of(
             "memory.other-process",
-            "warning",
-            "likely",
+            certainty="likely",
             title=f"GPU {device.index} has only {size(int(free))} free: {what}",
             evidence=[described(amount, process) for amount, process in holders(facts.snapshot, device)],
             action=make_room(facts.snapshot, device),
@@ -291,10 +276,9 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
     """A device whose matrix product is wrong."""
     for test in facts.look.tests if facts.look is not None else ():
         if test.correct is False:
-            yield finding(
+            yield error_of(
                 "hardware.fault",
-                "error",
-                "likely",
+                certainty="likely",
                 title=f"{test.device} computes a wrong result",
                 evidence=[f"the product of two matrices of ones on {test.ran_on} is wrong"],
                 action="Check dmesg for Xid and ECC errors; test the card; run the same on another one.",
@@ -305,10 +289,8 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
 def timed_out(facts: Facts) -> Iterator[Finding]:
     """The framework did not finish before its deadline."""
     if facts.look is not None and facts.look.late and facts.run is not None:
-        yield finding(
+        yield error_of(
             "unknown",
-            "error",
-            "fact",
             title=f"{facts.look.late} did not finish before its deadline",
             action="Look in dmesg for a GPU that hangs, and for a slow file system.",
         )
@@ -365,10 +347,8 @@ def without_reason(facts: Facts) -> Iterator[Finding]:
     """The framework was imported and has no GPU, although there are some."""
     if facts.framework is None or facts.usable or not facts.gpus or _without_simulation(facts):
         return
-    yield finding(
+    yield error_of(
         "unknown",
-        "error",
-        "fact",
         title=f"{facts.product} has no GPU, and nothing says why",
         evidence=(f"NVML lists {len(facts.gpus)}",),
         action="Send this report to somebody who knows the machine: gpuwatch doctor -o doctor.md",
