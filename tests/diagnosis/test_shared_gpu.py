@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Oom, Run, RunProcess
@@ -34,6 +35,22 @@ def test_the_second_training_gets_what_the_first_left() -> None:
     assert (found.id, found.certainty, found.device_uuid) == ("memory.other-process", "fact", "GPU-0")
     assert "process 20 was granted 991 MiB, what process 10 left" in found.title
     assert "from 8.0 s to 18.0 s" in found.evidence[1]
+
+
+def at_once(**second: object) -> Run:
+    """Two that start at once: each is granted the whole, one gets it."""
+    run = shared(22 * GIB, since=2.1)
+    (first, other), (gpu,) = run.processes, run.memory.devices
+    held = (replace(gpu.holders[0], peak_bytes=1479 * MIB), gpu.holders[1])
+    first = replace(first, **{"allocators": {"/device:GPU:0": 12 * MIB}, **second})
+    return replace(run, processes=(first, other), memory=replace(run.memory, devices=(replace(gpu, holders=held),)))
+
+
+def test_of_two_that_start_at_once_one_gets_the_rest() -> None:
+    (found,) = told(at_once())
+    assert "process 10 was granted 1.4 GiB, what process 20 left" in found.title
+    assert not told(at_once(allocators={})), "it has only started the GPU"
+    assert not told(at_once(environment={"TF_FORCE_GPU_ALLOW_GROWTH": "true"}))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,10 @@ _MUCH = 0.5
 """Share of a GPU that the first must hold, and of its grant below which the other's is small."""
 
 
+_AT_ONCE = 2.0
+"""Seconds within which either of two processes may have allocated first."""
+
+
 class _Tenant(NamedTuple):
     pid: int
     granted: int
@@ -32,15 +36,17 @@ def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
     if run is None or run.group != "run" or run.ooms:
         return
     for entry in run.memory.devices:
-        tenants = sorted(_tenants(run, entry), key=lambda tenant: tenant.held.first_seconds or 0.0)
-        first = next(iter(tenants), None)
+        tenants = sorted(_tenants(run, entry), key=_began)
+        soon = [tenant for tenant in tenants if _began(tenant) - _began(tenants[0]) <= _AT_ONCE]
+        first = max(soon, key=lambda tenant: tenant.held.peak_bytes or 0, default=None)
         if first is None or not entry.total_bytes or (first.held.peak_bytes or 0) < _MUCH * entry.total_bytes:
             continue
         left = entry.total_bytes - (first.held.peak_bytes or 0)
         small = [
             tenant
-            for tenant in tenants[1:]
-            if tenant.granted <= min(left, _MUCH * first.granted)
+            for tenant in tenants
+            if tenant is not first
+            and tenant.granted <= min(left, _MUCH * first.granted)
             and not is_round(tenant.granted)
             and at_once(tenant.held, first.held)
         ]
@@ -61,11 +67,21 @@ def left_by_the_first(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
+def _began(tenant: _Tenant) -> float:
+    return tenant.held.first_seconds or 0.0
+
+
 def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:
     """The processes of the run that NVML saw on this GPU, with what their frameworks were granted there."""
     for process in run.processes:
         granted = sum(mapping.granted_bytes or 0 for mapping in process.device_map if mapping.uuid == entry.uuid)
         held = next((holder for holder in entry.holders if holder.own and holder.pid == process.pid), None)
         if granted and held is not None:
+            names = [mapping.framework_device for mapping in process.device_map if mapping.uuid == entry.uuid]
+            used = any(process.allocators.get(name) for name in names)
+            grows = any("growth" in name.lower() for name in (*run.settings, *process.environment))
+            if used and not grows and held.peak_bytes:
+                # Of two that start at once each is granted the whole; without growth the first op allocates that.
+                granted = min(granted, held.peak_bytes)
             command = f": {shorten(printable(process.command), 80)}" if process.command else ""
             yield _Tenant(process.pid, granted, held, command)
