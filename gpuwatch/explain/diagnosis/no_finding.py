@@ -137,16 +137,14 @@ def _stopped(log: LogFacts) -> Finding | None:
         return None
     if last is None and _TIME_LIMIT.search(told) is not None:
         return finding("healthy", "info", "likely", title=_AT_ITS_LIMIT, evidence=(told,))
-    if last is not None and last_lines.finished(log.telling_last_line):
+    if last is not None and last_lines.did_it_all(log.telling_last_line):
         return finding("healthy", "info", "likely", title=_AFTER_WORK, evidence=(log.telling_last_line,))
-    title, action = (
-        (
-            "It was ended by SIGTERM while it started",
-            "Find who sent it: a supervisor's time limit, a scheduler or a person.",
-        )
-        if last is not None and last.message == "terminated"
-        else ("It was interrupted (Ctrl+C, SIGINT); until then the log shows no failure", "")
-    )
+    while_started = last is not None and last.message == "terminated"
+    title, action = ("It was interrupted (Ctrl+C, SIGINT); until then the log shows no failure", "")
+    if while_started or "SIGTERM" in told:
+        until = " while it started" if while_started else "; until then the log shows no failure"
+        title = f"It was ended by SIGTERM{until}"
+        action = "Find who sent it: a supervisor's time limit, a scheduler (sacct -j JOB) or a person."
     return finding("unknown", "warning", "fact", title=title, evidence=(told,), action=action)
 
 

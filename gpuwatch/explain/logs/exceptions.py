@@ -99,6 +99,10 @@ def is_error(line: str) -> bool:
     return _ERROR_LINE.match(line) is not None
 
 
+def _text(error: RunError) -> str:
+    return f"{error.type}: {error.message}"
+
+
 class ExceptionFinder:
     """Keeps the exceptions of a log in ``facts``: the last :data:`MAX_ERRORS`, and what is known of the very last."""
 
@@ -192,8 +196,10 @@ class ExceptionFinder:
         told = RunError(type=before.type, message=in_words(message[:2000]))
         facts.errors[:] = [*(error for error in facts.errors[:-1] if error != told), told]
         facts.last_error_line = facts.lines
-        if (frame := facts.error_frames.pop(f"{before.type}: {before.message}", None)) is not None:
-            facts.error_frames[f"{before.type}: {facts.errors[-1].message}"] = frame
+        if (frame := facts.error_frames.pop(_text(before), None)) is not None:
+            facts.error_frames[_text(told)] = frame
+        if (first := facts.raised_first.pop(_text(before), None)) is not None:
+            facts.raised_first[_text(told)] = first
 
     def line(self, line: str) -> bool:
         """Takes a line without prefixes; False if it is no exception."""
@@ -241,9 +247,9 @@ class ExceptionFinder:
             message = rest if message == rest * 2 else message
         if _CARRIED_INTERRUPT.match(message) is not None:
             name, message = "KeyboardInterrupt", ""
-        retried = self._chained and _RETRIED.search(message) is not None
+        before = _text(facts.errors[-1]) if self._chained and facts.errors else ""
         self._chained = False
-        if retried or (name in _OF_A_WRAPPER and self._told_by_traceback()):
+        if (before and _RETRIED.search(message) is not None) or (name in _OF_A_WRAPPER and self._told_by_traceback()):
             facts.last_error_line = facts.lines
             return
         self._untold = colon and not message
@@ -254,9 +260,13 @@ class ExceptionFinder:
             facts.errors.remove(error)
         facts.errors.append(error)
         for gone in facts.errors[:-MAX_ERRORS]:
-            facts.error_frames.pop(f"{gone.type}: {gone.message}", None)
+            facts.error_frames.pop(_text(gone), None)
+            facts.raised_first.pop(_text(gone), None)
         del facts.errors[:-MAX_ERRORS]
-        ended_in = f"{error.type}: {error.message}"
+        ended_in = _text(error)
+        facts.raised_first.pop(ended_in, None)
+        if before and before != ended_in:
+            facts.raised_first[ended_in] = facts.raised_first.get(before, before)
         frame = self._frames.ended(ended_in)
         if frame is not None:
             facts.error_frames[ended_in] = msgspec.structs.replace(

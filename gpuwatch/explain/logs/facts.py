@@ -185,6 +185,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     errors: list[RunError] = []
     error_frames: dict[str, Frame] = {}
     """The user's own line in the tracebacks of ``errors``, by ``Type: message``."""
+    raised_first: dict[str, str] = {}
+    """The exception at the beginning of a chain by the one at its end, both as ``Type: message``."""
     xids: dict[int, SeenXid] = {}
     """The Xids of a kernel's log, by number, in its order."""
     colocations: list[Colocation] = []

@@ -50,9 +50,12 @@ _STARTED = (
 )
 SERVER_STOPPED = "Stopped server"
 """ComfyUI's last line when a person stops it."""
-_ENDED_WELL = (
+_WHOLE_WORK = (
     r"\b(?:training|evaluation|validation|inference|prediction|run|job) (?:is |has |was )?(?:now )?"
     r"(?:finished|completed?d?|done|successful)\b"
+)
+_ENDED_WELL = (
+    rf"{_WHOLE_WORK}"
     r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
     r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|caught SIGTERM|shutting down gracefully|received SIGTERM"
@@ -158,7 +161,7 @@ _REPORTS = re.compile(
     r"|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b|\bout of memory(?! err)"
     r"|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]"
     r"| (?:while|in|during|at|on|from|code|loading|running|executing|processing|occurred|happened|\d)|$)"
-    r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b",
+    r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b|^\S{1,40}: (?:fatal )?error\b",
     re.IGNORECASE,
 )
 _NO_FAILURE = re.compile(
@@ -216,10 +219,18 @@ _TOLD_OF_INTERRUPT = re.compile(
     r" (?:was |has been )?interrupted\b"
     r"|\b(?:time limit|max(?:imum)? (?:run|wall|training)?[ -]?time)\b.{0,40}\b(?:reached|exceeded|expired)\b"
     r".{0,60}\b(?:stop|signal|exit|end|terminat|finish)|^exiting from training early\b|^\^C"
-    r"|^(?:[\W\d]{0,40}[A-Z]{4,9}\W{1,4})?keyboard ?interrupt(?:ion)?(?:[.!,;]|$)",
+    r"|^(?:[\W\d]{0,40}[A-Z]{4,9}\W{1,4})?keyboard ?interrupt(?:ion)?(?:[.!,;]|$)"
+    r"|\b(?:received|caught) (?:signal )?SIGTERM\b(?!:)|\bSIGTERM received",
     re.IGNORECASE,
 )
-"""An interrupt (Ctrl+C) that a program caught, or a time limit of its own, told in words of its own."""
+"""An interrupt (Ctrl+C) or SIGTERM that a program caught, or a time limit of its own, told in words of its own."""
+_ORDERLY = re.compile(
+    rf"{SERVES}|{_STARTED}|Finished server process|Application shutdown|Handling signal: term|signal=SIGTERM|Draining"
+    r"|TensorBoard",
+    re.IGNORECASE,
+)
+"""Of a server, which SIGTERM only stops."""
+_SIGTERM = "SIGTERM"
 _BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
 _LEFT_BEHIND = re.compile(r"\bresource_tracker: There appear to be \d{1,9} leaked\b")
 _COUNTED = re.compile(r"(?<![\d/.])(\d{1,9})/(\d{1,9})(?![\d/])")
@@ -243,11 +254,11 @@ def asked_to_end(lines: Sequence[str]) -> bool:
 
 def told_interrupt(lines: Sequence[str]) -> str:
     """The line near the end that tells of an interrupt, after which no more steps came; empty without one."""
-    told = ""
+    told, serves = "", any(map(_ORDERLY.search, lines))
     for raw in [line for line in reversed(lines) if line.strip()][:NEAR]:
         whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
         if _TOLD_OF_INTERRUPT.search(whole) is not None:
-            told = whole
+            told = whole if not (serves and _SIGTERM in whole) else told
         elif _WORKS.search(whole) is not None and _FINISHED.search(whole) is None and not whole.startswith("wandb:"):
             break
     return told
@@ -303,6 +314,11 @@ def of_a_plain_log(lines: Sequence[str]) -> str:
     last = [line for line in lines if line.strip()][-NEAR:]
     of_a_log = sum(map(bool, map(_OF_A_LOG.search, last)))
     return undecorated(last[-1][:_CHARS]) if len(last) == NEAR and of_a_log * 2 > NEAR else ""
+
+
+def did_it_all(line: str) -> bool:
+    """Whether a line tells that the whole work is done, not only that a result of it was saved."""
+    return re.search(_WHOLE_WORK, line, re.IGNORECASE) is not None
 
 
 def finished(line: str) -> bool:

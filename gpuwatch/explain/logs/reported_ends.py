@@ -20,6 +20,7 @@ TIME_LIMIT = "ended.time-limit"
 PREEMPTED = "ended.preempted"
 CANCELLED = "ended.cancelled"
 NODE = "ended.node"
+INTERRUPTED = "ended.interrupted"
 FATAL = "ended.fatal"
 KERNEL_DIED = "ended.notebook"
 NOT_STARTED = "ended.not-started"
@@ -32,7 +33,7 @@ NOT_COMPILED = "ended.not-compiled"
 FAILED = "ended.in-a-process"
 """A process exited with an exit code of its own: why stands in its own output."""
 
-FROM_OUTSIDE = frozenset({TIME_LIMIT, PREEMPTED, CANCELLED, NODE})
+FROM_OUTSIDE = frozenset({TIME_LIMIT, PREEMPTED, CANCELLED, INTERRUPTED, NODE})
 """Ends by a scheduler or a person, for which no fault is needed."""
 
 ROOT_CAUSE = "Root Cause (first observed failure)"
@@ -61,6 +62,7 @@ _CODE = re.compile(
     r"|\bNormal termination \(return value (?P<condor>\d{1,3})\)"
     r"|\bAbnormal termination \(signal (?P<condor_signal>\d{1,2})\)"
     r"|\bJob terminated of its own accord at .{1,40} with exit-code (?P<condor_code>\d{1,3})"
+    r"|: (?:job|task|command|process) failed with (?:exit )?(?:status|code) (?P<failed>\d{1,3})\b"
     r"|\bShard process was signaled to shutdown with signal (?P<tgi>\d{1,2})\b"
     r"|^(?P<lsf_well>Successfully completed)\.$"
 )
@@ -140,7 +142,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _OF_A_POD = re.compile(r"\bReason: +OOMKilled\b")
 _RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
-_OF_SIGNAL = {signal.SIGKILL: KILLED, signal.SIGTERM: TERMINATED, signal.SIGINT: CANCELLED} | dict.fromkeys(
+_OF_SIGNAL = {signal.SIGKILL: KILLED, signal.SIGTERM: TERMINATED, signal.SIGINT: INTERRUPTED} | dict.fromkeys(
     (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE), CRASH
 )
 _FOREIGN = {
@@ -189,7 +191,7 @@ def reported_end(line: str) -> str | None:
         why = found["why"].upper()
         if "NODE FAIL" in why:
             return NODE
-        return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why else CANCELLED
+        return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why or "REQUEUE" in why else CANCELLED
     if (found := _SEFF.match(line)) is not None:
         return _OF_STATE.get(found["state"], "" if found["state"] == "COMPLETED" else None)
     if _RUST_OUT_OF_MEMORY.search(line) or _OF_A_POD.search(line):

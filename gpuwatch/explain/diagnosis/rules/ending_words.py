@@ -126,6 +126,8 @@ ENDINGS: dict[str, Meaning] = {
     reported_ends.NODE: Meaning("The job ended because its node failed",
             "Submit it again and continue from a checkpoint; if the node returns and fails again, tell its"
             " administrator (sacct -j JOB -o NodeList) and use --exclude."),
+    reported_ends.INTERRUPTED: Meaning("It was interrupted (Ctrl+C, SIGINT)",
+            "Nothing to do if a person did it; else find what sent it: a launcher passes it on when its terminal ends."),
     reported_ends.CANCELLED: Meaning("The job was cancelled",
             "Find who ended it: sacct -j JOB -o State%30 names the user; else Ctrl+C, a dependency or an"
             " administrator."),

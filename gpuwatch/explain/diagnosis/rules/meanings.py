@@ -12,7 +12,7 @@ class Meaning(NamedTuple):
     """A row: what an error means, what to do, what it says and its cause."""
 
     title: str
-    """``{0}`` is the first group of the pattern that matched."""
+    """``{0}`` is the first group of the pattern that matched, here and in ``action``."""
     action: str
     says: tuple[str, ...] = ()
     """Patterns of the error as ``Type: message``, or of the line that reports it; none: it is known by its topic, or
@@ -30,5 +30,6 @@ def first(rows: Iterable[Meaning], error: str) -> Meaning | None:
     for row in rows:
         for pattern in _compiled(row.says):
             if (match := pattern.search(error)) is not None:
-                return row._replace(title=row.title.format(*(group[:120] for group in match.groups() if group)))
+                named = [group[:120] for group in match.groups() if group]
+                return row._replace(title=row.title.format(*named), action=row.action.format(*named))
     return None

@@ -12,6 +12,7 @@ from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
 
 ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+BEFORE_IT = "raised while another was handled, the first of them:"
 END = 8
 """Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
 _ENOUGH = frozenset(
@@ -42,10 +43,18 @@ def line_of(error: RunError) -> str:
     return f"{error.type}: {telling(error.message)[:300]}".rstrip(": ")
 
 
+def raised_first(log: LogFacts, error: RunError) -> str:
+    """The exception at the beginning of the chain that this one ends, in a line; empty without a chain."""
+    first = log.raised_first.get(f"{error.type}: {error.message}", "")
+    name, _, message = first.partition(": ")
+    return line_of(RunError(type=name, message=message)) if first and name not in ON_PURPOSE else ""
+
+
 def raised_at(log: LogFacts, error: RunError) -> list[str]:
-    """The user's own line that led to an exception, if its traceback is in the log."""
+    """The user's own line that led to an exception, if its traceback is in the log, and the first of its chain."""
     frame = log.error_frames.get(f"{error.type}: {error.message}")
-    return [at("raised at", frame)] if frame is not None else []
+    first = raised_first(log, error)
+    return [*([at("raised at", frame)] if frame is not None else []), *([f"{BEFORE_IT} {first}"] if first else [])]
 
 
 def ends_log(log: LogFacts) -> bool:

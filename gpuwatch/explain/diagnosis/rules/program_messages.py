@@ -19,19 +19,11 @@ from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
 from gpuwatch.explain.logs.exceptions import is_heading, telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
-from gpuwatch.explain.logs.tracebacks import PACKAGES
+from gpuwatch.explain.logs.tracebacks import PACKAGES, Frame, file_name
 
-_FRAME = (
-    "Look at that line of the program, and at the frames below it at the end of the log: nothing in it points to a GPU,"
-    " its driver or the framework's installation."
-)
-
-
-_FRAME_OF_ANY = (
-    "Look at that line, and at the frames below it in the traceback: the program or a package that it calls raised it,"
-    " and its message names no GPU."
-)
 _IN_A_TITLE = 120
+_OF_A_PATH = 3
+"""Last parts of a path that name a package's file."""
 _ANY = re.compile(
     r"(?:Runtime|System|Internal|Unknown|Aborted|Unavailable|Cancelled|Connection\w*|BrokenPipe|Timeout|Import|Status)?"
     r"(?:Error|Exception)$|(?:NoSuchFile|Fail)$"
@@ -63,6 +55,14 @@ _LOST_PARENT = Meaning(
     " file is concerned. Put what starts processes under if __name__ == '__main__':, or try num_workers=0.",
     cause=CAUSE,
 )
+_NO_FOLDER = Meaning(
+    "The folder does not exist in which a file is to be written: {0}",
+    "Create it before that line (os.makedirs(…, exist_ok=True), mkdir -p), or correct the path, which may be relative"
+    " to another folder.",
+    (r"^FileNotFoundError: .*?No such file or directory: [bu]?'([^']+)'",),
+    cause=CAUSE,
+)
+_WRITES = re.compile(r"open\(.*['\"][wax]b?\+?['\"]|\.(?:save\w*|to_csv|to_json|imsave|imwrite|mkdir|dump)\(|\bsavefig\(")
 _ROWS: tuple[Meaning, ...] = (
     # Packages
     Meaning("The module {0} of Python exists on Unix only, and this is Windows",
@@ -108,9 +108,14 @@ _ROWS: tuple[Meaning, ...] = (
             " without the other; if the function is a package's, its documentation for the installed version (pip"
             " show) lists the arguments.",
             (r"^TypeError: .*got an unexpected keyword argument '([^']+)'",)),
+    Meaning("The installed PyYAML is too new for a package that calls yaml.load without a Loader",
+            "Update that package (the last frame in site-packages names it), or pip install 'pyyaml<6'; code of your"
+            " own: yaml.safe_load.",
+            (r"^TypeError: load\(\) missing 1 required positional argument: 'Loader'",)),
     Meaning("A function was called without {0}, which it requires",
-            "Compare that line with the function's definition: another version of it takes more arguments. Update a"
-            " plug-in or a custom node, and add it to the workflow again for its new inputs.",
+            "Compare that line with the function's definition: another version of it takes more arguments, or one"
+            " of both was changed without the other. In ComfyUI, update the custom node and add it to the workflow"
+            " again.",
             (r"^TypeError: .*missing \d+ required (?:positional|keyword-only) arguments?: ('[^']+')",)),
     Meaning("A value is None, and {0} of it is used",
             "Find what returned None: a lookup or an allocation that failed, a function without return, a file that"
@@ -360,15 +365,16 @@ _ROWS: tuple[Meaning, ...] = (
             (r"Max retries exceeded with url",
              r"^ConnectionError: .*(?:RemoteDisconnected|Connection aborted|NewConnectionError)",
              r"(?i)(?:temporary failure in name resolution|name or service not known|getaddrinfo failed)",
-             r"CERTIFICATE_VERIFY_FAILED", r"We couldn't connect to 'https?://",
+             r"CERTIFICATE_VERIFY_FAILED", r"We couldn't connect to 'https?://", r"IncompleteRead\(",
+             r"^(?:ClientConnector\w*|ServerDisconnected|ChunkedEncoding|ProtocolError)\w*: ",
              r"<urlopen error|HTTP Error \d+:|Read timed out\.|^(?:ReadTimeout|ConnectTimeout|SSLError)\b",
              r"LocalEntryNotFoundError|OfflineModeIsEnabled")),
     Meaning("Weights & Biases (wandb) ended the program, not the GPU",
             "Log in (wandb login, WANDB_API_KEY) or go without it (WANDB_MODE=offline or disabled); its folder"
             " wandb/latest-run/logs says more.",
             (r"(?i)wandb backend process has shutdown", r"(?i)api_key not configured", r"(?i)\bwandb\.(?:errors|sdk)\.",
-             r"HandleAbandonedError|MailboxClosedError",
-             r"^(?:CommError|UsageError|ServiceStartTimeoutError): .*(?i:wandb|api.?key|run )",
+             r"HandleAbandonedError|MailboxClosedError|api\.wandb\.ai",
+             r"^(?:CommError|UsageError|ServiceStartTimeoutError): .*(?i:wandb|api.?key|run |project)",
              r"^AuthenticationError: .*(?i:wandb)")),
     Meaning("A service refused the program's key or login",
             "Set the key that the service's client reads (its variable must reach the job and the container), or renew"
@@ -376,6 +382,53 @@ _ROWS: tuple[Meaning, ...] = (
             (r"^AuthenticationError: ", r"^NoCredentialsError", r"(?i)(?:incorrect|invalid) api key")),
 )  # fmt: skip
 PROGRAM = tuple(row._replace(cause=CAUSE) for row in _ROWS)
+
+_BY_TYPE: tuple[Meaning, ...] = (
+    Meaning("", "correct the syntax there or on the line before (a bracket, comma, colon or quote is missing or too"
+            " many); python -m py_compile on that file shows it at once.",
+            (r"^(?:Syntax|Indentation|Tab)Error",)),
+    Meaning("", "the divisor is 0: what is counted or measured there is empty. Find why (no batch, no result), or test"
+            " for it first.",
+            (r"^ZeroDivisionError",)),
+    Meaning("", "that key is not in it: print the keys (of a table: its columns) before that line. Data, a"
+            " configuration or a checkpoint of another version lacks it, or it is misspelt.",
+            (r"^KeyError",)),
+    Meaning("", "print the length of what is indexed there and the index: it is shorter than expected, most often"
+            " empty, as nothing was found, loaded or left by a filter.",
+            (r"^IndexError",)),
+    Meaning("", "an object of {0} has no {1}: correct the name, or set it (in __init__) before it is used. If {0} is a"
+            " package's class, compare the package's version (pip show) with what the program asks for.",
+            (r"^AttributeError: (?:type object )?'([^']+)' (?:object )?has no attribute '([^']+)'",)),
+    Meaning("", "the call and the function's definition differ in their number of arguments: one of them was changed"
+            " without the other, or self is missing in a method.",
+            (r"^TypeError: .*takes .*positional arguments? but",)),
+    Meaning("", "print what is unpacked there: it has another number of values than there are names on the left.",
+            (r"^ValueError: (?:not enough|too many) values to unpack",)),
+    Meaning("", "print the types of the values in that line: one is not what it expects, often None or a text in place"
+            " of a number, a list or a dictionary.",
+            (r"^TypeError",)),
+    Meaning("", "the name has no value yet on the way that was taken: give it one before the branch or the loop.",
+            (r"^UnboundLocalError",)),
+    Meaning("", "what was asked for is not implemented there: choose another option, type or model, or a version of"
+            " the package that has it.",
+            (r"^NotImplementedError",)),
+    Meaning("", "the condition of that assert does not hold: print the values that it compares; they come from the"
+            " arguments, the configuration or the data.",
+            (r"^AssertionError",)),
+    Meaning("", "a file that should be JSON is empty or is something else: print its first characters and where they"
+            " come from.",
+            (r"^JSONDecodeError",)),
+    Meaning("", "the file is not in the encoding that it is read with: pass encoding= to open(), or look whether it is"
+            " a binary file.",
+            (r"^Unicode\w+Error",)),
+    Meaning("", "the message says which value was refused: print what that line is given, and follow it back to the"
+            " arguments, the configuration or the data.",
+            (r"^\w*(?:Value|Config\w*|Validation|Pars\w+)(?:Error|Exception)",)),
+    Meaning("", "its message tells what that line could not do: check what it is given (paths, names, options, data)"
+            " and what it needs there.",
+            (r"",)),
+)  # fmt: skip
+"""What to do about exceptions without a meaning of their own, by type: the rest of a sentence that names the place."""
 
 _PLAIN = frozenset(
     (
@@ -418,6 +471,8 @@ def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
     missing = _MISSING.match(error.message) if error.type == "ModuleNotFoundError" else None
     if frame is not None and missing is not None and _SPOOLED.search(frame.file) is not None:
         return _OF_SPOOL._replace(title=_OF_SPOOL.title.format(missing[1]))
+    if frame is not None and _WRITES.search(frame.code) is not None:
+        return first((_NO_FOLDER,), line_of(error))
     read = frame is not None and FROM_PARENT in frame.code
     return _LOST_PARENT if read and error.type in ("UnpicklingError", "EOFError") else None
 
@@ -442,8 +497,25 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     raised = raised or (bool(package) and package not in _MAY_CONCERN_GPUS)
     said = f"{telling(error.message)} {code}"
     if error.type in _NEVER_OF_A_GPU or (raised and not _MAY_BE_OF_A_GPU.search(said)):
-        return Meaning(f"{how} {error.type}: the program's own error, not the GPU's", _FRAME, cause=CAUSE)
-    if log.last_error_has_traceback and not _MAY_BE_OF_A_GPU.search(f"{error.type} {telling(error.message)}"):
+        title, cause = f"{how} {error.type}: the program's own error, not the GPU's", CAUSE
+    elif log.last_error_has_traceback and not _MAY_BE_OF_A_GPU.search(f"{error.type} {telling(error.message)}"):
+        title = f"{how} {shorten(line_of(error), _IN_A_TITLE)}"
         cause = "unknown" if _ANY.match(error.type) or package in _MAY_CONCERN_GPUS else CAUSE
-        return Meaning(f"{how} {shorten(line_of(error), _IN_A_TITLE)}", _FRAME_OF_ANY, cause=cause)
-    return None
+    else:
+        return None
+    return Meaning(title, f"{_place(frame)}: {_hint(error)}", cause=cause)
+
+
+def _place(frame: Frame | None) -> str:
+    """Where to look for what raised an exception."""
+    if frame is None:
+        return "Look at the last frames of its traceback"
+    if frame.of_a_package:
+        within = "/".join(frame.file.replace("\\", "/").split("/")[-_OF_A_PATH:])
+        return f"It was raised in a package ({within}, line {frame.line}); look at what the program asks of it"
+    return f"Open {file_name(frame.file)}, line {frame.line}"
+
+
+def _hint(error: RunError) -> str:
+    hint = first(_BY_TYPE, line_of(error))
+    return hint.action if hint is not None else ""

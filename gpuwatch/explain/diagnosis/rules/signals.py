@@ -57,6 +57,8 @@ def of_worker(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
         return *WORKER_EXITED[:2], False
     if match[1] == "Bus error":
         return *ENDINGS["ended.shared-memory"][:2], False
+    if match[1].startswith("Terminated"):
+        return *ENDINGS[reported_ends.TERMINATED][:2], False
     if match[1] != "Killed":
         return f"A worker of the DataLoader ended with a signal: {match[1]}", f"{FAULTS} Or use num_workers=0.", False
     title, action, *_ = ENDINGS[WORKER]
@@ -79,14 +81,17 @@ _CRASH_WORDS = (
 )
 
 
-_SIGNAL_NUMBER = re.compile(r"\b(?:with|on|by) signal (\d{1,2})\b")
+_SIGNAL_NUMBER = re.compile(
+    r"\b(?:(?:with|on|by) signal |return code = -|exit ?code *: -|exitcode: -|exit status -|(?:status|code) (?=1[34]\d))"
+    r"(\d{1,3})\b"
+)
 
 
 def crash(lines: list[str]) -> Meaning:
     """What is said of the signal that the line names."""
     text = lines[0].lower()
     if (found := _SIGNAL_NUMBER.search(text)) is not None:
-        known = next((known for number, known in SIGNALS.items() if number == int(found[1])), None)
+        known = next((known for number, known in SIGNALS.items() if number == int(found[1]) & 127), None)
         if known is not None:
             return known
     return next((SIGNALS[number] for word, number in _CRASH_WORDS if word in text), ENDINGS[reported_ends.CRASH])

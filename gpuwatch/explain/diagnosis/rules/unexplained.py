@@ -26,7 +26,7 @@ from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.other_processes import in_a_process, other_rank, own_error, own_lines, reported
-from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause, raised_at
+from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause, raised_at, raised_first
 from gpuwatch.explain.diagnosis.rules.signals import crash, ended_by, host_evidence, of_signal, of_worker
 from gpuwatch.explain.diagnosis.rules.simulated_driver import unreached
 from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
@@ -193,7 +193,8 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
         return _ended(known, lines) if known is not None else _End(*in_a_process(log), lines)
     of_frame = program_messages.of_the_frame(log.errors[-1], log) if log is not None and log.errors else None
-    if known := of_frame or _known(lines):
+    first_of_all = raised_first(log, log.errors[-1]) if log is not None and log.errors else ""
+    if known := of_frame or _known(lines) or (program_messages.meaning(first_of_all) if first_of_all else None):
         where = raised_at(log, log.errors[-1]) if log is not None and log.errors else ()
         return _ended(known, _once(lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID) if log else ()))
     if (
