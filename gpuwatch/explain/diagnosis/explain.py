@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_facts import judged
-from gpuwatch.explain.diagnosis.no_finding import NOTHING_KNOWN, OF_A_PART
+from gpuwatch.explain.diagnosis.no_finding import NOTHING_KNOWN, of_a_part
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
@@ -97,7 +97,7 @@ def _failed_of_others(last: Explanation, reader: LogReader) -> tuple[str, Explan
 def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
     """The findings so far, of a log that is still being read."""
     # Later lines may still mention a GPU.
-    return tuple(found for found in diagnose(Evidence(log=facts)) if found.title not in OF_A_PART)
+    return tuple(found for found in diagnose(Evidence(log=facts)) if not of_a_part(found))
 
 
 def explanation(

@@ -9,20 +9,25 @@ from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
-from gpuwatch.explain.diagnosis.rules.machine_messages import RAY_WORKER
+from gpuwatch.explain.diagnosis.rules.machine_messages import OF_WRAPPERS, RAY_WORKER
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning
 from gpuwatch.explain.logs import last_lines
 from gpuwatch.explain.logs.facts import LogFacts
 
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
-NOTHING_KNOWN = "Nothing recognised: is this the log of a TensorFlow or PyTorch program?"
+NOTHING_KNOWN = "Nothing recognised: no line tells whether its program worked, or how it ended"
+_WHAT_TELLS = (
+    "The exit code would tell (echo $?; sacct -j JOB), or more of the log, its stderr included; gpuwatch run --"
+    " python train.py shows both."
+)
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
-_FAILURE = "The last lines report a failure that gpuwatch does not know"
+_FAILURE = "The last lines report a failure"
+_OF_WRAPPERS = frozenset(row.title for row in OF_WRAPPERS)
 _READ_BEFORE = (
-    "Read the lines before it, in the log of the process that printed it: the first error tells more than the last."
-    " gpuwatch doctor on that machine says whether its GPUs work."
+    "Look for what that line names (a file, an option, a process), and at the lines before it in the log of the process"
+    " that printed it: the first error tells more than the last."
 )
 _NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch knows; last line"
 _TOLD = {
@@ -47,8 +52,8 @@ _COMPARE_WEIGHTS = (
     "Build the model with the settings of the checkpoint, or choose the checkpoint of this model: the lines below that"
     " one list what does not fit. What runs after it begins from other weights."
 )
-OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE})
-"""Titles that the rest of a log may contradict."""
+_OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE)
+"""Beginnings of titles that the rest of a log may contradict."""
 _NOT_A_NUMBER = re.compile(r"\b\w{0,20}loss\w{0,20}['\"]?\s{0,2}[:=]?\s{0,2}['\"]?nan\b", re.IGNORECASE)
 _LOSS_IS_NAN = "The loss is not a number (NaN) in its last lines: the program works on, but learns nothing"
 _LOOK_FOR_NAN = (
@@ -61,6 +66,11 @@ _SHOWN = 100
 """Characters of the last line in a title."""
 
 
+def of_a_part(found: Finding) -> bool:
+    """Whether the rest of a log may contradict a finding."""
+    return found.title.startswith(_OF_A_PART)
+
+
 def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     """Of a log alone: ``healthy``, with a weaker claim if it names no GPU; ``unknown`` if nothing in it is known, or if
     its last lines report a failure.
@@ -70,13 +80,13 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     its GPU, and an excerpt may lack the line. ``others``: notes of other rules.
     """
     if log.last_lines_tell == last_lines.FAILED:
-        for line in (log.telling_last_line, *log.last_lines):
-            if (known := meaning(line)) is not None:
-                return finding(
-                    known.cause, "warning", "likely", title=known.title, evidence=(line,), action=known.action
-                )
-        told = (log.telling_last_line,)
-        return finding("unknown", "warning", "likely", title=_FAILURE, evidence=told, action=_READ_BEFORE)
+        meanings = ((meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
+        known = [(means, line) for means, line in meanings if means is not None]
+        for means, line in sorted(known, key=lambda found: found[0].title in _OF_WRAPPERS)[:1]:
+            return finding(means.cause, "warning", "likely", title=means.title, evidence=(line,), action=means.action)
+        told = log.telling_last_line
+        title = f"{_FAILURE}: {shorten(mask_text(printable(told)), _SHOWN)}"
+        return finding("unknown", "warning", "likely", title=title, evidence=(told,), action=_READ_BEFORE)
     if (stopped := _stopped(log)) is not None:
         return stopped
     for topic, known in _TOLD.items():
@@ -107,7 +117,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             title = f"{_NO_FRAMEWORK}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
             return finding("healthy", "info", "likely", title=title, evidence=(log.plain_last_line,))
         if not log.frameworks and not log.errors and not any(others):
-            return finding("unknown", "info", "likely", title=NOTHING_KNOWN)
+            told = (log.last_line,) if log.last_line else ()
+            return finding("unknown", "info", "likely", title=NOTHING_KNOWN, evidence=told, action=_WHAT_TELLS)
         return finding("healthy", "info", "likely", title=_DEVICE_UNKNOWN)
     placed = sum(placement.count for placement in log.placements)
     return finding(

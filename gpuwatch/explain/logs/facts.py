@@ -203,6 +203,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Whether an exception follows that line, and was told to be from the keyboard."""
     left_behind: str = ""
     """What Python's resource tracker cleaned up after a process that ended in the middle of its work."""
+    last_line: str = ""
+    """The last line that is not empty."""
     plain_last_line: str = ""
     """The last line, if the last ones have the form of a log's."""
     asked_to_end: bool = False

@@ -75,7 +75,7 @@ _ENDED_WELL = (
     r"|\bResult = PASS$|\bAvg bus bandwidth +:|^=+ .{0,60}\b\d{1,7} passed\b(?!.* failed)"
     r"|\b(?:model|checkpoint|weight|result|output|figure|plot|file|image|log|report|prediction)s? "
     r"(?:(?:is|are|was|were|has been|have been) )?(?:successfully )?(?:saved|written|exported)\b"
-    r"|\bsav(?:ed|ing) (?:\w{1,12} ){0,2}(?:model|checkpoint"
+    r"|\bwrote (?:\w{1,12} ){0,3}\S{1,200}\.\w{2,5}\b|\bsav(?:ed|ing) (?:\w{1,12} ){0,2}(?:model|checkpoint"
     r"|weights?|results?|state)\b|\bsaved (?:to|in|at|as)\b|^Saved: "
     r"|^saved\b.{1,60} (?:to|in|as) ['\"`]?[\w./\\-]{1,200}\.\w{2,5}\b|TensorBoard \S{1,20} at http|&&&& PASSED"
     r"|^done (?:generating|training|processing|evaluating|testing|saving|extracting|converting|computing|writing)\b"
@@ -117,6 +117,10 @@ _ENDS = re.compile(
     r"(?:^|[\s:\]-])(?:all )?(?:done|finished|completed|success)[.! ]*$|^(?:real|user|sys)\s+\d{1,6}m[\d.]{1,9}s$"
     r"|\b(?:elapsed|total|training|wall|inference|running) ?(?:wall )?time\b.{0,20}[:=] ?\d"
     r"|^(?:cost|took|takes)\b.{0,20}\d ?(?:ms|s|sec(?:ond)?s?)$"
+    r"|(?:^|\s)(?:fertig|beendet|abgeschlossen|termin(?:\u00e9|ado|ata|ato)\w{0,2}|fini|finalizado|conclu\u00eddo"
+    r"|\u0437\u0430\u0432\u0435\u0440\u0448\w{1,6}|\u0433\u043e\u0442\u043e\u0432\u043e)[.! ]*$"
+    r"|(?:\u5b8c\u6210|\u5b8c\u4e86|\u5b8c\u6bd5|\u7ed3\u675f|\u7d42\u4e86|\uc644\ub8cc)[.!\u3002\uff01 ]*$"
+    r"|^(?:\([\w.-]+\) ?)?\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^$#]{0,100}[$#]$"  # a shell's prompt
     r"|^End of (?:program|job|script)|\bJupyter Server \S{1,20} is running|\bjob done\b|^wandb: Synced \d"
     r"|^Submitted batch job \d|^wandb: \W{0,6}View run |^Requirement already satisfied: ",
     re.IGNORECASE,
@@ -138,6 +142,8 @@ _BAD_LEVELS = frozenset({"e", "f", "error", "critical", "fatal", "panic", "erro"
 _OUTRIGHT = re.compile(
     r"OP_REQUIRES failed|\bInsufficient (?:nvidia|amd)\.com/|\bdevice error\b|\bgiving up\b|\bGGML_ASSERT"
     r"|\bBypassing SIGTERM|Received SIGTERM: \d"  # of a program that trains
+    r"|CrashLoopBackOff|(?:Image|Err)\w*Pull(?:BackOff)?\b|(?:Create|Run)Container\w*Error\b"
+    r"|^Connection to \S+ closed by remote host|^client_loop: send disconnect|^packet_write_wait: "
     r"|\(EE\) no screens found|Server terminated with error|\bSIGABRT\b|\bSIGSEGV\b"
     r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
 )
@@ -255,7 +261,7 @@ def asked_to_end(lines: Sequence[str]) -> bool:
 def told_interrupt(lines: Sequence[str]) -> str:
     """The line near the end that tells of an interrupt, after which no more steps came; empty without one."""
     told, serves = "", any(map(_ORDERLY.search, lines))
-    for raw in [line for line in reversed(lines) if line.strip()][:NEAR]:
+    for raw in [line for line in reversed(lines) if line.strip()]:
         whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
         if _TOLD_OF_INTERRUPT.search(whole) is not None:
             told = whole if not (serves and _SIGTERM in whole) else told

@@ -35,6 +35,8 @@ from gpuwatch.explain.logs.work_after_error import MANY_STEPS, WorkAfterError
 _MAX_LINE = 20_000
 _MAX_KEPT = 2000
 _NAMES_PYTORCH = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
+_PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
+"""Parts of the path of a program, which tell the system or the service on which it ran."""
 _OF_A_WARNING = 3
 """Lines of a warning of Python's module: itself, its source line, another one printed with it."""
 _MEMO_SIZE = 4096
@@ -97,8 +99,7 @@ class LogParser:
         self._facts.reported_end = self._ends.topic
         self._facts.reported_end_line = in_words(self._ends.line[:400])
         self._facts.reported_end_at = self._ends.at
-        for name in sorted(self._frames.packages):
-            self._messages.framework(name)
+        self._name_packages()
         constant = self._facts.refusals.constant_bytes
         if constant is not None and not self._facts.ooms:
             self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
@@ -253,8 +254,10 @@ class LogParser:
         for raw in self._last:
             if any(words in raw for words in _NAMES_PYTORCH):
                 self._frames.named(raw)
-        if self._frames.frame is not None and self._frames.frame.file.startswith("/Users/"):
-            self._facts.note("environment.macos", self._frames.frame.file)
+        file = self._frames.frame.file if self._frames.frame is not None else ""
+        for part, environment in _PLACES:
+            if part in file.lower():
+                self._facts.note(f"environment.{environment}", file)
         warned = (raw for raw in list(self._last)[-_OF_A_WARNING:] if "Warning: " in raw)
         self._facts.last_warning = in_words(undecorated(next(warned, "")[:400]))
         last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
@@ -268,8 +271,13 @@ class LogParser:
             if told == last_lines.WORKED and self._only_imported():
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
+        self._name_packages()
+        others = [name for name in self._facts.frameworks if name != "tensorflow"]
+        if (others or told == last_lines.WORKED) and not self._used_tensorflow(xla="jax" in others):
+            self._facts.frameworks[:] = others
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
+        self._facts.last_line = in_words(undecorated(last[:400]))
         self._facts.plain_last_line = in_words(last_lines.of_a_plain_log(self._last)[:400])
         self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
         self._facts.failed_after_interrupt = last_lines.failed_after_interrupt(self._last)
@@ -279,15 +287,27 @@ class LogParser:
             near = itertools.islice(reversed(self._last), last_lines.NEAR)
             self._facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:400]) for text in near)
 
+    def _name_packages(self) -> None:
+        for name in sorted(self._frames.packages):
+            self._messages.framework(name)
+
+    def _used_tensorflow(self, *, xla: bool = False) -> bool:
+        """Whether the log shows more of TensorFlow than its import: many programs import it and never use it.
+
+        ``xla``: JAX is there, whose lines of XLA look like TensorFlow's.
+        """
+        facts = self._facts
+        used = facts.libraries_skipped or facts.device_map or facts.found_device_lines
+        used = used or (facts.cuinit_error and not xla) or self._placements.result()
+        named = (f"{frame.file} {frame.error_package}" for frame in facts.error_frames.values())
+        return bool(used) or any(re.search(r"tensorflow\b", text) for text in named)
+
     def _only_imported(self) -> bool:
         """Whether TensorFlow missed libcudart at its import, and nothing shows that the program then used it."""
-        facts = self._facts
-        used = facts.libraries_skipped or facts.cuinit_error or facts.device_map or facts.found_device_lines
-        used = used or "tensorflow.started" in facts.topics
-        cudart = "cuda.missing-library" in facts.topics and all(
-            "cudart" in library for library in facts.missing_libraries
-        )
-        return cudart and not used and not facts.errors and not self._placements.result()
+        missing = self._facts.missing_libraries
+        cudart = "cuda.missing-library" in self._facts.topics and all("cudart" in library for library in missing)
+        started = "tensorflow.started" in self._facts.topics
+        return cudart and not started and not self._facts.errors and not self._used_tensorflow()
 
     def _forget_warnings(self, told_by: str) -> None:
         """Drops the topics of which only warnings told, to no consequence."""

@@ -15,7 +15,10 @@ from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
 
 GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
-_KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
+_KILLED = re.compile(
+    r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)"
+    r"|^\S{1,120}: line \d{1,9}: +\d{1,10} Killed(?= )"
+)
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
 _QUIET = re.compile(
@@ -80,7 +83,8 @@ class MessageReader:
             facts.note("devices.xla-gpu", line)
             known = True
         if "Killed" in message and _KILLED.search(message):
-            facts.note("ended.killed", line)
+            if "server.kills-itself" not in facts.topics:
+                facts.note("ended.killed", line)
             known = True
         elif message == "MemoryError":
             facts.note("ended.host-memory", line)

@@ -132,6 +132,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     TIME_LIMIT: ("TERM_RUNLIMIT", "TERM_CPULIMIT: ", "TERM_DEADLINE: ", "TERM_WINDOW: ", "PBS: job killed: walltime"),
     FAILED: (
         "Primary job  terminated normally, but", "one or more processes exited with non-zero status", KILLS_RANKS,
+        "Received sigquit from a child process",
     ),
     KERNEL_DIED: (
         "appears to have died. It will restart automatically", "DeadKernelError: Kernel died",

@@ -58,7 +58,8 @@ OUTRIGHT: Texts = {
         ("nvidia-container-cli: initialization error", "cannot open shared object file"),
         (" nvc.c:", "failed to change root directory"), ("module nvidia", "not found in directory"),
         "could not insert 'nvidia", "could not insert module nvidia", "unable to load the kernel module 'nvidia",
-        "unable to load the nvidia", "unable to build the nvidia kernel module", "nvidia: version magic",
+        "unable to load the nvidia", "unable to build the nvidia kernel module", "nvidia kernel module was not created",
+        "nvidia: version magic",
         "no nvidia graphics adapter found", "nvidia kernel module not loaded", "nvidia probe routine was not called",
         ("executable file not found in $path", "nvidia"), ("unresolvable cdi devices", "nvidia.com"),
         "failed to initialize the nvidia kernel module", "cuda driver library cannot be found",
@@ -430,6 +431,7 @@ INFERRED: Texts = {
         "application startup complete", "running on http", "to see the gui go to: http",
         ("tensorboard", " at http", "to quit"), "running on local url",
     ),
+    "server.kills-itself": ("received sigquit from a child process",),
     "server.refused": (
         ("error", "exceeds the available context size"), ("error", "maximum context length is", "you requested"),
         ("error", "longer than the maximum model length"), ("error", "longer than the model's context length"),
@@ -451,7 +453,7 @@ ENVIRONMENTS: Texts = {
     "environment.windows": ("windowspath(", "\\site-packages\\bitsandbytes"),
     "environment.macos": ("/var/folders/", "/opt/homebrew/",),
     "environment.kubernetes": (
-        "kubelet", "kubectl", "kubepods", "nvidia-device-plugin", "detected non-nvml platform", "nvidia.com/gpu",
+        "kubelet", "kubectl", "kubepods", "nvidia-device-plugin", "k8s-device-plugin", "detected non-nvml platform", "nvidia.com/gpu",
     ),
     "environment.singularity": ("singularity", "could not find any nv files on this host",),
     "environment.shm": (("docker", "--shm-size"), ("docker", "--ipc=host"),),

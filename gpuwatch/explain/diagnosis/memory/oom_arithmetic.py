@@ -96,7 +96,7 @@ _WHO_WOULD_TELL = (
     "Run it again with gpuwatch run, which sees who holds the GPU. Or add more of the log: the rest of the message, or"
     " the allocator's report (Limit, InUse), has the numbers."
 )
-_OTHERS_UNKNOWN = "not known here: whether other processes held memory on the device (nvidia-smi shows them)"
+OTHERS_UNKNOWN = "not known here: whether other processes held memory on the device (nvidia-smi shows them)"
 _SPARE = 1 << 30
 """Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
 
@@ -215,7 +215,7 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
         if asked is not None and asked < _TELLING:
             lines.append(f"a request of {size(asked)} fails on any full GPU, whoever filled it")
             return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
-        lines.append(_OTHERS_UNKNOWN)
+        lines.append(OTHERS_UNKNOWN)
     return Judgement("memory.model-too-large", tuple(lines), certain=False)
 
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.run import Oom
 
 _MOSTLY = 0.5
 _LITTLE = 0.2
-"""Share of the device: a process that holds less is not why the device is full."""
+"""Share of the device: a process, or others, that hold less are not why the device is full."""
 _FULL = 20 << 20
 """A device with less free is full, whatever the request: the driver keeps a few MiB back, and refuses 2 of 6."""
 _NOTABLE = 0.1
@@ -23,6 +23,10 @@ have a separate pool: blocks of larger tensors are no room for them."""
 _NEARLY_ALL = 0.9
 """Of a device: a limit that allows as much is not why something does not fit."""
 _SMALLER = "Make the batch, the sequence or the model smaller (gradient checkpointing, accumulation, bfloat16)"
+_WHO_ELSE = (
+    "See in nvidia-smi who holds the {} beside this process: if another program does, end it or use another GPU"
+    " (CUDA_VISIBLE_DEVICES). Else {}."
+)
 _REFUSED = (
     "Restart the program, then the driver (reboot) if it keeps refusing memory that it reports as free;"
     " on Windows, enlarge the paging file, which must cover GPU memory too."
@@ -43,7 +47,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
         why = f"{size(asked)} + {size(reserved)} of this process > {size(allowed)} allowed to it"
         kept = f"the limit keeps only {size(total - allowed)} of the device back, so that raising it helps little."
         return "memory.limit-too-small", why, True, f"{_SMALLER}: {kept}" if allowed >= _NEARLY_ALL * total else ""
-    room = free is not None and free >= max(asked, _FULL)
+    room = free is not None and free >= max(asked + asked // 100, _FULL)  # by rounded numbers
     if allowed is not None and allowed < total and room:
         why = f"{size(asked)} refused with {size(free)} free on the device: {size(allowed)} are allowed to this process"
         return "memory.limit-too-small", why, False, ""
@@ -81,7 +85,9 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     why = f"{beyond}: this process held {size(own)}"
     if oom.process_bytes is None or taken < _NOTABLE * total:
         return "memory.model-too-large", why, asked > free, ""
-    return "memory.model-too-large", f"{why}, and {size(taken)} were held by others or beside PyTorch", False, ""
+    why = f"{why}, and {size(taken)} were held by others or beside PyTorch"
+    enough = taken >= max(asked - free, _LITTLE * total)
+    return "memory.model-too-large", why, False, _WHO_ELSE.format(size(taken), f"m{_SMALLER[1:]}") if enough else ""
 
 
 def _beside(oom: Oom, own: int, free: int, total: int) -> tuple[str, str, bool, str] | None:

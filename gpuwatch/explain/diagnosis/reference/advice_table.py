@@ -52,6 +52,8 @@ _SERVERS = (
            " GPUs (--num-shard).", framework="text-generation-inference"),
     Advice("Offload fewer layers (-ngl; Ollama: num_gpu), use a smaller context (-c; num_ctx) or a quantised KV"
            " cache (-ctk q8_0 -ctv q8_0), or divide the model otherwise (--tensor-split).", framework="llama.cpp"),
+    Advice("Start the web UI with --medvram or --lowvram (COMMANDLINE_ARGS), make the picture or the batch smaller, or"
+           " use the model in fp8.", environment="webui"),
     Advice("Start ComfyUI with --lowvram, make the picture, video or batch smaller, or use the model in fp8 or"
            " GGUF.", framework="comfyui", done=r"--lowvram|LOW_VRAM|NO_VRAM"),
     Advice("--lowvram is not enough: make the picture, video or batch smaller, use the model in fp8 or GGUF, or"
@@ -63,6 +65,8 @@ _SERVERS = (
 
 TABLE: dict[str, tuple[Advice, ...]] = {
     "driver.missing": (
+        Advice("Choose a runtime with a GPU (Colab: Runtime > Change runtime type), or install the package's CPU build:"
+               " no driver can be installed there.", environment="colab"),
         Advice(_IN_WINDOWS, says=r"WSL environment|dxcore", done=r"wsl(?:\.exe)? --update"),
         Advice(_LOOK_AT_WINDOWS, says=r"WSL environment|dxcore"),
         Advice(_IN_WINDOWS, environment="wsl", done=r"wsl(?:\.exe)? --update"),
@@ -88,7 +92,7 @@ TABLE: dict[str, tuple[Advice, ...]] = {
         Advice("Read the make.log that the line names: the module was not built. Install the headers of the running"
                " kernel (linux-headers-$(uname -r), and its compiler) or a driver release that supports this kernel,"
                " then run dkms autoinstall.",
-               says=r"dkms|modpost|failed to build|Bad return status for module build|bad exit status"),
+               says=r"dkms|modpost|failed to build|was not created|Bad return status for module build|bad exit status"),
         Advice("Read dmesg and the installer's log (/var/log/nvidia-installer.log) for why: headers or a compiler"
                " of another kernel, Secure Boot, the module nouveau, or a GPU that this driver does not know; a newer"
                " driver release supports newer kernels.", says=r"Unable to load the kernel module 'nvidia"),
@@ -168,6 +172,9 @@ TABLE: dict[str, tuple[Advice, ...]] = {
                says=r"named symbol not found", framework="bitsandbytes"),
     ),
     "cuda.version-mismatch": (
+        Advice("The loaded kernel was compiled by a ptxas older than this GPU: update the framework (jaxlib or"
+               " TensorFlow for CUDA 11.8 or later on RTX 40, 12.8 on RTX 50), and keep an older CUDA's bin folder out"
+               " of PATH.", says=r"failed to get PTX kernel"),
         Advice("Build the engine again with the TensorRT that is installed here (delete the old file): an engine works"
                " only with the version that made it.",
                says=r"serialization version|version tag does not match|not compatible with this version of tensorrt"
@@ -209,6 +216,10 @@ TABLE: dict[str, tuple[Advice, ...]] = {
                f" {_FRACTION} raises that.", framework=JAX),
     ),
     "memory.request-too-large": _SERVERS,
+    "hardware.fault": (
+        Advice("Restart the machine, as the line says (with power off if that is not enough); if the GPU is lost again,"
+               " check its power cables, its seat and its temperature.", says=r"GPU is lost"),
+    ),
     "memory.limit-too-small": (
         Advice("Start it with --max-model-len {length}, which fits by vLLM's own estimate, raise"
                " --gpu-memory-utilization (0.9 by default), or use --kv-cache-dtype fp8 or more GPUs.",
@@ -225,6 +236,15 @@ TABLE: dict[str, tuple[Advice, ...]] = {
                " room for more.", framework=TORCH),
     ),
     "unknown": (
+        Advice("It is an AMD GPU (ROCm): the build may lack its architecture. Compare rocminfo's gfx number with those"
+               " of the build (HSA_OVERRIDE_GFX_VERSION takes a related one), and repeat with AMD_SERIALIZE_KERNEL=3,"
+               " which shows the op.", says=r"\b(?:ROCm|HIP) error|hipError"),
+        Advice("Choose another attention backend (vLLM: --attention-backend or VLLM_ATTENTION_BACKEND=FLASH_ATTN;"
+               " SGLang: --attention-backend triton), or a FlashInfer of this framework's version; it may not know"
+               " this GPU.", says=r"Batch(?:Prefill|Decode)With\w+ failed with error"),
+        Advice("These are Xids of programs that draw (engine GRAPHICS): update the program, or try another driver"
+               " series. If several programs fail, suspect the card (memory clock, power, cooling).",
+               says=r"Graphics Exception|ENGINE GRAPHICS"),
         Advice("The first exchange of all never ended: the GPUs do not reach each other, no rank is merely slow. Try"
                " NCCL_P2P_DISABLE=1 (with IOMMU or PCIe ACS on, transfers between GPUs hang), a larger --shm-size, and"
                " read what NCCL_DEBUG=INFO says; between nodes, NCCL_SOCKET_IFNAME chooses the network.",

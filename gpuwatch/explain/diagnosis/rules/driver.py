@@ -33,7 +33,7 @@ _TITLES = (
     ),
     (
         re.compile(
-            r"/dkms/nvidia|DKMS module 'nvidia|unable to build the NVIDIA kernel module|failed to build|modpost: ",
+            r"/dkms/nvidia|DKMS module 'nvidia|unable to build the NVIDIA kernel module|kernel module was not created|failed to build|modpost: ",
             re.IGNORECASE,
         ),
         "NVIDIA's kernel module could not be built for this kernel: there is no driver",
@@ -194,7 +194,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     if log is not None:
         lines += log.lines_of("cuda.missing-library")
     stated = log.lines_of("driver.not-running") if log is not None and evidence.driver_answers is None else ()
-    title = next((title for form, title in _TITLES if stated and all(map(form.search, stated))), "")
+    title = next((title for form, title in _TITLES if any(map(form.search, stated))), "")
     claim = _claim(evidence)
     if claim is not None:
         name, remedy, claimed = claim

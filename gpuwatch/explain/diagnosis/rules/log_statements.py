@@ -75,8 +75,8 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
             continue  # without code for this GPU even the error's text cannot be looked up
         if cause == "driver.bad-state" and _of_the_toolkit(evidence, lines):
             continue
-        if all("xformers" in line.lower() for line in lines) and _worked(evidence):
-            continue  # PyTorch's own attention was used
+        if _worked(evidence) and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
+            continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
         severity: Severity = "warning" if cause.startswith("throttle.") else "error"
         if expected:
             severity = "info"
@@ -99,7 +99,7 @@ def _of_the_toolkit(evidence: Evidence, lines: list[str]) -> bool:
 
 
 def _worked(evidence: Evidence) -> bool:
-    return evidence.log is not None and evidence.log.last_lines_tell == last_lines.WORKED
+    return evidence.log is not None and evidence.log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS)
 
 
 _WANTED = (

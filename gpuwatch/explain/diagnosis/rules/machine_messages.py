@@ -43,6 +43,23 @@ COMPILE = Meaning(
     " the folder of libcuda.so in LIBRARY_PATH (it belongs to the driver).",
     (r"(?i)error compiling objects for extension|error building extension|cppcompileerror|c\+\+ compile error",),
 )
+PIP_BUILD = Meaning(
+    "pip could not build a package",
+    "Read the first error above it: a missing compiler, nvcc or CUDA_HOME, another torch in the isolated build"
+    " (--no-build-isolation), or too little memory (MAX_JOBS=2); or install a prebuilt wheel.",
+    (
+        r"Failed (?:to build|building wheel)|Could not build wheels",
+        r"subprocess-exited-with-error|metadata-generation-failed",
+    ),
+)
+CMAKE = Meaning(
+    "CMake could not configure the build",
+    "Read its first 'CMake Error': it names what was not found or is wrong (a package, a compiler, a version); install"
+    " that, or name its folder (-DNAME_ROOT=…), and begin in an empty build folder.",
+    (r"^CMake Error|Configuring incomplete",),
+)
+OF_WRAPPERS = (COMPILE, CMAKE, PIP_BUILD)
+"""What a tool says of a failure that its lines before tell better."""
 _TF_CONFIG = (
     "Set TF_CONFIG in every process before TensorFlow is imported: the cluster (worker, ps, chief: lists of host:port)"
     " and its own task (type, index). On one machine MirroredStrategy needs none."
@@ -195,7 +212,7 @@ MACHINE: tuple[Meaning, ...] = (
     Meaning("A library of CUDA for transforms or solvers (cuFFT, cuSOLVER, cuSPARSE) failed in an operation",
             "Run the step alone and on the CPU: NaN in its input, no free GPU memory, or another CUDA library in"
             " LD_LIBRARY_PATH are the usual reasons; cuFFT of CUDA 11.7 also fails on newer GPUs.",
-            (r"cuFFT error|CUFFT_\w+|CUSOLVER_STATUS_\w+|CUSPARSE_STATUS_\w+|cusolver error|cusparse error",)),
+            (r"cuFFT error|CUFFT_\w+|CUSOLVER_STATUS_\w+|CUSPARSE_STATUS_\w+|(?i:cusolver (?:internal )?error)|cusparse error",)),
     Meaning("The other end of a connection went away: another process of the program ended first",
             "Look for the process that failed before, in this log or its own.",
             (r"^RuntimeError: (?:Connection reset by peer|Broken pipe|received 0 items of ancdata)",)),
@@ -321,16 +338,27 @@ MACHINE: tuple[Meaning, ...] = (
             "Use a Python that the package supports (its page on PyPI lists them), another version, or for CUDA builds"
             " the index of the framework (pytorch.org's --index-url).",
             (r"No matching distribution found for|Could not find a version that satisfies",)),
-    Meaning("pip could not build a package",
-            "Read the first error above it: a missing compiler, nvcc or CUDA_HOME, another torch in the isolated build"
-            " (--no-build-isolation), or too little memory (MAX_JOBS=2); or install a prebuilt wheel.",
-            (r"Failed (?:to build|building wheel)|Could not build wheels",
-             r"subprocess-exited-with-error|metadata-generation-failed")),
+    Meaning("conda found no set of packages for what was asked: {0}",
+            "Compare the names, versions and channels with what exists (conda search NAME -c conda-forge -c nvidia), in"
+            " a new environment and with the Python that they are built for; CUDA 12 has packages of other names.",
+            (r"(PackagesNotFound|ResolvePackageNotFound|\w*Unsatisfiable)\w*",)),
+    Meaning("pip may not install into the system's own Python",
+            "Make a virtual environment (python3 -m venv .venv; .venv/bin/pip install …) or use conda.",
+            (r"externally-managed-environment",)),
+    PIP_BUILD,
+    Meaning("The connection to the machine was closed (ssh), and with it the terminal in which this ran",
+            "Start the program under tmux, nohup or the scheduler; see on that machine whether it still runs (ps), and"
+            " whether the machine went down (last -x).",
+            (r"^Connection to \S+ closed by remote host|^client_loop: send disconnect|^packet_write_wait: ",)),
+    Meaning("llama.cpp could not load the model: {0}",
+            "Update llama.cpp (or what contains it) if the model is newer; else compare the file's size with its source"
+            " and fetch it again.",
+            (r"\berror loading model: (?:error loading model \w+: )?([^\n]{4,})",)),
     Meaning("CMake found no CUDA compiler, or was not told for which GPUs to build",
             "Install the CUDA toolkit and put its bin folder into PATH (or CUDACXX=/usr/local/cuda/bin/nvcc), and set"
             " -DCMAKE_CUDA_ARCHITECTURES (native, or 80, 86, 90).",
             (r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_ARCHITECTURES must be",
-             r"Failed to detect a default CUDA arch")),
+             r"Failed to detect a default CUDA arch|Could NOT find CUDA|CUDA_TOOLKIT_ROOT_DIR not found")),
     Meaning("The linker did not find a function of CUDA's libraries",
             "Link the library that has it (-lcudart -lcublas -lcudnn; -L/usr/local/cuda/lib64) after the objects that"
             " use it.",
@@ -339,7 +367,8 @@ MACHINE: tuple[Meaning, ...] = (
             "Install a newer toolkit of the framework's own CUDA version and set CUDA_HOME to it, or install a prebuilt"
             " wheel of the package.",
             (r"only supported on CUDA [\d.]+ and above",)),
-    COMPILE._replace(says=(r"collect2: error|ld returned \d+ exit status|^CMake Error|Configuring incomplete",)),
+    COMPILE._replace(says=(r"collect2: error|ld returned \d+ exit status",)),
+    CMAKE,
     Meaning("A file system failed: a network disk that went away, or a damaged one",
             "Start again when it is back; keep checkpoints on a disk of the node, and tell its administrator (dmesg"
             " names it).",

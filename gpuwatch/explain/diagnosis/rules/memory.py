@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks
 from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described, headline, holders, make_room
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import WHO_HELD_IT, Judgement
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, Judgement
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, judgement, on_host, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
@@ -42,6 +42,10 @@ _ENOUGH_TO_START = 1 << 30
 """With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
 _NOT_OF_MEMORY = re.compile(r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|BAD_PARAM|LICENSE_ERROR)\w*")
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
+_LOOK_FIRST = (
+    "Look at nvidia-smi first: if another program holds the memory, end it or use another GPU (CUDA_VISIBLE_DEVICES)."
+    " If none does,"
+)
 _GROWS = "GPU memory in use grew until none was left"
 _IF_GROWING = (
     "If memory grows with every step, stop keeping tensors: keep numbers (float(x), x.numpy()) and empty lists of"
@@ -108,6 +112,9 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             less = memory_action("memory.model-too-large", framework_of(evidence, lines), evidence)
             action = f"{less} {action}".strip()
         action = action or memory_action(cause, framework_of(evidence), evidence) or ACTIONS[cause]
+        untold = evidence.run is None and OTHERS_UNKNOWN in lines and failures[0][0].requested_bytes is None
+        if untold and action == ACTIONS[cause]:
+            action = f"{_LOOK_FIRST} {action[:1].lower()}{action[1:]}"
         if not expected:
             may_grow = cause in ("memory.growing", "memory.model-too-large") and not of_host
             grown = _grown(evidence, failures) if may_grow else []

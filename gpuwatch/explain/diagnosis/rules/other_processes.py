@@ -28,6 +28,12 @@ _OF_OTHERS = (
         "Its line 'exits with return code' tells which: -9 is a kill, most often for lack of host memory (RAM): look in"
         " dmesg for 'Out of memory: Killed process'. Else the rank's own error stands above, or in its own log.",
     ),
+    (
+        r".*\bEngineDeadError|.*\bdied unexpectedly",
+        "A process of the server died without an error of its own in this log: killed, or crashed",
+        "Look at that time in dmesg for 'Out of memory: Killed process' (the host's memory) and for an Xid, and ask"
+        " whether somebody killed it; lines above that begin with (EngineCore or (Worker may say more. Start it again.",
+    ),
     *(
         (
             says,
@@ -101,8 +107,9 @@ def in_a_process(log: LogFacts) -> tuple[str, str]:
     """Title and action for a process that exited with an error of its own."""
     own = own_error(log)
     if own is None:
+        report = reported(log)[1]
         for says, title, action in _OF_OTHERS:
-            if re.match(says, log.reported_end_line):
+            if re.match(says, report):
                 return title, action
         return (
             "A process of the job failed, and its own error is not in this log",

@@ -143,7 +143,8 @@ _ROWS: tuple[Meaning, ...] = (
     Meaning("The installed program does not know this kind of model: {0}",
             "Update it (transformers, vLLM, llama.cpp, Ollama), or use the version that the model's page names.",
             (r"unknown model architecture: '([^']+)'", r"Model architectures \[?'?([\w-]+)'?.{0,200} are not supported",
-             r"has model type `?'?([\w-]+)`?'? but Transformers does not recognize")),
+             r"has model type `?'?([\w-]+)`?'? but Transformers does not recognize",
+             r"unknown pre-tokenizer type: '([^']+)'")),
     Meaning("A request is longer than the context that the model was started with",
             "Start the server with a larger one (llama.cpp: -c; Ollama: num_ctx; vLLM: --max-model-len; SGLang:"
             " --context-length), if the model and the GPU's memory allow it; otherwise shorten the prompts.",
@@ -296,7 +297,7 @@ _ROWS: tuple[Meaning, ...] = (
             "Compare its size with the source and fetch it again; a file of some hundred bytes is a pointer of Git LFS"
             " (git lfs pull).",
             (r"failed finding central directory", r"PytorchStreamReader failed",
-             r"unexpected EOF, expected \d+ more bytes", r"invalid load key", r"pickle data was truncated",
+             r"unexpected EOF, expected \d+ more bytes|^EOFError: Ran out of input", r"invalid load key", r"pickle data was truncated",
              r"HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeaderDeserialization|HeaderTooSmall",
              r"file signature not found", r"(?:truncated|corrupted) record at", r"File is not a zip file",
              r"image file is truncated|not within the file bounds|model is corrupted or incomplete",
@@ -359,6 +360,10 @@ _ROWS: tuple[Meaning, ...] = (
              r"(?:401|403) Client Error.*huggingface\.co", r"DatasetNotFoundError",
              r"is not a local folder and is not a valid model identifier",
              r"Can't load (?:tokenizer|the model|config\w*|feature extractor) for '")),
+    Meaning("The model's folder or repository has no file of the kind that is looked for: {0}",
+            "Look into it (ls, or its page): a file is missing or has another format (GGUF, LoRA adapter, original"
+            " weights); name the folder that has config.json and the weights, or the revision.",
+            (r"does not appear to have (?:a file|files) named ([\w.-]+)",)),
     Meaning("A server on the network could not be reached, or refused: a download or a request failed",
             "Look at network, proxy (HTTPS_PROXY) and certificates of this host; compute nodes often have none: fetch"
             " it on a login node first (HF_HUB_OFFLINE=1 uses what is cached).",
@@ -503,7 +508,14 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
         cause = "unknown" if _ANY.match(error.type) or package in _MAY_CONCERN_GPUS else CAUSE
     else:
         return None
-    return Meaning(title, f"{_place(frame)}: {_hint(error)}", cause=cause)
+    return Meaning(title, what_to_do(error, log), cause=cause)
+
+
+def what_to_do(error: RunError, log: LogFacts) -> str:
+    """Where to look for what raised an exception without a meaning of its own, and for what, by its type."""
+    hint = first(_BY_TYPE, line_of(error))
+    place = _place(log.error_frames.get(f"{error.type}: {error.message}"))
+    return f"{place}: {hint.action}" if hint is not None else place
 
 
 def _place(frame: Frame | None) -> str:
@@ -514,8 +526,3 @@ def _place(frame: Frame | None) -> str:
         within = "/".join(frame.file.replace("\\", "/").split("/")[-_OF_A_PATH:])
         return f"It was raised in a package ({within}, line {frame.line}); look at what the program asks of it"
     return f"Open {file_name(frame.file)}, line {frame.line}"
-
-
-def _hint(error: RunError) -> str:
-    hint = first(_BY_TYPE, line_of(error))
-    return hint.action if hint is not None else ""

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import HostMemory, Run
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, SIGNALS, WORKER
-from gpuwatch.explain.diagnosis.rules.machine_messages import FAULTS, WORKER_EXITED
+from gpuwatch.explain.diagnosis.rules.machine_messages import FAULTS, SEGFAULT, WORKER_EXITED
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning
 from gpuwatch.explain.logs import reported_ends
 
@@ -87,9 +87,21 @@ _SIGNAL_NUMBER = re.compile(
 )
 
 
+_OF_WINDOWS = {
+    **dict.fromkeys(("0xc0000005", "-1073741819", "3221225477"), SEGFAULT._replace(
+        title="It crashed with an access violation (0xC0000005): native code made an illegal memory access")),
+    **dict.fromkeys(("0xc000001d", "-1073741795", "3221225501"), SIGNALS[signal.SIGILL]),
+    **dict.fromkeys(("0xc0000409", "-1073740791", "3221226505"), SIGNALS[signal.SIGABRT]._replace(
+        title="It aborted (0xC0000409): a check in native code failed")),
+}  # fmt: skip
+_WINDOWS_STATUS = re.compile("|".join(map(re.escape, _OF_WINDOWS)))
+
+
 def crash(lines: list[str]) -> Meaning:
     """What is said of the signal that the line names."""
     text = lines[0].lower()
+    if (status := _WINDOWS_STATUS.search(text)) is not None:
+        return _OF_WINDOWS[status[0]]
     if (found := _SIGNAL_NUMBER.search(text)) is not None:
         known = next((known for number, known in SIGNALS.items() if number == int(found[1]) & 127), None)
         if known is not None:

@@ -93,8 +93,8 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     if log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
         where = raised_at(log, log.errors[-1])
         lines = [lines[0], *where, *lines[1:]]
-        if run is not None and where and end.title.endswith(NOT_KNOWN):
-            action = "Look at that line of the program, and at the frames below it at the end of the log."
+        if where and action == _READ_THE_END:
+            action = program_messages.what_to_do(log.errors[-1], log)
     # A cause that the log names stays the first, whatever the program did later.
     severity: Severity = "warning" if run is None and _explains(log) else "error"
     yield finding(end.cause, severity, end.certainty, title=end.title, evidence=lines, action=action)
@@ -191,6 +191,8 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         known = program_messages.meaning(line_of(own) if own is not None else report[1])
         lines = lines if own is not None or known is None else _once(lines, log.lines_of(*_ALSO_SAID))
         known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
+        if known is None and own is not None:
+            return _End(in_a_process(log)[0], program_messages.what_to_do(own, log), lines)
         return _ended(known, lines) if known is not None else _End(*in_a_process(log), lines)
     of_frame = program_messages.of_the_frame(log.errors[-1], log) if log is not None and log.errors else None
     first_of_all = raised_first(log, log.errors[-1]) if log is not None and log.errors else ""
@@ -340,6 +342,7 @@ def _log_ended(log: LogFacts | None) -> list[str]:
         handled = (
             asked
             or log.last_error_went_on
+            or (log.last_error_in == "thread" and log.last_line_tells and log.last_lines_tell == WORKED)
             or (log.oom_survived and "memory" in f"{error.type} {error.message}".lower())
         )
         return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [line_of(error)]
