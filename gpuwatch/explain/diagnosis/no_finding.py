@@ -9,8 +9,7 @@ from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
-from gpuwatch.explain.diagnosis.rules.machine_messages import OF_WRAPPERS, RAY_WORKER
-from gpuwatch.explain.diagnosis.rules.meanings import Meaning
+from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning
 from gpuwatch.explain.logs import last_lines
 from gpuwatch.explain.logs.facts import LogFacts
@@ -24,14 +23,15 @@ _WHAT_TELLS = (
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE = "The last lines report a failure"
-_OF_WRAPPERS = frozenset(row.title for row in OF_WRAPPERS)
+_OF_WRAPPERS = ("compile", "cmake", "pip-build")
+"""Keys of what a tool says of a failure that the lines before it tell better."""
 _READ_BEFORE = (
     "Look for what that line names (a file, an option, a process), and at the lines before it in the log of the process"
     " that printed it: the first error tells more than the last."
 )
 _NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch knows; last line"
 _TOLD = {
-    "ray.worker-exit": RAY_WORKER,
+    "ray.worker-exit": named("ray-worker"),
     "kernel.trace": Meaning(
         "The kernel printed a call trace through NVIDIA's driver: a task hangs in it, or it failed",
         "Look above it for 'blocked for more than' (a hang), BUG or Oops, and for an Xid before it (dmesg | grep -i"
@@ -81,26 +81,26 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     """
     if log.last_lines_tell == last_lines.FAILED:
         meanings = ((meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
-        known = [(means, line) for means, line in meanings if means is not None]
-        for means, line in sorted(known, key=lambda found: found[0].title in _OF_WRAPPERS)[:1]:
+        found = [(means, line) for means, line in meanings if means is not None]
+        for means, line in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
             return finding(means.cause, "warning", "likely", title=means.title, evidence=(line,), action=means.action)
-        told = log.telling_last_line
-        title = f"{_FAILURE}: {shorten(mask_text(printable(told)), _SHOWN)}"
-        return finding("unknown", "warning", "likely", title=title, evidence=(told,), action=_READ_BEFORE)
+        title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
+        shown = (log.telling_last_line,)
+        return finding("unknown", "warning", "likely", title=title, evidence=shown, action=_READ_BEFORE)
     if (stopped := _stopped(log)) is not None:
         return stopped
     for topic, known in _TOLD.items():
         if log.last_lines_tell not in (last_lines.WORKED, last_lines.KERAS) and (lines := log.lines_of(topic)):
             return finding("unknown", "warning", "likely", title=known.title, evidence=lines[:2], action=known.action)
     if _NOT_A_NUMBER.search(log.telling_last_line) is not None:
-        told = (log.telling_last_line,)
-        return finding("unknown", "warning", "fact", title=_LOSS_IS_NAN, evidence=told, action=_LOOK_FOR_NAN)
+        shown = (log.telling_last_line,)
+        return finding("unknown", "warning", "fact", title=_LOSS_IS_NAN, evidence=shown, action=_LOOK_FOR_NAN)
     if log.left_behind:
-        shown = (log.telling_last_line, log.left_behind)
-        return finding("unknown", "warning", "likely", title=_GONE, evidence=shown, action=_WHO_ENDED_IT)
+        left = (log.telling_last_line, log.left_behind)
+        return finding("unknown", "warning", "likely", title=_GONE, evidence=left, action=_WHO_ENDED_IT)
     if log.last_lines_tell and (refused := log.lines_of("checkpoint.refused")):
-        shown = (refused[0], log.telling_last_line)
-        return finding("unknown", "warning", "likely", title=_NOT_LOADED, evidence=shown, action=_COMPARE_WEIGHTS)
+        went_on = (refused[0], log.telling_last_line)
+        return finding("unknown", "warning", "likely", title=_NOT_LOADED, evidence=went_on, action=_COMPARE_WEIGHTS)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:
@@ -117,8 +117,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             title = f"{_NO_FRAMEWORK}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
             return finding("healthy", "info", "likely", title=title, evidence=(log.plain_last_line,))
         if not log.frameworks and not log.errors and not any(others):
-            told = (log.last_line,) if log.last_line else ()
-            return finding("unknown", "info", "likely", title=NOTHING_KNOWN, evidence=told, action=_WHAT_TELLS)
+            return finding(
+                "unknown", "info", "likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS
+            )
         return finding("healthy", "info", "likely", title=_DEVICE_UNKNOWN)
     placed = sum(placement.count for placement in log.placements)
     return finding(

@@ -210,7 +210,7 @@ class LogParser:
             self._ooms_seen = ooms
             self._work.again()
         self._work.take(line)
-        if self._work.steps >= MANY_STEPS:
+        if max(self._work.steps, self._work.advances) >= MANY_STEPS:
             self._ooms_survived = ooms
 
     def _again(self, message: str) -> bool:
@@ -297,10 +297,10 @@ class LogParser:
         ``xla``: JAX is there, whose lines of XLA look like TensorFlow's.
         """
         facts = self._facts
-        used = facts.libraries_skipped or facts.device_map or facts.found_device_lines
-        used = used or (facts.cuinit_error and not xla) or self._placements.result()
+        used = bool(facts.libraries_skipped or facts.device_map or facts.found_device_lines)
+        used = used or bool(self._placements.result()) or (facts.cuinit_error is not None and not xla)
         named = (f"{frame.file} {frame.error_package}" for frame in facts.error_frames.values())
-        return bool(used) or any(re.search(r"tensorflow\b", text) for text in named)
+        return used or any(re.search(r"tensorflow\b", text) for text in named)
 
     def _only_imported(self) -> bool:
         """Whether TensorFlow missed libcudart at its import, and nothing shows that the program then used it."""

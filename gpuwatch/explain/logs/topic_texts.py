@@ -453,7 +453,8 @@ ENVIRONMENTS: Texts = {
     "environment.windows": ("windowspath(", "\\site-packages\\bitsandbytes"),
     "environment.macos": ("/var/folders/", "/opt/homebrew/",),
     "environment.kubernetes": (
-        "kubelet", "kubectl", "kubepods", "nvidia-device-plugin", "k8s-device-plugin", "detected non-nvml platform", "nvidia.com/gpu",
+        "kubelet", "kubectl", "kubepods", "nvidia-device-plugin", "k8s-device-plugin",
+        "detected non-nvml platform", "nvidia.com/gpu",
     ),
     "environment.singularity": ("singularity", "could not find any nv files on this host",),
     "environment.shm": (("docker", "--shm-size"), ("docker", "--ipc=host"),),

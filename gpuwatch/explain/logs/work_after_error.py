@@ -88,7 +88,8 @@ class WorkAfterError:
         self._rank = ""
         self._late = False
         self._latest = self._bar = -1
-        self._advances = 0
+        self.advances = 0
+        """States of a progress bar since, each beyond the one before."""
         self._finished = self._asked = False
 
     def before(self, line: str) -> None:
@@ -112,7 +113,7 @@ class WorkAfterError:
         self._stepped_before |= self.printed > 0
         self.steps, self.printed, self._latest, self._finished = 0, 0, -1, False
         self._late = self._asked = False
-        self._bar, self._advances = -1, 0
+        self._bar, self.advances = -1, 0
         self.answered = False
 
     def take(self, line: str) -> None:
@@ -136,9 +137,9 @@ class WorkAfterError:
         self._asked |= _ASKED in line
         if (bar := _BAR.search(line)) is not None:
             # Bars are on stderr, as tracebacks are: in the order of time.
-            self._advances += 0 <= self._bar < int(bar["number"])
+            self.advances += 0 <= self._bar < int(bar["number"])
             self._bar = int(bar["number"])
-            self.printed += self._advances == _ADVANCES
+            self.printed += self.advances == _ADVANCES
         step = _STEP.search(line)
         if not self.printed and not self._stepped_before and step is not None and int(step["number"]) <= 1:
             self._late = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
@@ -20,6 +21,8 @@ from gpuwatch.share.reports.tables import (
     said_once,
 )
 
+_SHOWN = 100
+"""Characters of the last line in a sentence."""
 _SIGNS = {"pass": "●", "warn": "▲", "fail": "✖", "skip": "○"}
 
 
@@ -76,8 +79,13 @@ def _reason(document: Explanation, main: Finding | None) -> str:
     if document.memory_profiles and main is None:
         return clean(f"{held_most(document.memory_profiles[0])}.")
     if _tells_nothing(document):
-        return "gpuwatch recognises nothing in it: is it the log of a TensorFlow or PyTorch program?"
+        return f"gpuwatch recognises nothing in it that tells whether its program worked{_last_line(document)}."
     return clean(main.title if main is not None else CAUSES.get(document.primary or "healthy", "")) + "."
+
+
+def _last_line(document: Explanation) -> str:
+    last = next((line for found in document.findings for line in found.evidence), "")
+    return f"; last line: {clean(shorten(last, _SHOWN))}" if last else ""
 
 
 def _tells_nothing(document: Explanation) -> bool:

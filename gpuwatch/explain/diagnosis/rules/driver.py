@@ -33,7 +33,8 @@ _TITLES = (
     ),
     (
         re.compile(
-            r"/dkms/nvidia|DKMS module 'nvidia|unable to build the NVIDIA kernel module|kernel module was not created|failed to build|modpost: ",
+            r"/dkms/nvidia|DKMS module 'nvidia|unable to build the NVIDIA kernel module|kernel module was not created"
+            r"|failed to build|modpost: ",
             re.IGNORECASE,
         ),
         "NVIDIA's kernel module could not be built for this kernel: there is no driver",

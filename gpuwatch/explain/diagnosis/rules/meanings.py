@@ -1,10 +1,19 @@
-"""What a message means: the one form of the tables of errors, ends and signals."""
+"""What a message means: the table of errors, ends and signals in ``messages.txt``.
+
+Sources of its texts: PyTorch (``aten/src/ATen/native``, ``torch/autograd``, ``torch/amp``, ``torch/distributed``,
+``torch/_inductor``, ``torch/serialization.py``, ``torch/utils/cpp_extension.py``), TensorFlow and Keras, DeepSpeed,
+fairseq, Hugging Face's packages, scikit-learn, NumPy, wandb, Python's own exceptions; the operating system's errors
+(their number is the same in every language), Slurm, Environment Modules and Lmod, conda, pip, apt, CMake, GNU ld,
+Docker, kubelet, NVIDIA's installers of driver and CUDA, NCCL, Xorg, Triton, Ray, the kernel, gdb. What has a cause of
+its own is in :mod:`gpuwatch.explain.logs.topics`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -15,9 +24,57 @@ class Meaning(NamedTuple):
     """``{0}`` is the first group of the pattern that matched, here and in ``action``."""
     action: str
     says: tuple[str, ...] = ()
-    """Patterns of the error as ``Type: message``, or of the line that reports it; none: it is known by its topic, or
-    by a signal."""
+    """Patterns of the error as ``Type: message``, or of the line that reports it; none: it is known by its key."""
     cause: str = "unknown"
+    key: str = ""
+    """By which code names it: a topic, a signal or a word."""
+
+
+_PROGRAM, _CAUSE = "program", "program.error"
+_OF_A_PROGRAM = frozenset({"spooled-script", "lost-parent", "no-folder"})
+_KEY = re.compile(r"([\w.-]+) = (.*)")
+
+
+@cache
+def _tables() -> dict[str, tuple[Meaning, ...]]:
+    tables: dict[str, list[Meaning]] = {}
+    keyed: dict[str, Meaning] = {}
+    rows: list[Meaning] = []
+    for line in Path(__file__).with_name("messages.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            rows = tables.setdefault(section := line[1 : line.index("]")], [])
+        elif line.startswith("    "):
+            kind, _, text = line.strip().partition(" ")
+            row = rows[-1]._replace(action=text) if kind == "do" else rows[-1]._replace(says=(*rows[-1].says, text))
+            rows[-1] = keyed[row.key] = row
+        elif line and not line.startswith("#"):
+            found = _KEY.fullmatch(line)
+            key, title = (found[1], found[2]) if found is not None else ("", line.removeprefix("-"))
+            cause = _CAUSE if section == _PROGRAM or key in _OF_A_PROGRAM else "unknown"
+            same = (
+                keyed[title[1:]]._replace(key=key, cause=cause)
+                if title.startswith("@")
+                else Meaning(title, "", (), cause, key)
+            )
+            rows.append(same)
+            keyed[key] = same
+    return {name: tuple(found) for name, found in tables.items()}
+
+
+def table(section: str) -> tuple[Meaning, ...]:
+    """The rows of a section, in its order."""
+    return _tables()[section]
+
+
+def by_key(section: str) -> dict[str, Meaning]:
+    """The rows of a section by key."""
+    return {row.key: row for row in table(section)}
+
+
+@cache
+def named(key: str) -> Meaning:
+    """The row that code names."""
+    return next(row for rows in _tables().values() for row in rows if row.key == key)
 
 
 @cache
@@ -30,6 +87,6 @@ def first(rows: Iterable[Meaning], error: str) -> Meaning | None:
     for row in rows:
         for pattern in _compiled(row.says):
             if (match := pattern.search(error)) is not None:
-                named = [group[:120] for group in match.groups() if group]
-                return row._replace(title=row.title.format(*named), action=row.action.format(*named))
+                of = [group[:120] for group in match.groups() if group]
+                return row._replace(title=row.title.format(*of), action=row.action.format(*of))
     return None

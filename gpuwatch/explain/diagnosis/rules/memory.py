@@ -159,7 +159,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
 def _handled(log: LogFacts) -> Finding:
     """A failure that the program handled: it worked on, by its own later lines."""
     lines = (*log.lines_of("memory.oom"), *log.lines_of("memory.retried"), log.telling_last_line)
-    title = "Memory ran out once, and the program went on: no failure in it"
+    title = "Memory ran out, and the program went on: no failure in it"
     return finding("healthy", "info", "likely", title=title, evidence=lines)
 
 

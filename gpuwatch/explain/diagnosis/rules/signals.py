@@ -10,10 +10,10 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import HostMemory, Run
 from gpuwatch.explain.diagnosis.rules.ending_words import ENDINGS, HOST_MEMORY, SIGNALS, WORKER
-from gpuwatch.explain.diagnosis.rules.machine_messages import FAULTS, SEGFAULT, WORKER_EXITED
-from gpuwatch.explain.diagnosis.rules.meanings import Meaning
+from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
 from gpuwatch.explain.logs import reported_ends
 
+_FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."
 _NOT_THE_KERNEL = "by SIGKILL, not by the kernel's OOM killer: its counter did not change"
 _WHO_SENT_IT = "Find who sent it: the scheduler (sacct -j JOB), a supervisor, systemd-oomd (journalctl -u systemd-oomd)"
 
@@ -54,13 +54,13 @@ def of_worker(text: str, host: HostMemory | None) -> tuple[str, str, bool]:
     """
     match = _BY_SIGNAL.search(text)
     if match is None:
-        return *WORKER_EXITED[:2], False
+        return *named("worker-exited")[:2], False
     if match[1] == "Bus error":
         return *ENDINGS["ended.shared-memory"][:2], False
     if match[1].startswith("Terminated"):
         return *ENDINGS[reported_ends.TERMINATED][:2], False
     if match[1] != "Killed":
-        return f"A worker of the DataLoader ended with a signal: {match[1]}", f"{FAULTS} Or use num_workers=0.", False
+        return f"A worker of the DataLoader ended with a signal: {match[1]}", f"{_FAULTS} Or use num_workers=0.", False
     title, action, *_ = ENDINGS[WORKER]
     if host is not None and (host.kernel_line or host.oom_kills):
         title = "A worker of the DataLoader was killed when the kernel ran out of host memory (RAM)"
@@ -82,13 +82,12 @@ _CRASH_WORDS = (
 
 
 _SIGNAL_NUMBER = re.compile(
-    r"\b(?:(?:with|on|by) signal |return code = -|exit ?code *: -|exitcode: -|exit status -|(?:status|code) (?=1[34]\d))"
-    r"(\d{1,3})\b"
+    r"\b(?:(?:with|on|by) signal |return code = -|exit ?code *: -|exit status -|(?:status|code) (?=1[34]\d))(\d{1,3})\b"
 )
 
 
 _OF_WINDOWS = {
-    **dict.fromkeys(("0xc0000005", "-1073741819", "3221225477"), SEGFAULT._replace(
+    **dict.fromkeys(("0xc0000005", "-1073741819", "3221225477"), named("segfault")._replace(
         title="It crashed with an access violation (0xC0000005): native code made an illegal memory access")),
     **dict.fromkeys(("0xc000001d", "-1073741795", "3221225501"), SIGNALS[signal.SIGILL]),
     **dict.fromkeys(("0xc0000409", "-1073740791", "3221226505"), SIGNALS[signal.SIGABRT]._replace(

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules import machine_messages, program_messages
+from gpuwatch.explain.diagnosis.rules import program_messages
 from gpuwatch.explain.diagnosis.rules.build import NOT_COMPATIBLE, ended_otherwise
 from gpuwatch.explain.diagnosis.rules.ending_words import (
     ENDINGS,
@@ -22,11 +22,19 @@ from gpuwatch.explain.diagnosis.rules.ending_words import (
     WAITED,
     WORKER,
 )
-from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first
+from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first, named
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.other_processes import in_a_process, other_rank, own_error, own_lines, reported
-from gpuwatch.explain.diagnosis.rules.program_errors import END, ON_PURPOSE, ends_log, line_of, names_cause, raised_at, raised_first
+from gpuwatch.explain.diagnosis.rules.program_errors import (
+    END,
+    ON_PURPOSE,
+    ends_log,
+    line_of,
+    names_cause,
+    raised_at,
+    raised_first,
+)
 from gpuwatch.explain.diagnosis.rules.signals import crash, ended_by, host_evidence, of_signal, of_worker
 from gpuwatch.explain.diagnosis.rules.simulated_driver import unreached
 from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
@@ -55,6 +63,8 @@ _TYPES, _ASSERT = "ended.two-types", "ended.assert"
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
 _NEAR = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
+_OF_ADDRESS_SPACE = ("threads", "unmapped", "host-memory")
+"""What a limit of the address space can be the reason of."""
 _LATER_CELLS = 3
 """Errors of a notebook after one of which they cannot all be consequences."""
 _TELLING = 8
@@ -128,12 +138,11 @@ def _address_space(run: Run, log: LogFacts | None, lines: list[str]) -> _End | N
     if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR:
         return None
     told = _once(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY) if log is not None else ())
-    if first(machine_messages.SYSTEM, "\n".join(told)) not in machine_messages.OF_ADDRESS_SPACE:
+    refused = first(program_messages.SYSTEM, "\n".join(told))
+    if refused is None or refused.key not in _OF_ADDRESS_SPACE:
         return None
     measured = f", of which {size(peak)} were in use at most" if isinstance(peak, int) else ""
-    return _End(
-        *machine_messages.ADDRESS_SPACE[:2], [f"limit of its address space: {size(limit)}{measured}", *told], "likely"
-    )
+    return _End(*named("address-space")[:2], [f"limit of its address space: {size(limit)}{measured}", *told], "likely")
 
 
 def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
@@ -271,7 +280,7 @@ def _how_it_ended(run: Run | None, log: LogFacts | None) -> str:
 def _known(lines: list[str]) -> Meaning | None:
     """What the last error means, before a line that only tells the exit code."""
     last = "\n".join(lines[-2:])
-    compiler = machine_messages.COMPILE if reported_ends.of_a_compiler(last) else None
+    compiler = named("compile") if reported_ends.of_a_compiler(last) else None
     return program_messages.meaning(last) or compiler
 
 
