@@ -184,7 +184,7 @@ def test_memory_that_an_earlier_cell_of_a_notebook_lacked(errors: str, said: str
 
 def test_every_pattern_compiles_and_its_title_needs_no_more_than_its_group() -> None:
     meaning("none of them")
-    for title, _, patterns, _ in (*SYSTEM, *PROGRAM, *MACHINE):
+    for title, _, patterns, *_ in (*SYSTEM, *PROGRAM, *MACHINE):
         assert "{0}" not in title or all("(" in pattern for pattern in patterns)
 
 

@@ -108,16 +108,14 @@ def test_an_import_without_a_library_is_that_as_in_explain() -> None:
     message = "libcudart.so.11.0: cannot open shared object file"
     document = failed_import(Outcome(exit_code=1), RunError(type="ImportError", message=message))
     assert document.primary == "cuda.libraries-missing"
-    assert not [found for found in document.findings if "which gpuwatch does not know" in found.title]
+    assert not [found for found in document.findings if found.title.startswith("It ended in")]
     assert "libcudart.so.11.0" in document.findings[0].title
 
 
 def test_an_import_that_ended_for_no_known_reason_is_told_where_nothing_else_is_wrong() -> None:
     strange = RunError(type="RuntimeError", message="oh")
     document = failed_import(Outcome(exit_code=1), strange)
-    assert [found.title for found in document.findings if found.severity == "error"] == [
-        "It ended in RuntimeError, which gpuwatch does not know"
-    ]
+    assert [found.title for found in document.findings if found.severity == "error"] == ["It ended in RuntimeError: oh"]
     failed = complete(
         replace(run(gpus=0, framework=None), verdict="error", outcome=Outcome(exit_code=1), errors=(strange,)),
         LogFacts(),

@@ -309,7 +309,7 @@ def crashed(error: str, where: str) -> Diagnostic:
         id="unknown",
         severity="error",
         certainty="fact",
-        title="It ended in it, which gpuwatch does not know",
+        title="It ended in it: a message",
         evidence=(error, "exit code 1"),
     )
     log = ("Traceback (most recent call last):", f'  File "{where}", line 5, in load', error)

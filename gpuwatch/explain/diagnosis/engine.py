@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.conditions import snapshot_rule
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, RULES, Rule, finding
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
 from gpuwatch.explain.diagnosis.rules import compute_mode, partition
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ NO_GPU = (
 )  # fmt: skip
 _HIDES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
+_IN_A_TITLE = 60
+"""Characters at the beginning of a line that are in a title which quotes it, also if it is shortened."""
 _TELLING = 12
 """Characters from which equal text in two findings is the same log line."""
 _RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
@@ -145,7 +147,7 @@ def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
         key
         for key, item in found.items()
         if item.id in ("unknown", "program.error")
-        and (item.title.endswith(NOT_KNOWN) or item.title.endswith(item.evidence[:1] or ()))
+        and any(line[:_IN_A_TITLE] in item.title for line in item.evidence[:1])
         and any(_within(item.evidence[:1], line) for line in named)
     ]
 

@@ -12,7 +12,6 @@ from gpuwatch.core.model.findings import CAUSES, Certainty, Finding, Severity
 
 Input = Literal["evidence", "machine", "samples"]
 """What a rule looks at: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.facts.Facts`, samples over time."""
-NOT_KNOWN = "which gpuwatch does not know"
 """The end of the title of a failure that no rule recognises."""
 _F = TypeVar("_F", bound=Callable[[Any], Iterable[Finding]])
 

@@ -167,7 +167,11 @@ _REPORTS = re.compile(
     r"|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b|\bout of memory(?! err)"
     r"|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]"
     r"| (?:while|in|during|at|on|from|code|loading|running|executing|processing|occurred|happened|\d)|$)"
-    r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b|^\S{1,40}: (?:fatal )?error\b",
+    r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b|^\S{1,40}: (?:fatal )?error\b"
+    # "failed", "error" in other languages
+    r"|(?:\u5931\u8d25|\u5931\u6557)(?!\u7387|\u6570|\u6578|[:\uff1a] ?0)|\u51fa\u9519|\u51fa\u932f"
+    r"|(?:\u9519\u8bef|\u932f\u8aa4|\u5f02\u5e38|\u7570\u5e38|\u30a8\u30e9\u30fc)[:\uff1a](?! ?[\d\u65e0])"
+    r"|\bfehlgeschlagen\b|\b\u00e9chou\u00e9|\bfall\u00f3\b|\u043e\u0448\u0438\u0431\u043a\u0430:",
     re.IGNORECASE,
 )
 _NO_FAILURE = re.compile(

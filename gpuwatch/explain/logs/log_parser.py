@@ -277,7 +277,7 @@ class LogParser:
             self._facts.frameworks[:] = others
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
-        self._facts.last_line = in_words(undecorated(last[:400]))
+        self._facts.last_line = in_words(unwrapped(undecorated(last[:_MAX_LINE]))[:400])
         self._facts.plain_last_line = in_words(last_lines.of_a_plain_log(self._last)[:400])
         self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
         self._facts.failed_after_interrupt = last_lines.failed_after_interrupt(self._last)

@@ -47,7 +47,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
         why = f"{size(asked)} + {size(reserved)} of this process > {size(allowed)} allowed to it"
         kept = f"the limit keeps only {size(total - allowed)} of the device back, so that raising it helps little."
         return "memory.limit-too-small", why, True, f"{_SMALLER}: {kept}" if allowed >= _NEARLY_ALL * total else ""
-    room = free is not None and free >= max(asked + asked // 100, _FULL)  # by rounded numbers
+    room = free is not None and free >= max(asked, _FULL)
     if allowed is not None and allowed < total and room:
         why = f"{size(asked)} refused with {size(free)} free on the device: {size(allowed)} are allowed to this process"
         return "memory.limit-too-small", why, False, ""
@@ -68,14 +68,14 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     beyond = _beyond(asked, free, total)
     held = sum(holder.held_bytes for holder in oom.others)
     taken = held if held else max(total - free - own, 0)
-    if own < _MOSTLY * total and room:
+    if own < _MOSTLY * total and room and free > asked + asked // 100:  # the message rounds both
         return (
             "driver.bad-state",
             f"{beyond}, of which this process held {size(own)}: no other process explains it",
             False,
             _REFUSED,
         )
-    if own + free < _MOSTLY * total or (own < _MOSTLY * total and held > own):
+    if not room and (own + free < _MOSTLY * total or (own < _MOSTLY * total and held > own)):
         return (
             "memory.other-process",
             f"{beyond}: others held {size(taken)}{_own(oom)}",

@@ -66,7 +66,7 @@ _SERVERS = (
 TABLE: dict[str, tuple[Advice, ...]] = {
     "driver.missing": (
         Advice("Choose a runtime with a GPU (Colab: Runtime > Change runtime type), or install the package's CPU build:"
-               " no driver can be installed there.", environment="colab"),
+               " no driver can be installed there.", says=r"libcuda|nvidia driver", environment="colab"),
         Advice(_IN_WINDOWS, says=r"WSL environment|dxcore", done=r"wsl(?:\.exe)? --update"),
         Advice(_LOOK_AT_WINDOWS, says=r"WSL environment|dxcore"),
         Advice(_IN_WINDOWS, environment="wsl", done=r"wsl(?:\.exe)? --update"),

@@ -110,14 +110,14 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
 def what_to_do(error: RunError, log: LogFacts) -> str:
     """Where to look for what raised an exception without a meaning of its own, and for what, by its type."""
     hint = first(_BY_TYPE, line_of(error))
-    place = _place(log.error_frames.get(f"{error.type}: {error.message}"))
+    place = _place(log.error_frames.get(f"{error.type}: {error.message}"), shown=log.last_error_has_traceback)
     return f"{place}: {hint.action}" if hint is not None else place
 
 
-def _place(frame: Frame | None) -> str:
-    """Where to look for what raised an exception."""
+def _place(frame: Frame | None, *, shown: bool) -> str:
+    """Where to look for what raised an exception, whose traceback is ``shown`` or not."""
     if frame is None:
-        return "Look at the last frames of its traceback"
+        return f"Look at the last frames of its traceback{'' if shown else ', which is not in this log'}"
     if frame.of_a_package:
         within = "/".join(frame.file.replace("\\", "/").split("/")[-_OF_A_PATH:])
         return f"It was raised in a package ({within}, line {frame.line}); look at what the program asks of it"

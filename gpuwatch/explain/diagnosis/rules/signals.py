@@ -91,7 +91,7 @@ _OF_WINDOWS = {
         title="It crashed with an access violation (0xC0000005): native code made an illegal memory access")),
     **dict.fromkeys(("0xc000001d", "-1073741795", "3221225501"), SIGNALS[signal.SIGILL]),
     **dict.fromkeys(("0xc0000409", "-1073740791", "3221226505"), SIGNALS[signal.SIGABRT]._replace(
-        title="It aborted (0xC0000409): a check in native code failed")),
+        title="It crashed with status 0xC0000409: a check in native code failed (a buffer overrun, abort)")),
 }  # fmt: skip
 _WINDOWS_STATUS = re.compile("|".join(map(re.escape, _OF_WINDOWS)))
 

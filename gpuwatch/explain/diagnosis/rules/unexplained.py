@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import NOT_KNOWN, finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import program_messages
 from gpuwatch.explain.diagnosis.rules.build import NOT_COMPATIBLE, ended_otherwise
 from gpuwatch.explain.diagnosis.rules.ending_words import (
@@ -44,6 +45,7 @@ from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import SERVER_STOPPED, WORKED
 from gpuwatch.explain.logs.topics import topics_of
 
+_IN_A_TITLE = 120
 _LATE = 500
 """Lines of prints and summaries that may follow the last traceback, if none shows that the program went on."""
 _OF_DATA = (
@@ -97,13 +99,13 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     end = _end_of_run(run, log, lines) if run is not None else _end_of_log(log, lines)
     if end is None:
         name = lines[0].partition(":")[0]
-        title = f"{_how_it_ended(run, log)} {name}, {NOT_KNOWN}" if name.isidentifier() else ""
+        title = f"{_how_it_ended(run, log)} {shorten(lines[0], _IN_A_TITLE)}" if name.isidentifier() else ""
         end = _End(title, _READ_THE_END, lines)
     lines, action = end.lines, end.action
     if log is not None and log.errors and lines and _is_about(lines[0], log.errors[-1]):
         where = raised_at(log, log.errors[-1])
         lines = [lines[0], *where, *lines[1:]]
-        if where and action == _READ_THE_END:
+        if action == _READ_THE_END:
             action = program_messages.what_to_do(log.errors[-1], log)
     # A cause that the log names stays the first, whatever the program did later.
     severity: Severity = "warning" if run is None and _explains(log) else "error"
@@ -154,7 +156,7 @@ def _end_of_log(log: LogFacts | None, lines: list[str]) -> _End | None:
         # The kernel may have killed another program.
         lines = [line_of(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
         known = _by_topic(None, log, _reported_topic(log), lines)
-        return known or _End(f"It ended in {log.errors[-1].type}, {NOT_KNOWN}", _READ_THE_END, lines)
+        return known or _End(f"It ended in {shorten(lines[0], _IN_A_TITLE)}", _READ_THE_END, lines)
     # NCCL's "internal error" may be the lost connection itself.
     peer = PEER in log.topics and topic in (None, NCCL_INTERNAL)
     if peer or (topic == WAITED and own_error(log) is not None):
