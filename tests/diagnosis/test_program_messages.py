@@ -145,6 +145,52 @@ def test_what_ended_the_program(error: str, said: str) -> None:
     assert found.findings[0].severity == "error"
 
 
+_HEAD, _FRAME = "Traceback (most recent call last):", '  File "/a/train.py", line 7, in <module>'
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "does"),
+    [
+        ("x = 1 / n", "ZeroDivisionError: division by zero", "Open train.py, line 7: the divisor is 0"),
+        ("a = o.b", "AttributeError: 'Net' object has no attribute 'b'", "an object of Net has no b"),
+        ("f(1)", "TypeError: f() takes 0 positional arguments but 1 was given", "differ in their number of arguments"),
+        ("x = r['a']", "TypeError: string indices must be integers", "print the types"),
+        ("a, b = c", "ValueError: not enough values to unpack (expected 2, got 1)", "print what is unpacked"),
+        ("run()", "ValueError: no run there", "follow it back to the arguments"),
+        ("f = open(p, 'w')", "FileNotFoundError: [Errno 2] No such file or directory: 'out/a'", "os.makedirs"),
+        ("f = open(p)", "FileNotFoundError: [Errno 2] No such file or directory: 'out/a'", "Correct the path"),
+    ],
+)
+def test_what_to_do_names_the_place_and_what_to_look_for(code: str, error: str, does: str) -> None:
+    assert does in explain([_HEAD, _FRAME, f"    {code}", error]).findings[0].action
+
+
+def test_of_exceptions_that_were_raised_one_after_another_the_first_is_shown() -> None:
+    first = [
+        _HEAD,
+        _FRAME,
+        "    load()",
+        "HTTPError: 404 Client Error: Not Found for url: https://api.wandb.ai/graphql",
+    ]
+    chained = [*first, "", "During handling of the above exception, another exception occurred:", ""]
+    found = explain([*chained, _HEAD, _FRAME, "    eval(text)", "SyntaxError: invalid syntax"]).findings[0]
+    assert "wandb" in found.title
+    assert any("404 Client Error" in line for line in found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("lines", "frameworks"),
+    [
+        (["epoch 3: loss 0.2"], ()),
+        (["1/9 [==>...] - ETA: 3s - loss: 0.2"], ("tensorflow",)),
+        (["torch.OutOfMemoryError: CUDA out of memory."], ("pytorch",)),
+    ],
+)
+def test_a_program_that_only_imports_tensorflow_is_none_of_it(lines: list[str], frameworks: tuple[str, ...]) -> None:
+    start = "I tensorflow/core/util/port.cc:113] oneDNN custom operations are on. You may see different results"
+    assert explain([start, *lines]).frameworks == frameworks
+
+
 LAST_LINES = (
     (["Segmentation fault at address 0x7c"], "It crashed with SIGSEGV"),
     (["installed the segmentation fault handler", "step 3: loss 0.2"], "No failure in it"),

@@ -33,7 +33,7 @@ def test_the_last_start_counts() -> None:
 def test_a_last_start_that_shows_nothing_leaves_the_one_before() -> None:
     found = explain([*_HEAD, *_FULL, *_AGAIN])
     assert found.ooms
-    assert "which shows nothing" in found.findings[-1].title
+    assert "shows nothing, and this is about the one before" in found.findings[-1].title
 
 
 def test_what_is_no_start() -> None:

@@ -71,7 +71,10 @@ def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Ex
         (name, shown), program = failed, reader.parser.program
         title = f"The log is of several programs; the last, {program}, worked, and this is about {name}, which failed"
     elif (last.primary == "healthy" and not worked) or last.findings[0].title == NOTHING_KNOWN:
-        title = f"The log is of {count} starts or more; this is about the one before the last, which shows nothing"
+        title = (
+            f"The log is of {count} starts or more; the last, from line {first} on, shows nothing, and this is about"
+            " the one before"
+        )
     else:
         title = f"The log is of {count} starts or more; this is about the last, from line {first} on"
         how = next((found.title for found in before.findings if found.id == before.primary), "")

@@ -210,7 +210,7 @@ class LogParser:
             self._ooms_seen = ooms
             self._work.again()
         self._work.take(line)
-        if max(self._work.steps, self._work.advances) >= MANY_STEPS:
+        if max(self._work.steps, self._work.advances) >= MANY_STEPS or self._work.answered_well > 1:
             self._ooms_survived = ooms
 
     def _again(self, message: str) -> bool:

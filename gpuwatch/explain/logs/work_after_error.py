@@ -48,6 +48,7 @@ _SERVES = re.compile(SERVES)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _BROKEN = re.compile(r"HTTP/\d(?:\.\d)?\" 5\d\d\b")
 """The answer to a request in which the server itself had an error: it lives."""
+_ANSWERED_WELL = re.compile(r"\"POST \S{1,300} HTTP/\d(?:\.\d)?\" 20\d\b")
 _REJECTED = re.compile(r"HTTP/\d(?:\.\d)?\" 4\d\d\b")
 """The answer to a request that the server could not fulfil: the error was the request's."""
 _AT_AN_END = re.compile(
@@ -83,6 +84,8 @@ class WorkAfterError:
         """Whether steps of another form came instead."""
         self.answered = False
         """Whether a server answered after the error, if only that it had one."""
+        self.answered_well = 0
+        """Requests that it answered after the error as they were meant."""
         self._head = _HEAD
         self._left = 0
         self._rank = ""
@@ -115,6 +118,7 @@ class WorkAfterError:
         self._late = self._asked = False
         self._bar, self.advances = -1, 0
         self.answered = False
+        self.answered_well = 0
 
     def take(self, line: str) -> None:
         """Takes a line after the error."""
@@ -147,6 +151,7 @@ class WorkAfterError:
             self.printed += 1
         self.answered |= _BROKEN.search(line) is not None
         if _SERVES.search(line) is not None:
+            self.answered_well += _ANSWERED_WELL.search(line) is not None
             self.steps += 1 + (_REJECTED.search(line) is not None)
             return
         if _INFO.search(line) is None:

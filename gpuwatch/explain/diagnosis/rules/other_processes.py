@@ -16,11 +16,12 @@ from gpuwatch.explain.logs.topics import topics_of
 _EPILOGUE = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
 _OF_A_PEER = frozenset({PEER, NCCL_INTERNAL, WAITED})
+_FIRST_ERROR = "Read the first line with 'error' above it: what is printed after it says only that it failed."
 _OF_OTHERS = (
     (
         "g?make",
         "A command that make ran failed; its own message stands before this line, or in its output",
-        "Read the first line with 'error' above it: what make prints after it says only that it failed.",
+        _FIRST_ERROR,
     ),
     (
         rf".*{re.escape(reported_ends.KILLS_RANKS)}",
@@ -108,6 +109,8 @@ def in_a_process(log: LogFacts) -> tuple[str, str]:
     own = own_error(log)
     if own is None:
         report = reported(log)[1]
+        if log.reported_end and reported_ends.reported_end(report) is None:
+            return "It ended with a bad exit code, which its last line reports", _FIRST_ERROR
         for says, title, action in _OF_OTHERS:
             if re.match(says, report):
                 return title, action
