@@ -30,6 +30,12 @@ _OF_OTHERS = (
         " dmesg for 'Out of memory: Killed process'. Else the rank's own error stands above, or in its own log.",
     ),
     (
+        r".*Engine core initialization failed",
+        "A process of the server failed at its start, and its own error is not in this log",
+        "Look above, or in the whole output (journalctl, docker logs), at the lines that begin with (EngineCore or"
+        " (Worker: the last error of theirs is the reason. Start it again with VLLM_LOGGING_LEVEL=DEBUG if there are none.",
+    ),
+    (
         r".*\bEngineDeadError|.*\bdied unexpectedly",
         "A process of the server died without an error of its own in this log: killed, or crashed",
         "Look at that time in dmesg for 'Out of memory: Killed process' (the host's memory) and for an Xid, and ask"
@@ -116,8 +122,7 @@ def in_a_process(log: LogFacts) -> tuple[str, str]:
                 return title, action
         return (
             "A process of the job failed, and its own error is not in this log",
-            f"Read that process's own output: its last lines say why {_WHERE_TO_READ}; vLLM: the lines above that begin"
-            " with (EngineCore or (Worker).",
+            f"Read that process's own output: its last lines say why {_WHERE_TO_READ}).",
         )
     return (
         f"A process of the job failed; the last error before is {shorten(line_of(own), 120)}",
