@@ -264,11 +264,11 @@ def asked_to_end(lines: Sequence[str]) -> bool:
 
 def told_interrupt(lines: Sequence[str]) -> str:
     """The line near the end that tells of an interrupt, after which no more steps came; empty without one."""
-    told, serves = "", any(map(_ORDERLY.search, lines))
-    for raw in [line for line in reversed(lines) if line.strip()]:
+    told, tells = "", any(map(_TOLD_OF_INTERRUPT.search, map(undecorated, lines)))
+    for raw in (line for line in reversed(lines) if tells and line.strip()):
         whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
         if _TOLD_OF_INTERRUPT.search(whole) is not None:
-            told = whole if not (serves and _SIGTERM in whole) else told
+            told = told if _SIGTERM in whole and any(map(_ORDERLY.search, lines)) else whole
         elif _WORKS.search(whole) is not None and _FINISHED.search(whole) is None and not whole.startswith("wandb:"):
             break
     return told
