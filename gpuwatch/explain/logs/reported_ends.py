@@ -88,11 +88,6 @@ _JOB = re.compile(
     r"^\S{1,200} ?: (?:[^\W\d]{1,12} ?\d{1,9}|\u7b2c ?\d{1,9} ?\u884c) ?[:\uff1a] +\d{1,10} (?P<word>\S.{0,60}?)"
     r"(?: \(.{1,60}\))? {2,}\S"
 )
-_LAST_CODE = re.compile(
-    r"(?:\bexit(?:ed|s)?(?: with)?|\b(?:finished|failed|returned|terminated) with)(?: ?(?:exit|error|return))?"
-    r" ?(?:code|status)[ :=]{1,3}(?P<code>-?\d{1,10})\.?$",
-    re.IGNORECASE,
-)
 _CRASHED = re.compile(
     r"^(?:\*{0,3} ?(?:stack smashing detected|buffer overflow detected|Process received signal) \*\*\*"
     r"|double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |malloc_consolidate\(\): "
@@ -227,8 +222,6 @@ def _of_build(found: re.Match[str]) -> str | None:
 
 def last_line_end(line: str) -> str | None:
     """The topic of a log's last line without prefixes, as a shell in any language reports a signal; None for others."""
-    if (code := _LAST_CODE.search(line)) is not None:
-        return _of_code(int(code["code"])) or None
     job = _JOB.search(line)
     word = job["word"] if job is not None else line.partition(" (")[0]
     topic = next((topic for topic, words in _FOREIGN.items() if word.strip().lower() in words), None)

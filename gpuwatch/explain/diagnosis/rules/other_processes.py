@@ -115,8 +115,6 @@ def in_a_process(log: LogFacts) -> tuple[str, str]:
     own = own_error(log)
     if own is None:
         report = reported(log)[1]
-        if log.reported_end and reported_ends.reported_end(report) is None:
-            return "It ended with a bad exit code, which its last line reports", _FIRST_ERROR
         for says, title, action in _OF_OTHERS:
             if re.match(says, report):
                 return title, action
