@@ -72,6 +72,7 @@ def essence(found: LogFacts) -> dict[str, object]:
         "driver_messages",
         "telling_last_line",
         "last_warning",
+        "last_line",
         "last_lines",
         "last_lines_tell",  # a collector's level is part of it
         "last_line_tells",
