@@ -273,7 +273,7 @@ class LogParser:
                 self._facts.forget("cuda.missing-library")
         self._name_packages()
         others = [name for name in self._facts.frameworks if name != "tensorflow"]
-        unused = others or (told == last_lines.WORKED and "tensorflow" not in line)
+        unused = others or (told == last_lines.WORKED and "tensorflow" not in line and not self._facts.errors)
         if unused and not self._used_tensorflow(xla="jax" in others):
             self._facts.frameworks[:] = others
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
