@@ -33,7 +33,8 @@ _OF_OTHERS = (
         r".*Engine core initialization failed",
         "A process of the server failed at its start, and its own error is not in this log",
         "Look above, or in the whole output (journalctl, docker logs), at the lines that begin with (EngineCore or"
-        " (Worker: the last error of theirs is the reason. Start it again with VLLM_LOGGING_LEVEL=DEBUG if there are none.",
+        " (Worker: the last error of theirs is the reason. If there are none, start it again with"
+        " VLLM_LOGGING_LEVEL=DEBUG.",
     ),
     (
         r".*\bEngineDeadError|.*\bdied unexpectedly",
