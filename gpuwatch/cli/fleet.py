@@ -106,7 +106,7 @@ class Asked:
             from gpuwatch.fleet.prometheus_source import PrometheusSource
 
             return PrometheusSource(self.server)
-        from gpuwatch.fleet.hosts_source import HostsSource
+        from gpuwatch.fleet.ssh_source import HostsSource
 
         return HostsSource(self.hosts, interval, command=self.command, options=self.options)
 
@@ -226,7 +226,7 @@ def run(settings: Loaded, interval: float | None, asked: Asked, listed: Listed) 
 
             assert isinstance(source, PrometheusSource)
             return PrometheusFeed(asked.server, source, name, seconds)
-        from gpuwatch.fleet.hosts_source import HostFeed
+        from gpuwatch.fleet.ssh_source import HostFeed
 
         return HostFeed(name, settings.preferences.interval, command=asked.command, options=asked.options)
 

@@ -48,7 +48,7 @@ _COMMANDS = {
     "pick": Lazy("gpuwatch.cli.pick:pick", "Pick free GPUs, or run COMMAND on them.", "Look"),
     "run": Lazy("gpuwatch.cli.run:run", "Run a program and report what it did on the GPUs.", "Try"),
     "try": Lazy(
-        "gpuwatch.cli.experiment:experiment", "Run a program under several settings and compare the runs.", "Try"
+        "gpuwatch.cli.try_command:experiment", "Run a program under several settings and compare the runs.", "Try"
     ),
     "probe": Lazy("gpuwatch.cli.probe:probe", "Try memory and placement settings on small workloads.", "Try"),
     "sim": Lazy("gpuwatch.cli.sim:sim", "Run a command on simulated GPUs.", "Try"),
@@ -59,14 +59,14 @@ _COMMANDS = {
     "exporter": Lazy("gpuwatch.cli.exporter:exporter", "Serve metrics of the GPUs for Prometheus.", "Keep"),
     "report": Lazy("gpuwatch.cli.report:report", "Write a report to send to whoever helps you.", "Share"),
     "compare": Lazy(
-        "gpuwatch.cli.report:compare", "Compare saved runs, or snapshots of many machines, side by side.", "Share"
+        "gpuwatch.cli.compare:compare", "Compare saved runs, or snapshots of many machines, side by side.", "Share"
     ),
     "diff": Lazy("gpuwatch.cli.diff:diff", "Compare two machines, or two days of one: what changed?", "Share"),
     "capture": Lazy(
         "gpuwatch.cli.capture:capture", "Write what the driver answers about these GPUs to a file.", "Share"
     ),
     "mcp": Lazy("gpuwatch.cli.mcp:mcp", "Serve GPU facts and causes to an assistant (MCP).", "Share"),
-    "schema": Lazy("gpuwatch.cli.report:schema", "Print the JSON Schema of a document.", "More"),
+    "schema": Lazy("gpuwatch.cli.schema:schema", "Print the JSON Schema of a document.", "More"),
     "completion": Lazy(
         "gpuwatch.cli.completion:completion", "Print a completion script for bash, zsh or fish.", "More"
     ),

@@ -324,7 +324,7 @@ def _progress(script: ProbeScript, number: int, total: int) -> Iterator[Callable
 
 
 def _publish(runs: list[Run], as_json: bool, output: Path | None, *, redact: bool) -> None:
-    from gpuwatch.share.reports.compare import compare
+    from gpuwatch.share.reports.runs_side_by_side import compare
 
     document = runs[0] if len(runs) == 1 else compare(runs)
     publish(document, output, as_json=as_json, redact=redact)

@@ -1,44 +1,24 @@
-"""``gpuwatch report``, ``compare`` and ``schema``: reports of this machine and of saved documents."""
+"""``gpuwatch report``: a report of this machine, of a saved document or of a recording."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.cluster_options import NodeCommand, nodes_options, on_nodes, refuse_with_nodes, wants_nodes
-from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, python_option, sim_option
-from gpuwatch.cli.output import check_output, data, format_option, output_option, publish, redact_option
+from gpuwatch.cli.output import check_output, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recording_input import is_recording, recording_of
-from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.cli.saved_document import read_document
+from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.terminal import file_name
-from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, read, schema_of
-from gpuwatch.core.model.comparison import Comparison, Node
-from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.trials import Experiment
+from gpuwatch.core.model.codec import Document
 
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording
-
-
-def read_document(path: Path) -> Document:
-    """A saved document; a one-line :class:`UsageError` for anything else."""
-    name = file_name(path)
-    try:
-        return read(path)
-    except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}") from error
-    except NotADocument as error:
-        if error.is_text:
-            raise UsageError(
-                f"{name} is not a gpuwatch document", hint=f"if it is a log: gpuwatch explain {shlex.quote(name)}"
-            ) from error
-        raise UsageError(f"{name} is not a gpuwatch document: {error}") from error
 
 
 _REPORT_EXAMPLES = """\b
@@ -151,70 +131,3 @@ def _stretch(recording: Recording, since: str | None, until: str | None) -> Docu
     found = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
     progress("")
     return found
-
-
-_COMPARE_EXAMPLES = """\b
-Examples:
-  gpuwatch compare growth.json limit.json
-  gpuwatch compare growth.json limit.json -o differences.html
-  gpuwatch compare n*.json
-"""
-
-
-@click.command(epilog=_COMPARE_EXAMPLES)
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN|SNAPSHOT...")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.comparison/1).")
-@output_option
-@redact_option
-def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redact: bool) -> None:
-    """Compare saved runs, or snapshots of many machines, side by side.
-
-    Runs, of one or several machines, are compared by what they requested, got and took. With runs or snapshots of at
-    least four machines, those that differ from the others are named: another driver, a GPU missing, three times slower.
-    What changed between two machines, reports or recordings: gpuwatch diff.
-    """
-    check_output(output)
-    documents = [(source, read_document(source)) for source in sources]
-    publish(_side_by_side(documents), output, as_json=as_json, redact=redact)
-
-
-def _side_by_side(documents: list[tuple[Path, Document]]) -> Document:
-    from gpuwatch.fleet.cluster.node_results import side_by_side
-
-    runs: list[Run] = []
-    nodes: dict[str, Node] = {}
-    for source, document in documents:
-        if isinstance(document, Run):
-            runs.append(document)
-        elif isinstance(document, Comparison):
-            runs.extend(document.runs)
-            nodes.update({node.node: node for node in document.nodes})
-        elif isinstance(document, Experiment):
-            runs.extend(trial.run for trial in document.trials if trial.run is not None)
-        elif isinstance(document, Snapshot):
-            host = document.host.hostname or source.stem
-            name = host if host not in nodes else f"{host} ({source.stem})"
-            nodes[name] = Node(node=name, state="ok", host=document.host.hostname, snapshot=document)
-        else:
-            raise UsageError(
-                f"{file_name(source)} cannot be compared",
-                hint="compare runs, comparisons or snapshots; two reports or recordings: gpuwatch diff A B",
-            )
-    if len(nodes) == 1 and not runs:
-        raise UsageError("one snapshot is not enough to compare", hint="give one of each machine")
-    return side_by_side(runs, list(nodes.values()))
-
-
-_SCHEMAS = sorted(DOCUMENTS | PRINTED)
-
-
-@click.command(help=f"Print the JSON Schema of a document.\n\nNAME is one of {', '.join(_SCHEMAS)}.")
-@click.argument("name", type=Choice(_SCHEMAS), metavar="NAME")
-def schema(name: str) -> None:
-    """Print the JSON Schema of a document."""
-    import msgspec
-
-    try:
-        data(msgspec.json.format(msgspec.json.encode(schema_of(name)), indent=2).decode() + "\n")
-    except TypeError as error:
-        raise GpuwatchError(f"cannot write the schema of {name}: {error}") from error

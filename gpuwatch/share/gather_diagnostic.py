@@ -21,7 +21,7 @@ from gpuwatch.machine.sources.job_environment import surroundings
 from gpuwatch.machine.sources.tool_output import kernel_log, nvidia_smi
 from gpuwatch.session.doctor import examined
 from gpuwatch.session.single_snapshot import findings, take
-from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.runs_side_by_side import compare
 
 DEADLINE = 10.0
 """Seconds the driver has to answer; the doctor has its own deadlines."""

@@ -28,7 +28,7 @@ from gpuwatch.share.assistant.kept_collector import Machine
 from gpuwatch.share.assistant.log_files import open_document, open_log
 from gpuwatch.share.assistant.server import _listed
 from gpuwatch.share.assistant.tools import BY_NAME, TOOLS, Tools
-from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import full_run
 from tests.ui import machines
 

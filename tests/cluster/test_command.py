@@ -20,15 +20,15 @@ from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.cli.cluster_options import arguments
-from gpuwatch.cli.experiment import experiment
 from gpuwatch.cli.probe import probe
 from gpuwatch.cli.snapshot import snapshot
+from gpuwatch.cli.try_command import experiment
 from gpuwatch.core.model.codec import from_json, to_json
 from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.fleet.cluster.node_agent import PROGRESS_MARK, PROGRESS_VARIABLE
-from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.report_formats import write
+from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.cluster.nodes import await_none
 from tests.cluster.test_odd_nodes import run
 from tests.reports.documents import HOSTILE, full_snapshot, hostile_run

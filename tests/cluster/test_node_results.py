@@ -14,8 +14,8 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet.cluster.fan_out import NodeReply
 from gpuwatch.fleet.cluster.node_results import exit_code, gathered
-from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.report_formats import render
+from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.cluster.test_odd_nodes import run
 from tests.reports.documents import bare_snapshot, full_experiment, full_run, full_snapshot
 

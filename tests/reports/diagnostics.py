@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.explain.diagnosis.diagnostic import Looks, diagnostic
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.reports.documents import GIB, STARTED, bare_run, bare_snapshot, full_run, full_snapshot, hostile_run
 

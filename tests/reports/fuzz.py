@@ -27,10 +27,10 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import Run
-from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.diff import diff
 from gpuwatch.share.reports.diff_sides import of_document
 from gpuwatch.share.reports.report_formats import FORMATS, render
+from gpuwatch.share.reports.runs_side_by_side import compare
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"

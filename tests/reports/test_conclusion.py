@@ -10,9 +10,9 @@ from hypothesis import given
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework, Oom
-from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.conclusion import conclusion
 from gpuwatch.share.reports.report_formats import render
+from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import GIB, MIB, speed
 from tests.reports.test_comparison import SPEEDS, timed
 

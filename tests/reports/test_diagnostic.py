@@ -21,10 +21,10 @@ from gpuwatch.explain.diagnosis.diagnostic import (
     of_this_machine,
     source_of,
 )
-from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
 from gpuwatch.share.reports.formats import markdown
 from gpuwatch.share.reports.report_formats import BY_NAME, render
+from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.reports.diagnostics import (
     NOW,

@@ -16,12 +16,12 @@ from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
 from gpuwatch.share.reports.commands import parts
-from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.comparison_content import comparison_table
 from gpuwatch.share.reports.content import Table, variable_value
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.run_content import fell_back, run_content
+from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.reports.diagnostics import died, looks, probe, program
 from tests.reports.documents import GIB, bare_snapshot, full_run

@@ -20,13 +20,13 @@ from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Memor
 from gpuwatch.explain.diagnosis.diagnostic import diagnostic
 from gpuwatch.share.reports.charts import in_words
 from gpuwatch.share.reports.commands import command, parts
-from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.content import Table, sentence_case
 from gpuwatch.share.reports.diagnostic_content import diagnostic_content
 from gpuwatch.share.reports.diagnostic_story import age, meaning
 from gpuwatch.share.reports.formats.grid import natural_width, table_lines
 from gpuwatch.share.reports.raw_lines import readable
 from gpuwatch.share.reports.report_formats import BY_NAME
+from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.reports.diagnostics import NOW, died, healthy, looks, nothing, probe, program, without_driver
 from tests.reports.documents import GIB, full_run

@@ -13,8 +13,8 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.masking import masked
 from gpuwatch.core.formatting.secrets import MASK, mask_text
 from gpuwatch.core.model.run import Throughput
-from gpuwatch.share.reports.compare import COLUMNS, cells, compare
 from gpuwatch.share.reports.report_formats import FORMATS, format_for, render, write
+from gpuwatch.share.reports.runs_side_by_side import COLUMNS, cells, compare
 from tests.reports.documents import GIB, bare_run, full_run, full_snapshot
 
 

@@ -23,7 +23,7 @@ from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interprete
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.runner import Runner
 from gpuwatch.session.probe_runs import ProbeRuns
-from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.probe_options import ParametersModal

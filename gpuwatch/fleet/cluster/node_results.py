@@ -18,7 +18,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.trials import Experiment
 from gpuwatch.fleet.cluster.fan_out import NodeReply, State, one_line
 from gpuwatch.fleet.cluster.odd_nodes import FEWEST, judged
-from gpuwatch.share.reports.compare import compare
+from gpuwatch.share.reports.runs_side_by_side import compare
 
 KINDS: dict[str, tuple[type, ...]] = {
     "snapshot": (Snapshot,),

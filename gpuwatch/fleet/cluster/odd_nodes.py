@@ -23,7 +23,7 @@ from gpuwatch.core.model.comparison import Comparison, OddFact
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.experiment.trials.speed import step_time
-from gpuwatch.share.reports import comparable
+from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.tables import device_map
 
@@ -332,10 +332,10 @@ def _grouped(nodes: Sequence[_Node]) -> dict[_Key, list[_Speed]]:
     for node in nodes:
         for run in node.runs:
             timed = run.throughput is not None and 0 < run.throughput.median_step_seconds < math.inf
-            if timed and run.verdict in ("ok", "fallback") and comparable.kind(run) != "CPU":
+            if timed and run.verdict in ("ok", "fallback") and comparable_runs.kind(run) != "CPU":
                 key = (
                     clean(run.config),
-                    comparable.workload(run),
+                    comparable_runs.workload(run),
                     ", ".join(node.models or ()),
                     clean(run.driver_version),
                     run.simulated,

@@ -260,7 +260,7 @@ async def _compare(tools: Tools, asked: CompareArguments) -> dict[str, Any]:
                 os.close(descriptor)
 
     def compared() -> Comparison:
-        from gpuwatch.share.reports.compare import compare
+        from gpuwatch.share.reports.runs_side_by_side import compare
 
         return compare(_runs(asked))
 

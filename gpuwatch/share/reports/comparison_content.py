@@ -22,11 +22,20 @@ from gpuwatch.share.reports.cluster_content import (
     odd_table,
     simulated_machines,
 )
-from gpuwatch.share.reports.comparable import gpus, is_program
-from gpuwatch.share.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, named_once, times
+from gpuwatch.share.reports.comparable_runs import gpus, is_program
 from gpuwatch.share.reports.conclusion import conclusion, failed
 from gpuwatch.share.reports.content import GLYPHS, Content, Table, clean
 from gpuwatch.share.reports.run_content import as_shown, on_gpu, run_content, simulated_note, state_of
+from gpuwatch.share.reports.runs_side_by_side import (
+    COLUMNS,
+    HEADS,
+    RIGHT,
+    WHEN_DIFFERENT,
+    cells,
+    labels,
+    named_once,
+    times,
+)
 
 BEST, WORST = "★", "▽"
 SCATTERED, APART = "▲", "°"

@@ -13,10 +13,10 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.answer import listed, small
 from gpuwatch.experiment.trials.speed import speed, unproven, wide
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
-from gpuwatch.share.reports import comparable
-from gpuwatch.share.reports.compare import labels, named_once
+from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.run_content import as_shown
+from gpuwatch.share.reports.runs_side_by_side import labels, named_once
 
 _NAMES = 4
 _REASONS = 2
@@ -25,9 +25,9 @@ _COMMAND = 60
 _ENDS = {"oom": "ran out of memory, as expected", "skipped": "{be} skipped", "interrupted": "{be} interrupted"}
 _VARY = "step times vary by more than 10 %"
 _TELLING_APART: tuple[Callable[[Run], str], ...] = (
-    comparable.framework,
+    comparable_runs.framework,
     lambda run: clean(run.host),
-    comparable.gpus,
+    comparable_runs.gpus,
     lambda run: f"driver {clean(run.driver_version)}",
 )
 
@@ -129,7 +129,7 @@ def _who(runs: Sequence[Run], names: Sequence[str], indices: Iterable[int]) -> s
 
 def _completed(document: Comparison, names: Sequence[str]) -> str:
     runs = document.runs
-    group = document.comparable or comparable.comparable(runs)
+    group = document.comparable or comparable_runs.comparable(runs)
     if len(group) > 1:
         return _compared(runs, names, group)
     ended = [index for index, run in enumerate(runs) if run.verdict in ("ok", "fallback")]
@@ -168,13 +168,13 @@ def _not_comparable(runs: Sequence[Run], names: Sequence[str], ended: Sequence[i
     kinds: dict[str, list[int]] = {}
     work: dict[str, list[int]] = {}
     for index in timed:
-        kinds.setdefault(comparable.kind(runs[index]), []).append(index)
-        work.setdefault(comparable.workload(runs[index]), []).append(index)
+        kinds.setdefault(comparable_runs.kind(runs[index]), []).append(index)
+        work.setdefault(comparable_runs.workload(runs[index]), []).append(index)
     if len(kinds) > 1:
         why = listed([f"{kind} ({_who(runs, names, who)})" for kind, who in kinds.items()])
         return f"Speeds not comparable: measured on {why}"
     if len(work) > 1:
-        ran = "ran" if all(comparable.is_program(runs[index]) for index in timed) else "computed"
+        ran = "ran" if all(comparable_runs.is_program(runs[index]) for index in timed) else "computed"
         why = ", ".join(
             f"{_who(runs, names, who)} {ran} {shorten(what, _COMMAND)}" for what, who in list(work.items())[:_REASONS]
         )
@@ -196,7 +196,7 @@ def _compared(runs: Sequence[Run], names: Sequence[str], group: Sequence[int]) -
     less, fast = _least_memory(runs, group), _fastest(runs, group)
     several = len(group) > 2
     # A program may have been edited between two runs.
-    work = "command" if comparable.is_program(runs[group[0]]) else "work"
+    work = "command" if comparable_runs.is_program(runs[group[0]]) else "work"
     if less is not None and fast is not None and set(less.winners) == set(fast.winners):
         same = less.reference == fast.reference
         return (

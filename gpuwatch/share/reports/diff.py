@@ -12,7 +12,7 @@ from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed import step_time, unproven
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
-from gpuwatch.share.reports import comparable, diff_memory
+from gpuwatch.share.reports import comparable_runs, diff_memory
 from gpuwatch.share.reports.content import SIMULATED_MACHINE, Content, Table, clean
 from gpuwatch.share.reports.diff_sides import COUNTERS, Facts, spec_of
 
@@ -126,7 +126,7 @@ def _slower_or_faster(runs: tuple[Run | None, Run | None]) -> bool:
     if run is None or two is None or run.throughput is None or two.throughput is None:
         return False
     proven = not unproven(run.throughput, two.throughput, simulated=run.simulated or two.simulated)
-    return proven and comparable.same_work(run, two)
+    return proven and comparable_runs.same_work(run, two)
 
 
 def _importance(change: NumberChange) -> float:

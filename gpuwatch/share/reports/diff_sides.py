@@ -22,7 +22,7 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import gpus
 from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share.reports import comparable, run_content
+from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.report_facts import PARTS, report_facts
 from gpuwatch.share.reports.tables import device_map
@@ -238,9 +238,9 @@ def _run(found: Facts, run: Run) -> None:
     facts: dict[str, str | None] = {
         "configuration": run.config,
         "verdict": run.verdict,
-        "framework": comparable.framework(run),
-        "GPUs": comparable.gpus(run),
-        "command" if comparable.is_program(run) else "workload": comparable.workload(run),
+        "framework": comparable_runs.framework(run),
+        "GPUs": comparable_runs.gpus(run),
+        "command" if comparable_runs.is_program(run) else "workload": comparable_runs.workload(run),
         "device map": device_map(run),
         "memory granted": run_content.granted(run),
         "fell back to the CPU": run_content.fell_back(run),

@@ -16,9 +16,9 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.session.view import View
-from gpuwatch.share.reports.compare import compare
 from gpuwatch.share.reports.comparison_content import APART, SCATTERED, speed_marks
 from gpuwatch.share.reports.conclusion import conclusion, failed
+from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.inks import link_ink

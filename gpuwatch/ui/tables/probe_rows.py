@@ -1,7 +1,7 @@
 """Rows and columns of the probe table: configurations by group, their results, earlier runs.
 
 Pure: no widget, no terminal. Columns and cells are those of every comparison
-(:mod:`gpuwatch.share.reports.compare`).
+(:mod:`gpuwatch.share.reports.runs_side_by_side`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import pairwise
 from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.share.reports.compare import COLUMNS, RIGHT
+from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT
 from gpuwatch.ui.drawing.cells import cut, width_of
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")

@@ -11,10 +11,10 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
-from gpuwatch.share.reports.compare import cells
 from gpuwatch.share.reports.comparison_content import BEST, speed_marks
 from gpuwatch.share.reports.content import GLYPHS
 from gpuwatch.share.reports.run_content import fell_back, state_of
+from gpuwatch.share.reports.runs_side_by_side import cells
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.remote_streams import CONNECTING, GPUWATCH, RemoteStreams, Stream
+from gpuwatch.fleet.ssh_streams import CONNECTING, GPUWATCH, RemoteStreams, Stream
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.host_access import HostAccess
 

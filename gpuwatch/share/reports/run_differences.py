@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import Run, Setting
 from gpuwatch.experiment.trials.speed import speed, unproven
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY
 from gpuwatch.explain.logs.clean import source_message
-from gpuwatch.share.reports import comparable, run_content
+from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
 from gpuwatch.share.reports.tables import device_map
 
@@ -78,9 +78,9 @@ def _difference(runs: Sequence[Run], index: int, before: int) -> Difference:
 
 def _who(run: Run, other: Run) -> list[str]:
     facts = (
-        (comparable.framework(run), comparable.framework(other)),
+        (comparable_runs.framework(run), comparable_runs.framework(other)),
         (clean(run.host), clean(other.host)),
-        (comparable.gpus(run), comparable.gpus(other)),
+        (comparable_runs.gpus(run), comparable_runs.gpus(other)),
         (_driver(run), _driver(other)),
     )
     # Only what is known of both can differ.
@@ -104,9 +104,9 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
     for name in theirs:
         if name not in mine:
             yield f"does not ask for {_setting(name, theirs[name].asked)}"
-    mine_computes, theirs_computes = comparable.workloads(run, other)
+    mine_computes, theirs_computes = comparable_runs.workloads(run, other)
     if mine_computes != theirs_computes:
-        does = "runs" if comparable.is_program(run) and comparable.is_program(other) else "computes"
+        does = "runs" if comparable_runs.is_program(run) and comparable_runs.is_program(other) else "computes"
         yield f"{does} {mine_computes} instead of {theirs_computes}"
 
 
@@ -150,12 +150,12 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
     throughput, two = run.throughput, other.throughput
     if throughput is None or two is None or two.median_step_seconds <= 0 or throughput.median_step_seconds <= 0:
         return
-    if not comparable.same_work(run, other):
-        here, there = comparable.kind(run), comparable.kind(other)
-        if comparable.workload(run) != comparable.workload(other):
+    if not comparable_runs.same_work(run, other):
+        here, there = comparable_runs.kind(run), comparable_runs.kind(other)
+        if comparable_runs.workload(run) != comparable_runs.workload(other):
             ways = [clean(entry.execution) for entry in (throughput, two)]
-            alike = comparable.amount(run) == comparable.amount(other)
-            other_work = "another command" if comparable.is_program(run) else "another amount of work"
+            alike = comparable_runs.amount(run) == comparable_runs.amount(other)
+            other_work = "another command" if comparable_runs.is_program(run) else "another amount of work"
             why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
         else:
             why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"

@@ -10,9 +10,9 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed import speed, unproven, wide
-from gpuwatch.share.reports import comparable, run_content
+from gpuwatch.share.reports import comparable_runs, run_content
 from gpuwatch.share.reports.content import clean
-from gpuwatch.share.reports.differences import differences
+from gpuwatch.share.reports.run_differences import differences
 from gpuwatch.share.reports.tables import device_map
 
 Column = tuple[str, str, Callable[[Run], str]]
@@ -42,13 +42,13 @@ STARTED = ("started", "STARTED")
 """Appears if a configuration was run more than once."""
 
 WHEN_DIFFERENT: tuple[Column, ...] = (
-    ("framework", "FRAMEWORK", comparable.framework),
+    ("framework", "FRAMEWORK", comparable_runs.framework),
     ("node", "NODE", lambda run: clean(run.node)),
     ("host", "HOST", lambda run: clean(run.host)),
-    ("gpus", "GPUS", comparable.gpus),
+    ("gpus", "GPUS", comparable_runs.gpus),
     ("driver", "DRIVER", lambda run: clean(run.driver_version)),
-    ("workload", "WORKLOAD", comparable.workload),
-    ("measured_on", "MEASURED ON", lambda run: comparable.kind(run) if run.throughput is not None else UNKNOWN),
+    ("workload", "WORKLOAD", comparable_runs.workload),
+    ("measured_on", "MEASURED ON", lambda run: comparable_runs.kind(run) if run.throughput is not None else UNKNOWN),
 )
 """Columns that appear after the configuration if the runs differ in them."""
 
@@ -59,7 +59,7 @@ RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_secon
 
 def compare(runs: Sequence[Run]) -> Comparison:
     """The runs as a comparison, with the best and worst among comparable runs."""
-    group = comparable.comparable(runs)
+    group = comparable_runs.comparable(runs)
     best: dict[str, int] = {}
     worst: dict[str, int] = {}
     speeds = {index: t.steps_per_second for index in group if (t := runs[index].throughput) is not None}
@@ -155,7 +155,7 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     if apart and group and not any(runs[index].simulated for index in group):
         first = runs[group[0]]
         names = _listed(clean(run.config) for run in apart)
-        what = f"{comparable.workload(first)} on {comparable.kind(first)}"
+        what = f"{comparable_runs.workload(first)} on {comparable_runs.kind(first)}"
         if len(group) == 1:
             notes.append(f"The speed of {clean(first.config)} ({what}) is not comparable with that of {names}.")
         else:

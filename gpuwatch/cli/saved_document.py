@@ -1,0 +1,25 @@
+"""Reads a saved document that a command was given: JSON, or HTML that carries it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.terminal import file_name
+from gpuwatch.core.model.codec import Document, NotADocument, read
+
+
+def read_document(path: Path) -> Document:
+    """A saved document; a one-line :class:`UsageError` for anything else."""
+    name = file_name(path)
+    try:
+        return read(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+    except NotADocument as error:
+        if error.is_text:
+            raise UsageError(
+                f"{name} is not a gpuwatch document", hint=f"if it is a log: gpuwatch explain {shlex.quote(name)}"
+            ) from error
+        raise UsageError(f"{name} is not a gpuwatch document: {error}") from error

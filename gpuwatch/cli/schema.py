@@ -1,0 +1,24 @@
+"""``gpuwatch schema``: the JSON Schema of a document."""
+
+from __future__ import annotations
+
+import click
+
+from gpuwatch.cli.option_types import Choice
+from gpuwatch.cli.output import data
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.model.codec import DOCUMENTS, PRINTED, schema_of
+
+_SCHEMAS = sorted(DOCUMENTS | PRINTED)
+
+
+@click.command(help=f"Print the JSON Schema of a document.\n\nNAME is one of {', '.join(_SCHEMAS)}.")
+@click.argument("name", type=Choice(_SCHEMAS), metavar="NAME")
+def schema(name: str) -> None:
+    """Print the JSON Schema of a document."""
+    import msgspec
+
+    try:
+        data(msgspec.json.format(msgspec.json.encode(schema_of(name)), indent=2).decode() + "\n")
+    except TypeError as error:
+        raise GpuwatchError(f"cannot write the schema of {name}: {error}") from error
