@@ -4,12 +4,15 @@ A fork has its own environment, arguments, files and devices: importing TensorFl
 plug-in of simulated GPUs is loaded by the fork, as TensorFlow's import does it. What is about the import itself, or
 about the interpreter (hooks, variables that it reads as it starts), wants a process of its own. gpuwatch's own commands
 are forked with all but the modules of the command line imported: what they start themselves is started.
+pytest's workers share these processes: what one has imported, the others fork.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import functools
+import hashlib
 import json
 import os
 import pkgutil
@@ -18,6 +21,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +40,7 @@ class Result(NamedTuple):
 
 
 _SERVER = """
-import gc, importlib, json, os, runpy, signal, socket, sys, tempfile, traceback, types
+import gc, importlib, json, os, runpy, select, signal, socket, struct, sys, tempfile, traceback, types
 
 def run(order):
     os.environ.clear()
@@ -86,7 +90,9 @@ def keeper(order, files):
     os.write(files[3], b"%d\\n" % status)
     os._exit(0)
 
-control, PLUGIN = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
+if os.fork():  # a child of none of those who share it
+    os._exit(0)
+listener, PLUGIN = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 # What a program that asks for it is told of this interpreter, see forked_python.py.
@@ -111,18 +117,36 @@ with tempfile.TemporaryFile() as log:
 server.modules = dict(sys.modules)
 gc.collect()
 gc.freeze()
-control.send(b"ready")
+clients = set()
 while True:
-    data, files, _, _ = socket.recv_fds(control, 1 << 20, 4)
-    if not data:
-        break
-    if os.fork() == 0:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        control.close()
-        keeper(json.loads(data), files)
-    for file in files:
-        os.close(file)
-os._exit(0)
+    ready, _, _ = select.select([listener, *clients], [], [])
+    for control in ready:
+        if control is listener:
+            client, _ = listener.accept()
+            _, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if user == os.getuid():
+                client.send(b"ready")
+                clients.add(client)
+            else:
+                client.close()
+            continue
+        try:
+            data, files, _, _ = socket.recv_fds(control, 1 << 20, 4)
+        except ConnectionResetError:
+            data, files = b"", []
+        if not data:
+            control.close()
+            clients.remove(control)
+            if not clients:
+                os._exit(0)
+            continue
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for other in (listener, *clients):
+                other.close()
+            keeper(json.loads(data), files)
+        for file in files:
+            os.close(file)
 """
 GPUWATCH = str(Path(__file__).with_name("forked_python.py"))
 READ_AT_IMPORT = ("LD_LIBRARY_PATH", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE")
@@ -133,32 +157,70 @@ TENSORFLOW = ("tensorflow", "keras")
 
 
 class Server:
-    """An interpreter that has imported ``modules`` with ``environment``."""
+    """An interpreter that has imported ``modules`` with ``environment``.
+
+    Workers of one run of pytest that ask for the same share it; it ends when the last of them has closed it.
+    """
 
     def __init__(self, python: str, environment: Mapping[str, str], modules: Sequence[str]) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = subprocess.Popen(
-            [python, "-c", _SERVER, str(theirs.fileno()), ENV_PLUGIN, " ".join(modules), *READ_AT_IMPORT],
-            stdin=subprocess.DEVNULL,
-            env={name: value for name, value in environment.items() if name not in _OF_THE_PROGRAM},
-            pass_fds=(theirs.fileno(),),
-        )
-        theirs.close()
+        self._started = False
         self._ready = False
         self._lock = threading.Lock()
+        self._again = functools.partial(self._open, python, environment, modules)
+        self._control = self._again()
+
+    def _open(self, python: str, environment: Mapping[str, str], modules: Sequence[str]) -> socket.socket:
+        """A connection to the one that is there; it is started by whoever takes its address first."""
+        settings = [environment.get(name) for name in (*READ_AT_IMPORT, "PYTHONPATH")]
+        key = (os.environ.get("PYTEST_XDIST_TESTRUNUID") or os.getpid(), python, settings, *modules)
+        address = f"\0gpuwatch-forks-{hashlib.sha256(repr(key).encode()).hexdigest()}"
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            try:
+                listener.bind(address)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                listener.listen(64)
+                self._started = True
+                subprocess.run(
+                    [python, "-c", _SERVER, str(listener.fileno()), ENV_PLUGIN, " ".join(modules), *READ_AT_IMPORT],
+                    stdin=subprocess.DEVNULL,
+                    env={name: value for name, value in environment.items() if name not in _OF_THE_PROGRAM},
+                    pass_fds=(listener.fileno(),),
+                    check=True,
+                )
+            while True:
+                try:
+                    control.connect(address)
+                except ConnectionRefusedError:  # it was taken, and nobody listens yet
+                    time.sleep(0.01)
+                else:
+                    return control
+
+    def _wait(self) -> None:
+        """Until the modules are imported; another worker's may have ended meanwhile."""
+        while not self._is_ready():
+            assert not self._started, "the modules could not be imported"
+            self._control.close()
+            self._control = self._again()
+        self._ready = True
+
+    def _is_ready(self) -> bool:
+        try:
+            return self._control.recv(100) == b"ready"
+        except ConnectionResetError:
+            return False
 
     def start(self, order: Mapping[str, Any], files: Sequence[int]) -> None:
         with self._lock:
             if not self._ready:
-                assert self._control.recv(100) == b"ready", "the modules could not be imported"
-                self._ready = True
+                self._wait()
         socket.send_fds(self._control, [json.dumps(order).encode()], list(files))
 
     def close(self) -> None:
         self._control.close()
-        if not self._ready:
-            self._process.kill()
-        self._process.wait(60)
 
 
 class Forked(subprocess.Popen[str]):
