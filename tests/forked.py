@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 
 import gpuwatch
 from gpuwatch.experiment.probing.runner import LOG_ENVIRONMENT
-from gpuwatch.sim.environment import ENV_PLUGIN
+from gpuwatch.sim.build import Tier, ensure_built
+from gpuwatch.sim.environment import ENV_PLUGIN, entered
 
 
 class Result(NamedTuple):
@@ -274,11 +275,19 @@ class Forked(subprocess.Popen[str]):
         return self.returncode
 
 
-def gpuwatch_forked(*arguments: str, environment: Mapping[str, str], timeout: float = 120) -> Result:
-    """The command line in a fork, and so each Python that it starts: see forked_python.py, also for what differs."""
+def gpuwatch_forked(
+    *arguments: str, environment: Mapping[str, str], timeout: float = 120, tier: Tier | None = None
+) -> Result:
+    """The command line in a fork, and so each Python that it starts: see forked_python.py, also for what differs.
+
+    ``tier`` is that of the machine which ``--sim`` opens: what is started there finds its libraries.
+    """
     # Read as TensorFlow is imported: probes and the doctor change them, and their log has to have every line.
     settings = LOG_ENVIRONMENT if arguments[0] in ("doctor", "probe", "report") else {}
-    return _ended(forked([GPUWATCH, *arguments], environment, imported_with={**environment, **settings}), timeout)
+    around = {**environment, **settings}
+    if tier is not None:
+        around = entered(around, "", ensure_built("driver"), Path(), tier=tier)
+    return _ended(forked([GPUWATCH, *arguments], environment, imported_with=around), timeout)
 
 
 _COMMAND = """

@@ -40,6 +40,8 @@ HOOKED = (
     "tensorflow.python.eager.context",
     "tensorflow.python.framework.errors_impl",
     "tensorflow.python.distribute.mirrored_strategy",
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function",
+    "tensorflow.python.profiler.internal._pywrap_profiler",
 )
 HOOKED_OF_KERAS = ("keras.src.backend.tensorflow.rnn", "keras.src.trainers.trainer")
 """Modules that gpuwatch's hook wants to see when they are imported."""

@@ -19,7 +19,7 @@ from gpuwatch.cli.run import _used_by_hand
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_cuda_wheel, has_driver
-from tests.forked import run_gpuwatch
+from tests.forked import gpuwatch_forked, run_gpuwatch
 from tests.terminal import Terminal, wait_until_ended
 
 _KERAS = """
@@ -194,8 +194,9 @@ def test_an_unadapted_keras_training_runs_on_a_simulated_gpu(
     script, out = tmp_path / "train.py", tmp_path / "run.json"
     script.write_text(_KERAS + _PLACED)
     environment = sim_machine("1x2GiB").environment(os.environ, tier="plugin")
-    seen = watched("--placement", "-o", str(out), "--", sys.executable, str(script), env=environment)
-    assert seen.returncode == 0, seen.stderr[-2000:]
+    command = ("run", "-q", "--placement", "-o", str(out), "--", sys.executable, str(script))
+    seen = gpuwatch_forked(*command, environment=environment)
+    assert seen.code == 0, seen.err[-2000:]
     run = json.loads(out.read_text())
     cuda = run["framework"]["gpu_build"]
     assert (run["verdict"], run["simulation"]) == ("fallback" if cuda else "ok", "plugin")
@@ -362,8 +363,8 @@ def test_a_program_of_sessions_without_a_log_has_its_devices(
     script, out = tmp_path / "train.py", tmp_path / "run.json"
     script.write_text(_ONLY_SESSIONS)
     environment = sim_machine("2x2GiB").environment(os.environ, tier="plugin")
-    seen = watched("-o", str(out), "--", sys.executable, str(script), env=environment)
-    assert seen.returncode == 0, seen.stderr[-2000:]
+    seen = gpuwatch_forked("run", "-q", "-o", str(out), "--", sys.executable, str(script), environment=environment)
+    assert seen.code == 0, seen.err[-2000:]
     run = json.loads(out.read_text())
     (device,) = run["device_map"]
     assert (device["cuda_ordinal"], device["physical_index"], device["granted_bytes"]) == (1, 1, 512 << 20)
@@ -479,13 +480,13 @@ def on_a_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     out = tmp_path_factory.mktemp("run") / "run.json"
     machine = SimMachine.open(SimShape.parse("1x4GiB"), name=f"test-{uuid.uuid4().hex[:12]}")
     # Nothing but the program's own doing makes gpuwatch look: the clock is far from it.
-    options = ("--placement", "--interval", "60", "-o", str(out))
+    command = ("run", "-q", "--placement", "--interval", "60", "-o", str(out), "--", sys.executable, "-c", _ON_A_GPU)
     try:
-        seen = watched(*options, "--", sys.executable, "-c", _ON_A_GPU, env=machine.environment(os.environ))
+        seen = gpuwatch_forked(*command, environment=machine.environment(os.environ))
     finally:
         machine.remove()
-    assert seen.returncode == 0, seen.stderr
-    assert b"GPU:0" in seen.stdout
+    assert seen.code == 0, seen.err
+    assert "GPU:0" in seen.out
     run: dict[str, Any] = json.loads(out.read_text())
     return run
 

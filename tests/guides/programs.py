@@ -818,7 +818,6 @@ PROGRAMS = (
         model.fit(batches(), steps_per_epoch=40, verbose=0)
         """,
         "input.bound",
-        fresh=True,
     ),
     _program(
         "gradients-of-a-function-under-a-device",

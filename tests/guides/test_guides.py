@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import gpuwatch
 from tests.forked import gpuwatch_forked
 from tests.guides.programs import PROGRAMS, Program
 
@@ -60,11 +59,11 @@ def test_the_lesson_is_in_the_answer_and_nothing_false(program: Program, tmp_pat
 def _run(program: Program, folder: Path) -> dict[str, Any]:
     script, document = folder / f"{program.name}.py", folder / "run.json"
     script.write_text(program.code)
-    started = gpuwatch if program.fresh else gpuwatch_forked
-    done = started(
+    done = gpuwatch_forked(
         *("run", "--placement", "--no-save", "--sim", "2x4GiB", "--sim-tier", program.tier, "-q", "-o", str(document)),
         *("--", sys.executable, str(script)),
         environment=dict(os.environ),
+        tier=None if program.fresh else "driver" if program.tier == "driver" else "plugin",  # None: it is started
     )
     assert document.exists(), done.err
     answer: dict[str, Any] = json.loads(document.read_text())

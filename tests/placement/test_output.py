@@ -47,6 +47,7 @@ def _output(folder: Path, code: str, *options: str) -> tuple[bytes, list[bytes]]
         *("run", "-q", "--no-save", "--sim", "2x4GiB", "--sim-tier", "plugin", *options),
         *("--", sys.executable, str(script)),
         environment=dict(os.environ),
+        tier="plugin",
     )
     assert done.code == 0, done.err
     lines = [line for line in done.err.encode().splitlines() if not line.startswith(b"gpuwatch: compil")]  # first use

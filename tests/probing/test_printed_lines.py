@@ -137,8 +137,8 @@ def test_tensorflow_counts(tmp_path: Path, fails: bool) -> None:
     size = "[1 << 20, 1 << 12]" if fails else "[10]"
     caught = "try:\n    {}\nexcept tf.errors.ResourceExhaustedError:\n    pass\n".format(f"tf.ones({size})")
     script.write_text(f"import sys, tensorflow as tf\n{caught}sys.stderr.write({_LOG!r})\n")
-    command = ("run", "-q", "--no-save", "--sim", "1x4GiB", "-o", str(out), "--", sys.executable, str(script))
-    gpuwatch_forked(*command, environment=dict(os.environ))
+    command = ("run", "-q", "--no-save", "--sim", "1x4GiB", "-o", str(out), "--")
+    gpuwatch_forked(*command, sys.executable, str(script), environment=dict(os.environ), tier="plugin")
     run = read(out)
     assert bool(run["ooms"]) is fails
     told = {one["id"] for one in run["findings"]}

@@ -14,6 +14,7 @@ from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.sim.limits import NOT_CARRIED
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
+from tests.forked import Result, python_forked
 from tests.sim.test_plugin import PYTHON, tensorflow
 
 MIB = 2**20
@@ -83,16 +84,16 @@ print(json.dumps(answers))
 
 
 def answers(machine: SimMachine, codes: list[str], **environment: str) -> tuple[list[Any], str]:
-    """What each program left in ``answer``, and the log: TensorFlow is imported once, and forked for each."""
-    done = subprocess.run(
-        [PYTHON, "-c", _PROGRAM + _FORKS, json.dumps(codes)],
-        env=hooked({**machine.environment(os.environ, tier="plugin"), "PACKAGES": json.dumps(sys.path), **environment}),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+    """What each program left in ``answer``, and the log: each is a fork of one process."""
+    around = {**machine.environment(os.environ, tier="plugin"), "PACKAGES": json.dumps(sys.path), **environment}
+    command = ("-c", _PROGRAM + _FORKS, json.dumps(codes))
+    if sys.executable == PYTHON:
+        done = python_forked(*command, environment=hooked(around), imported_with=around, timeout=300)
+    else:
+        started = subprocess.run([PYTHON, *command], env=hooked(around), capture_output=True, text=True, timeout=300)
+        done = Result(started.returncode, started.stdout, started.stderr)
+    assert done.code == 0, done.err[-4000:]
+    return json.loads(done.out.splitlines()[-1]), done.err
 
 
 def default(machine: SimMachine) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from tests.forked import gpuwatch_forked
 
 _START = """
 import os
@@ -129,14 +130,9 @@ def profile(name: str, folder: Path, python: str = sys.executable) -> dict[str, 
     script, output = folder / f"{name}.py", folder / f"{name}.json"
     script.write_text(_START + MODELS[name])
     options = ["-q", "--no-save", "--sim", "1x4GiB", "--memory", "--json", "-o", str(output)]
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuwatch", "run", *options, "--", python, str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    command = ("run", *options, "--", python, str(script))
+    done = gpuwatch_forked(*command, environment=dict(os.environ), timeout=300, tier="plugin")
+    assert done.code == 0, done.err[-3000:]
     run = json.loads(output.read_text())
     assert run["memory_profiles"], run["problems"]
     found: dict[str, Any] = run["memory_profiles"][0]

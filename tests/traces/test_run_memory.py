@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forked import gpuwatch_forked
 from tests.sim.test_plugin import PYTHON, tensorflow
 from tests.traces.models import MODELS, profile, shares
 
@@ -80,16 +79,11 @@ def run(tmp_path: Path, code: str, *arguments: str, shape: str = "1x4GiB") -> tu
     script, output = tmp_path / "program.py", tmp_path / "run.json"
     script.write_text(code)
     options = ["-q", "--no-save", "--sim", shape, "--memory", "--json", "-o", str(output)]
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuwatch", "run", *options, "--", PYTHON, str(script), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
+    command = ("run", *options, "--", PYTHON, str(script), *arguments)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = gpuwatch_forked(*command, environment=environment, timeout=280, tier="plugin")
     assert not list(tmp_path.glob("gpuwatch-memory-*")), "a recording was left behind"
-    return done.returncode, done.stdout, json.loads(output.read_text())
+    return done.code, done.out, json.loads(output.read_text())
 
 
 @tensorflow
