@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import bisect
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import gpuwatch, has_cuda_wheel
+from gpuwatch.sim.build import Tier
+from tests.conftest import has_cuda_wheel
+from tests.forked import gpuwatch_forked
 
 _FOLDER = Path(__file__).parent
 pytestmark = [
@@ -19,10 +22,11 @@ pytestmark = [
 ]
 
 
-def _run(script: str, tier: str, folder: Path, *arguments: str) -> dict[str, Any]:
+def _run(script: str, tier: Tier, folder: Path, *arguments: str) -> dict[str, Any]:
     out = folder / "run.json"
     options = ("--placement", "-q", "--no-save", "--sim", "2x4GiB", "--sim-tier", tier, "-o", str(out))
-    done = gpuwatch("run", *options, "--", sys.executable, str(_FOLDER / script), *arguments, timeout=500)
+    command = ("run", *options, "--", sys.executable, str(_FOLDER / script), *arguments)
+    done = gpuwatch_forked(*command, environment=dict(os.environ), timeout=500, tier=tier)
     assert done.code == 0, done.err[-2000:]
     run: dict[str, Any] = json.loads(out.read_text())
     assert run["placement_coverage"]["unclear"] <= 0.1 * run["placement_coverage"]["nodes"]
@@ -30,7 +34,7 @@ def _run(script: str, tier: str, folder: Path, *arguments: str) -> dict[str, Any
 
 
 @pytest.mark.parametrize("tier", ["plugin", pytest.param("driver", marks=pytest.mark.long)])
-def test_every_fallback_is_told_with_its_line_and_no_other(tier: str, tmp_path: Path) -> None:
+def test_every_fallback_is_told_with_its_line_and_no_other(tier: Tier, tmp_path: Path) -> None:
     truth = tmp_path / "truth.json"
     run = _run("in_processes.py", tier, tmp_path, str(truth))
     programs = sorted(json.loads(truth.read_text()), key=lambda one: one[1])
@@ -50,7 +54,7 @@ def test_every_fallback_is_told_with_its_line_and_no_other(tier: str, tmp_path: 
 
 @pytest.mark.long
 @pytest.mark.parametrize("tier", ["plugin", "driver"])
-def test_workers_of_one_strategy(tier: str, tmp_path: Path) -> None:
+def test_workers_of_one_strategy(tier: Tier, tmp_path: Path) -> None:
     run = _run("two_workers.py", tier, tmp_path)
     found = {(one["op"], one["requested"], one["actual"], one["count"]) for one in run["fallbacks"]}
     assert found == {(op, "GPU:0", "CPU:0", 2) for op in ("StringJoin", "AsString")}

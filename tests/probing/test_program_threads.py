@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.forked import gpuwatch_forked
 from tests.probing.test_watcher import load
 from tests.probing.watched import read, started, watched, with_torch
 
@@ -75,10 +77,12 @@ for number in range(12):
 
 @pytest.mark.tensorflow
 def test_every_kind_of_retracing_and_what_is_none(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(_TRACES)
-    done = watched("--no-save", "-o", "run.json", "--", sys.executable, "train.py", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    run = read(tmp_path / "run.json")
+    script, out = tmp_path / "train.py", tmp_path / "run.json"
+    script.write_text(_TRACES)
+    command = ("run", "-q", "--no-save", "-o", str(out), "--", sys.executable, str(script))
+    done = gpuwatch_forked(*command, environment=dict(os.environ))
+    assert done.code == 0, done.err
+    run = read(out)
     traced = {one["name"]: one for one in run["retraced"]}
     assert {name: (one["traces"], one["calls"], one["made"]) for name, one in traced.items()} == {
         "by_number": (12, 12, 1),
@@ -98,7 +102,7 @@ def test_every_kind_of_retracing_and_what_is_none(tmp_path: Path) -> None:
     told = [one["title"] for one in run["findings"] if one["id"] == "function.retraced"]
     assert len(told) == 3
     assert not any("few_shapes" in title or "Layer" in title for title in told)
-    assert b"note" not in done.stderr
+    assert "note" not in done.err
 
 
 _WAITS = """
