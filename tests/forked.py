@@ -278,6 +278,11 @@ class Forked(subprocess.Popen[str]):
 def gpuwatch_forked(
     *arguments: str, environment: Mapping[str, str], timeout: float = 120, tier: Tier | None = None
 ) -> Result:
+    """:func:`start_gpuwatch_forked` to its end."""
+    return _ended(start_gpuwatch_forked(*arguments, environment=environment, tier=tier), timeout)
+
+
+def start_gpuwatch_forked(*arguments: str, environment: Mapping[str, str], tier: Tier | None = None) -> Forked:
     """The command line in a fork, and so each Python that it starts: see forked_python.py, also for what differs.
 
     ``tier`` is that of the machine which ``--sim`` opens: what is started there finds its libraries.
@@ -287,7 +292,7 @@ def gpuwatch_forked(
     around = {**environment, **settings}
     if tier is not None:
         around = entered(around, "", ensure_built("driver"), Path(), tier=tier)
-    return _ended(forked([GPUWATCH, *arguments], environment, imported_with=around), timeout)
+    return forked([GPUWATCH, *arguments], environment, imported_with=around)
 
 
 _COMMAND = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gpuwatch.experiment.probing.watch
+from gpuwatch.sim.build import Tier
 from tests.conftest import has_cuda_wheel
+from tests.forked import start_gpuwatch_forked
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(900)]
 
@@ -54,17 +55,10 @@ _PROGRAMS = _nodes(
 
 
 @contextlib.contextmanager
-def _started(tier: str, python: str, *names: str) -> Iterator[Callable[[str | None], dict[str, Any]]]:
+def _started(tier: Tier, python: str, *names: str) -> Iterator[Callable[[str | None], dict[str, Any]]]:
     """A process of TensorFlow with these programs, or all; asked with None it tells one, else what is described."""
-    command = [sys.executable, "-m", "gpuwatch", "sim", "--gpus", "2", "--memory", "4GiB", "--tier", tier]
-    with subprocess.Popen(
-        [*command, "--", python, str(_SCRIPT), str(_WATCHER), *names],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    ) as process:
+    command = ("sim", "--gpus", "2", "--memory", "4GiB", "--tier", tier, "--", python, str(_SCRIPT), str(_WATCHER))
+    with start_gpuwatch_forked(*command, *names, environment=dict(os.environ), tier=tier) as process:
         stdin, stdout = process.stdin, process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -93,7 +87,7 @@ def _wrong(answer: dict[str, Any], file: str) -> tuple[Any, ...] | None:
     return None
 
 
-def _check(tier: str, python: str, without: frozenset[str] = frozenset()) -> None:
+def _check(tier: Tier, python: str, without: frozenset[str] = frozenset()) -> None:
     """Every program of :mod:`tests.placement.programs`, in one start of TensorFlow."""
     with _started(tier, python) as ask:
         answers = [ask(None)]
@@ -107,7 +101,7 @@ def _check(tier: str, python: str, without: frozenset[str] = frozenset()) -> Non
         assert not [one["name"] for one in told if one["nodes"] > 20 and one["unclear"] > 0.1 * one["nodes"]]
 
 
-def _check_generated(tier: str, python: str) -> None:
+def _check_generated(tier: Tier, python: str) -> None:
     """Nothing is invented, and what is lost is counted."""
     counts = {"wanted": 0, "lost": 0}
     with _started(tier, python, "string") as ask:
@@ -150,7 +144,7 @@ def test_below_cuda() -> None:
 @pytest.mark.long
 @pytest.mark.skipif("GPUWATCH_OLD_TENSORFLOW" not in os.environ, reason="GPUWATCH_OLD_TENSORFLOW names no interpreter")
 @pytest.mark.parametrize("tier", ["plugin", "driver"])
-def test_an_older_tensorflow(tier: str) -> None:
+def test_an_older_tensorflow(tier: Tier) -> None:
     without = frozenset() if tier == "plugin" else _NOT_BELOW_CUDA
     _check(tier, os.environ["GPUWATCH_OLD_TENSORFLOW"], without)
     _check_generated(tier, os.environ["GPUWATCH_OLD_TENSORFLOW"])
