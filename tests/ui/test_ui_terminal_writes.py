@@ -36,17 +36,22 @@ from tests.ui.conftest import Stage
 
 SIZE = (120, 40)
 UI = Path(gpuwatch.ui.__file__).parent
-MODULES = {path: ast.parse(path.read_text()) for path in sorted(UI.rglob("*.py"))}
 REPLACED = {"_fatal_error", "_file"}
 """What gpuwatch replaces: in a version of Textual without them, ours are not used."""
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in sorted(UI.rglob("*.py"))}
 
 
 def hidden_names() -> list[str]:
     """The names in the calls of ``internal``."""
     calls = [
         node
-        for tree in MODULES.values()
-        for node in ast.walk(tree)
+        for path in UI.rglob("*.py")
+        if "internal(" in (text := path.read_text())
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "internal"
     ]
     return sorted({ast.literal_eval(call.args[1]) for call in calls})
@@ -59,7 +64,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     def internal(owner: object, name: str, kind: type[object]) -> object | None:
         return None if name in names else real(owner, name, kind)
 
-    for path in MODULES:
+    for path in modules():
         module = sys.modules.get(".".join(("gpuwatch.ui", *path.relative_to(UI).with_suffix("").parts)))
         if module is not None and hasattr(module, "internal"):
             monkeypatch.setattr(module, "internal", internal)
@@ -208,12 +213,12 @@ def private_uses() -> Iterator[str]:
     """Private names of Textual in the code of the dashboard, but for those that go through ``internal``."""
     own = {
         target.attr if isinstance(target, ast.Attribute) else target.name
-        for tree in MODULES.values()
+        for tree in modules().values()
         for target in ast.walk(tree)
         if isinstance(target, (ast.FunctionDef, ast.AsyncFunctionDef))
         or (isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store))
     }
-    for path, tree in MODULES.items():
+    for path, tree in modules().items():
         where = path.relative_to(UI)
         module = ".".join(("gpuwatch.ui", *where.with_suffix("").parts)).removesuffix(".__init__")
         for node in ast.walk(tree):
@@ -233,7 +238,7 @@ def test_every_private_name_of_textual_is_guarded() -> None:
     assert sorted(set(private_uses())) == []
     imports = {
         node.module
-        for tree in MODULES.values()
+        for tree in modules().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module and re.search(r"^(textual|rich)\..*\b_", node.module)
     }
