@@ -27,7 +27,7 @@ class Program(NamedTuple):
     finds_no: str = ""
     """A cause id that the answer does not hold, not even as a note."""
     fresh: bool = False
-    """Whether it is to run in an interpreter of its own: its threads are looked at."""
+    """Whether it is to run in an interpreter of its own: its threads or its children are looked at."""
 
 
 def _program(name: str, guide: str, code: str, *findings: str, **more: object) -> Program:
@@ -882,6 +882,7 @@ PROGRAMS = (
             print(subprocess.run([sys.executable, "-c", code.format(number)]).returncode)
         """,
         says="ended with exit code 2",
+        fresh=True,
     ),
     _program(
         "two-trainings-on-one-gpu",
