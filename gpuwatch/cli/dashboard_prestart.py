@@ -34,7 +34,7 @@ _FLAGS = frozenset({"--csv", "--json", "--redact", "--topology"})
 """Options of a snapshot that do not change what its collector reads, nor where."""
 _HEAVY = (
     "gpuwatch.ui.panes.process_lines",
-    "gpuwatch.core.formatting.secrets",
+    "gpuwatch.core.formatting.masking",
     "click",
     "asyncio",
     "rich.console",

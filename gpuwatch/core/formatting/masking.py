@@ -1,18 +1,343 @@
-"""Masks secrets in whole documents, before any format or file sees them.
+"""Masks secrets in texts, command lines and whole documents, before any format or file sees them.
 
-Masks the values of variables and settings with a secret's name, and what
-:func:`gpuwatch.core.formatting.secrets.mask_text` finds in texts.
+Masks values of options, assignments, headers, JSON members and variables with a secret's name
+(:mod:`gpuwatch.core.formatting.secrets_after_names`), what has the form of a secret
+(:mod:`gpuwatch.core.formatting.secrets_by_form`), credentials in URLs, private keys, what stands where secrets do
+(``secret_places.txt``), and words that look random. Reports are sent to others, so it masks too much rather than too
+little. Every expression takes linear time.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import base64
+import math
+import re
+import shlex
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from gpuwatch.core.formatting.secrets import MASK, mask_lines, mask_text, mask_value
+from gpuwatch.core.formatting.lazy_pattern import lazy
+from gpuwatch.core.formatting.secret_names import MASK, WORD_AND_NUMBER, is_secret_value, looks_secret, public_key
+from gpuwatch.core.formatting.secrets_after_names import mask_named
+from gpuwatch.core.formatting.secrets_by_form import without_columns, without_program_passwords, without_tokens
+
+__all__ = ["COLOUR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
 
 _D = TypeVar("_D", bound=msgspec.Struct)
+_PLAIN_MASK = "_gpuwatch_mask_"
+"""Stands for :data:`MASK` where a shell needs no quotes."""
+_NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
+
+_USER_ONLY: Final = frozenset(["git", "hg", "svn", "anonymous", "root", "ubuntu", "ec2-user", "user"])
+_CREDENTIALS = lazy(r"://([^\s/@:\"'<>?#]{0,256})(:[^\s/\"'<>]{0,512})?@")
+_HOLDERS = lazy(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
+"""A placeholder of a format string."""
+_PGPASS = lazy(
+    r"(?:^|(?<=\s))([\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,64}:[\w.*-]{1,64}:)(?=\S{0,200}\d)([^\s:]{6,200})$",
+    re.MULTILINE,
+)
+"""host:port:database:user:password (PostgreSQL's documentation, libpq: the password file)."""
+_KUBERNETES = lazy(r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,8}[^\s:]{1,253}:[^\n]*+\n?)++)", re.M)
+"""The values of a Secret, which are base64 or plain text."""
+_MEMBER = lazy(r"(:[ \t]{0,8})[^\s][^\n]*")
+_HEX_KEY = lazy(
+    r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4}(?:0x)?)([0-9a-f]{64})(?![0-9a-f])",
+    re.IGNORECASE,
+)
+_PRIVATE = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_KEY_BEGINS = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS = lazy(r"-----END [A-Z ]*PRIVATE KEY-----")
+_KEY_LINE = lazy(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
+_BASE64 = lazy(r"[A-Za-z0-9+/]+={0,2}")
+_PUTTY_LINES = lazy(r"\bPrivate-Lines: (\d{1,4})\b")
+_KEY_LINES = 200
+"""Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
+_WANDB = lazy(r"(\bwandb\b(?:[^\n]{0,40}?|[^\n]{0,160}?hit enter)[\s:=]{1,3})([0-9a-f]{40})(?![0-9a-f])")
+_TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
+_ASKED = lazy(
+    r"^((?:(?:\S{1,20} )?(?:[Ee]nter|[Tt]ype|[Rr]epeat|[Vv]erify) [^\n:]{0,40})?"
+    r"[Pp]ass(?:word|phrase|code)[^\n]{0,100}\n)([^\s]{6,64})$",
+    re.MULTILINE,
+)
+"""What is echoed after a prompt."""
+_CLIENT = lazy(
+    r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init|AES\.new|hmac\.new|Fernet|AESGCM)\(\s?b?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
+)
+"""``cohere.Client('x')``: a key is the first argument."""
+COLOUR = lazy(r"\x1b\[[\d;]{0,16}m")
+"""What sets a terminal's colour."""
+_LEAST_ENCODED = 24
+_ENCODED = lazy(
+    r"(?<![\w+/.-])(?=[A-Za-z0-9+/]{0,40}[A-Z])(?:[A-Za-z0-9+/]{4}){6,500}+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![\w+/=])"
+)
+"""What may be base64 of ``NAME=value``."""
+_LONG = lazy(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
+_RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
+"""Bits of entropy in each character; base64 of 40 random characters has about 4.8, names and paths below 4.4."""
+_AWS = 40
+"""The length of a secret key of AWS, including slashes."""
+_SLASH_FROM = 56
+"""A word with slashes must be longer to be base64 rather than a path."""
+_CHECKSUM = lazy(r"sha(?:1|224|256|384|512)[-:_]", re.IGNORECASE)
+_OPEN_BEFORE = lazy(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
+"""What precedes public random numbers: public keys, checksums."""
+_PUBLIC = lazy(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
+"""The start of SSH public keys: length and name of the algorithm."""
+_PUBLIC_BLOCK = lazy(r"(-----BEGIN (?![A-Z ]{0,40}PRIVATE)[A-Z0-9 ]{1,40}-----[^-]*+-----END [A-Z0-9 ]{1,40}-----)")
+
+
+def mask_value(name: str, value: str) -> str:
+    """The value of a variable, masked whole if its name is that of a secret and it is not empty, a count or a path."""
+    if name in _NO_SECRET:
+        return value
+    return MASK if is_secret_value(name, value) else mask_text(value)
+
+
+def mask_lines(lines: Sequence[str]) -> list[str]:
+    """Masks lines or arguments together: a name and its value may be in two of them."""
+    lines = mask_keys(lines) if any("PRIVATE KEY-----" in line or "Private-Lines:" in line for line in lines) else lines
+    together = mask_text("\n".join(lines)).split("\n")
+    if len(together) == len(lines):
+        return together
+    return [mask_text(line) for line in lines]  # some contain line breaks
+
+
+def mask_command(arguments: Sequence[str]) -> str:
+    """A command line with its secrets masked. Each argument is masked before quotes are put around and into it."""
+    shown = mask_lines([mask_text(argument) for argument in arguments])
+    # As one line, too: programs whose arguments tell by their place. Those with blanks stand for themselves.
+    words = [f"({at})" if not word or re.search(r"\s", word) else word for at, word in enumerate(shown)]
+    line = mask_text(" ".join(words)).split(" ")
+    if len(line) == len(words):
+        shown = [new if MASK in new else old for new, old in zip(line, shown, strict=True)]
+    for at, (name, value) in enumerate(pairwise(shown), start=1):
+        if name.startswith("-") and not value.startswith("-") and is_secret_value(name, value):
+            shown[at] = MASK  # quotes in it end nothing
+    return shlex.join(argument.replace(MASK, _PLAIN_MASK) for argument in shown).replace(_PLAIN_MASK, MASK)
+
+
+def mask_text(text: str) -> str:
+    """``text`` with its secrets masked: a command line, a variable's value, a log line."""
+    if len(text) < 4:
+        return text
+    return _remembered(text) if len(text) <= _REPEATED else _with_keys(text)
+
+
+def _with_keys(text: str) -> str:
+    if "-----BEGIN" in text or "PRIVATE KEY-----" in text or "Private-Lines:" in text:
+        text = _PRIVATE.sub(MASK, text)
+        if "\n" in text:
+            text = "\n".join(mask_keys(text.split("\n")))
+        parts = _PUBLIC_BLOCK.split(text)
+        return "".join(part if number % 2 else _masked(part) for number, part in enumerate(parts))
+    return _masked(text)
+
+
+_REPEATED: Final = 256
+"""The longest text that is remembered: a document holds the same states, reasons and UUIDs a hundred times."""
+_remembered = lru_cache(2048)(_with_keys)
+
+
+def _masked(text: str) -> str:
+    if "\x1b[" not in text:
+        return _searched(text)
+    # Colours within a name hide it: what is found without them decides.
+    coloured, plain = _searched(text), _searched(COLOUR.sub("", text))
+    return plain if plain.count(MASK) > coloured.count(MASK) else coloured
+
+
+def _searched(text: str) -> str:
+    for hint, expression, replacement in (*_places(), *_EXPRESSIONS):
+        if hint in text:
+            text = _in_lines(text, hint, expression, replacement)
+    for hint, expression, replacement in _ACROSS_LINES:
+        if hint in text:
+            text = expression.sub(replacement, text)
+    if text.count(":") > 3:
+        text = _PGPASS.sub(rf"\1{MASK}", text)
+    # First, because a header of one argument is masked up to the next quote, with the program's name.
+    text = without_program_passwords(text)
+    text = without_tokens(mask_named(text))
+    if "\n" in text:
+        text = without_columns(text)
+    if len(text) > 64:
+        text = _HEX_KEY.sub(_hex_key, text)
+    if "wandb" in text:
+        text = _WANDB.sub(rf"\1{MASK}", text)
+    if "ey" in text and len(text) > 40:
+        text = _TOLD_KEY.sub(rf"\1{MASK}", text)
+    if len(text) >= _LEAST_ENCODED:
+        text = _ENCODED.sub(_encoded, text)
+    return _LONG.sub(_random, text) if len(text) >= 40 else text
+
+
+@cache
+def _places() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+    """The rows of ``secret_places.txt``."""
+    lines = Path(__file__).with_name("secret_places.txt").read_text(encoding="utf-8").splitlines()
+    found = []
+    for text, *hints in (line.split("\t") for line in lines if not line.startswith("#")):
+        expression = lazy(text, re.MULTILINE)
+        found += [(hint, expression, rf"\1{MASK}") for hint in hints]
+    return tuple(found)
+
+
+def _in_lines(text: str, hint: str, expression: re.Pattern[str], replacement: Any) -> str:
+    """``text`` with the expression replaced in the lines that have the hint."""
+    if len(text) <= _REPEATED:
+        return expression.sub(replacement, text)
+    shown: list[str] = []
+    done, at = 0, text.find(hint)
+    while at >= 0:
+        begin = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        end = end if end >= 0 else len(text)
+        line = text[begin:end]
+        new = expression.sub(replacement, line)
+        if new is not line and new != line:
+            shown += (text[done:begin], new)
+            done = end
+        at = text.find(hint, end)
+    return "".join((*shown, text[done:])) if shown else text
+
+
+def _credentials(match: re.Match[str]) -> str:
+    user, password = match[1], match[2]
+    if password is None and user in _USER_ONLY:
+        return match[0]
+    if _HOLDERS.fullmatch(user) and _HOLDERS.fullmatch(password or ""):
+        return match[0]
+    return f"://{MASK}@"
+
+
+def _answer(match: re.Match[str]) -> str:
+    sure = looks_secret(match[2]) or WORD_AND_NUMBER.fullmatch(match[2])
+    return match[1] + (MASK if sure and ":" not in match[2] else match[2])
+
+
+def _client(match: re.Match[str]) -> str:
+    kinds = (str.islower, str.isupper, str.isdigit)
+    random = all(any(map(kind, match[2])) for kind in kinds) and match[2].count(".") < 2
+    return match[1] + (MASK if random and looks_secret(match[2]) else match[2])
+
+
+def _encoded(match: re.Match[str]) -> str:
+    try:
+        plain = base64.b64decode(match[0], validate=True).decode("ascii")
+    except ValueError:
+        return match[0]
+    return MASK if plain.isprintable() and MASK in mask_named(plain) else match[0]
+
+
+def _of_secret(match: re.Match[str]) -> str:
+    return match[1] + match[2] + _MEMBER.sub(rf"\1{MASK}", match[3])
+
+
+def _hex_key(match: re.Match[str]) -> str:
+    before = match[1] or ""
+    return match[0] if public_key(before) else f"{before}{match[2]}{MASK}"
+
+
+def _basic(match: re.Match[str]) -> str:
+    try:
+        plain = base64.b64decode(match[2], validate=True).decode()
+    except ValueError:
+        return match[0]
+    return match[1] + (MASK if ":" in plain and plain.isprintable() else match[2])
+
+
+_EXPRESSIONS: Final = (
+    ("ass", lazy(r"(\b[Pp]ass(?:word|phrase)\): )(\S{6,64})"), _answer),
+    ("<<<", lazy(r"(<<<\s?[\"']?)([^\s\"'$]{8,64})"), _answer),
+    ("('", _CLIENT, _client),
+    ('("', _CLIENT, _client),
+    ("(b", _CLIENT, _client),
+    ("asic ", lazy(r"(\b[Bb]asic )([A-Za-z0-9+/]{8,}={0,2})"), _basic),
+    ("://", _CREDENTIALS, _credentials),
+)
+"""A text that must occur in a line, an expression, and its replacement."""
+_ACROSS_LINES: Final = (
+    ("ass", _ASKED, _answer),
+    ("kind: Secret", _KUBERNETES, _of_secret),
+    (
+        "input_value=",
+        lazy(r"((?i:passw|secret|token|api_key)\w{0,20}\n {1,4}[^\n]{0,200}\binput_value=[\"'])[^\"'\n]+"),
+        rf"\1{MASK}",
+    ),
+    (
+        "</t",
+        lazy(
+            r"(?i)(<t[dh]>(?:\w{0,20}[ _])?(?:passw(?:or)?d|token|secret|api[ _-]?key)</t[dh]>\s{0,9}<td>)[^<\n]{4,200}"
+        ),
+        rf"\1{MASK}",
+    ),
+)
+
+
+def mask_keys(lines: Sequence[str]) -> list[str]:
+    """Masks private keys in lines that belong together: a line of a key does not look like one by itself.
+
+    A key is masked from its first line to its last; from the start of ``lines`` if its first is cut off.
+    """
+    shown = list(lines)
+    since: int | None = None
+    prefix = putty = 0
+    for number, line in enumerate(lines):
+        if match := _PUTTY_LINES.search(line):
+            putty = min(int(match[1]), _KEY_LINES)
+        elif putty:
+            putty -= 1
+            shown[number] = MASK
+            continue
+        if begins := _KEY_BEGINS.search(line):
+            since, prefix = number, begins.start()
+        if _KEY_ENDS.search(line):
+            begin = since
+            if begin is None:
+                begin = number
+                # The last line of a key may be short.
+                while (
+                    begin
+                    and number - begin < _KEY_LINES
+                    and (
+                        _KEY_LINE.search(lines[begin - 1]) or (begin == number and " " not in lines[begin - 1].strip())
+                    )
+                ):
+                    begin -= 1
+            shown[begin : number + 1] = [MASK] * (number + 1 - begin)
+            since = None
+        elif since is not None:
+            if number - since < _KEY_LINES and (number == since or not line.strip() or _is_key_line(line, prefix)):
+                shown[number] = MASK
+            elif ":" not in line or number - since >= _KEY_LINES:  # some keys have "Proc-Type: 4,ENCRYPTED"
+                since = None
+    return shown
+
+
+def _is_key_line(line: str, prefix: int) -> bool:
+    """Whether a line belongs to a key, after a prefix as long as that of the key's first line."""
+    return bool(_KEY_LINE.search(line) or _BASE64.fullmatch(line[prefix:].strip()))
+
+
+def _random(match: re.Match[str]) -> str:
+    """The mask, if the word looks random."""
+    word = match[0]
+    if _CHECKSUM.match(word) or _PUBLIC.match(word):
+        return word
+    if _OPEN_BEFORE.search(match.string[max(0, match.start() - 24) : match.start()]):
+        return word
+    kinds = (any(c.islower() for c in word), any(c.isupper() for c in word), any(c.isdigit() for c in word))
+    path_like = "/" in word and len(word) != _AWS
+    if not all(kinds) or (path_like and len(word) < _SLASH_FROM):
+        return word
+    counts = [word.count(char) for char in set(word)]
+    bits = -sum(count / len(word) * math.log2(count / len(word)) for count in counts)
+    return MASK if bits >= (_RANDOM_BITS_WITH_SLASH if path_like else _RANDOM_BITS) else word
 
 
 def masked(document: _D) -> _D:

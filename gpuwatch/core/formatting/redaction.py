@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpuwatch.core.formatting import public_names as public
+from gpuwatch.core.formatting import redaction_names as names
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.masking import masked
-from gpuwatch.core.formatting.private_names import (
+from gpuwatch.core.formatting.masking import COLOUR, masked
+from gpuwatch.core.formatting.redaction_names import (
     AT,
     HOST_AT,
     PROMPT,
@@ -25,7 +25,6 @@ from gpuwatch.core.formatting.private_names import (
     like_node,
     names_in,
 )
-from gpuwatch.core.formatting.secrets import COLOUR
 from gpuwatch.core.model.codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
@@ -47,36 +46,11 @@ _IPV6 = lazy(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
 _PATH = lazy(r"(?<![\w.%/~)\]-])(?!(?<=<)/[\w:.-]{1,60}>)(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _UNC = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
 _DRIVE = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/]{1,2}[^\s\\/:;,'\"<>|()]+)+)")
-_DOMAINS = (
-    "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
-    "|de|fr|uk|ch|at|nl|se|eu|cn|jp|kr|in|au|ca|us"
-)
-_FQDN = lazy(
-    rf"(?<![\w./@-])((?=[\w.-]*[\d-])(?:[A-Za-z0-9](?:[\w-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}(?:{_DOMAINS})"
-    r"|(?=[\w.-]*[\d-])(?:[A-Za-z0-9][\w-]{0,62}\.){2,8}(?:io|dev|info|no|fi|dk|pl|cz|it|es|pt|be|ie|ru|br|sg|tw|hk|il|za|nz|science|tech)"
-    r"|(?:[A-Za-z][\w-]{0,62}\.){1,8}(?:com|edu|gov|mil|example|invalid)"
-    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:internal|intra|corp|hpc|prod|svc)\.[a-z]{2,12}"
-    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:lan|internal|corp|intra))(?![\w-]|\.\w|\()"
-)
 _MAC = lazy(
     r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
 )
-_VERSION_BEFORE = lazy(
-    r"(?:[=~><!]=|version|cudnn|cuda|driver|nvml|library|runtime|release|\bv|nvidia-[\w-]+|-cu\d\d|tensorrt(?:[-_]\w+)*"
-    r"|opencv[\w-]*|pillow|cublas|cufft|cusparse|cusolver|curand|nvrtc|nccl|onnxruntime[\w-]*|cub?pti)[ =:v'\"]*$",
-    re.IGNORECASE,
-)
-"""Packages of NVIDIA and others have versions of four parts."""
 _BEFORE = 80
 """Characters before a number that tell what it is."""
-_CHECKSUM_BEFORE = lazy(
-    r"(?:\b(?:sha(?:1|224|256|384|512)|md5(?:sum)?|blake2b?|checksum)\b[^\n]{0,60}?[ =:(@]"
-    r"|git[_ -]?(?:version|sha|hash|commit)[\"']?[ =:(]{1,4}"
-    r"|\b(?:digest|commit|rev|revision)[\"']?[ =:(]{1,4})[\"']?$",
-    re.IGNORECASE,
-)
-"""What stands before the fingerprint of a file, which names nobody."""
-
 _BEGINS = lazy(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
 """The start of a word, by which it is looked up."""
 _HERE = ("localhost", "127.0.0.1", "0.0.0.0")  # noqa: S104  # compared with
@@ -84,7 +58,7 @@ _NUMBERS = lazy(r"[\d.]+")
 _NUMBERED = lazy(r"([A-Za-z][A-Za-z-]{2,30})\d{2,6}")
 _SIBLING = lazy(r"([A-Za-z][A-Za-z-]{2,30})(?:\d{2,6}|\[[\d,-]+\])(?![A-Za-z0-9])")
 _OFFICES = frozenset({"noreply", "info", "sales", "contact", "hello", "office", "service", "webmaster", "postmaster"})
-_KNOWN = frozenset(name.lower() for name in public.PACKAGES) | public.COMMON | {"huggingface", "openai"}
+_KNOWN = frozenset(name.lower() for name in names.PACKAGES) | names.COMMON | {"huggingface", "openai"}
 _SHORTEST_SERIAL = 6
 _JOB_NUMBER = 6
 """Digits from which the number of a job is replaced wherever it stands."""
@@ -151,15 +125,15 @@ class Redactor:
         self._signs = [begins for begins in lengths if not begins[0].isalnum()]
 
     def _field_names(self, key: str, text: str) -> None:
-        if key in public.USERS:
+        if key in names.USERS:
             self._word("user", text)
-        elif key in public.HOSTS:
+        elif key in names.HOSTS:
             self._host(text)
         elif key == "container":
             self._word("id", text.rpartition(" ")[2])
         elif key == "identity.serial":
             self._word("serial", text)
-        elif public.ID_VARIABLES.fullmatch(key) and not text.isdigit():
+        elif names.ID_VARIABLES.fullmatch(key) and not text.isdigit():
             self._word("id", text)
 
     def _text_names(self, text: str) -> None:
@@ -170,7 +144,7 @@ class Redactor:
             for match in HOST_AT.finditer(text):
                 self._host(match[1])
             for match in AT.finditer(text):
-                if not match[1].startswith(public.UNITS):
+                if not match[1].startswith(names.UNITS):
                     self._word("user", match[1])
                     self._host(match[2])
             for match in _MAIL.finditer(text):
@@ -186,12 +160,12 @@ class Redactor:
         """An address names its person and its site elsewhere, too."""
         if (
             len(person) > 3
-            and person.lower() not in public.COMMON_WORDS
-            and not person.startswith(public.UNITS)
+            and person.lower() not in names.COMMON_WORDS
+            and not person.startswith(names.UNITS)
             and person not in _OFFICES
         ):
             self._word("user", person)
-        if not site.endswith(public.PUBLIC_MAIL):
+        if not site.endswith(names.PUBLIC_MAIL):
             self._host(site)
 
     def _learn(self, key: str, text: str) -> None:
@@ -205,9 +179,9 @@ class Redactor:
         """Takes a name that a text tells. ``whole``: with the words that tell it."""
         text = text.rstrip(".")
         lowered = text.lower()
-        if lowered in public.WORDS or lowered in public.PLAIN or (kind in ("user", "group") and text in public.NOBODY):
+        if lowered in names.WORDS or lowered in names.PLAIN or (kind in ("user", "group") and text in names.NOBODY):
             return
-        if text.isdigit() and len(text) < (_JOB_NUMBER if kind == "job" else public.LONG_NUMBER):
+        if text.isdigit() and len(text) < (_JOB_NUMBER if kind == "job" else names.LONG_NUMBER):
             if kind == "job" and len(text) > 3:
                 self._in_place(kind, text, whole)
             return
@@ -221,8 +195,8 @@ class Redactor:
             return  # the kernel calls PCI addresses so
         elif kind == "image":
             self._image(text)
-        elif "/" not in text or (kind == "repository" and not f"/{lowered}".startswith(public.PUBLIC_REPOSITORIES)):
-            if lowered in public.COMMON_WORDS or lowered in _KNOWN or (kind in ("user", "job") and counted(text)):
+        elif "/" not in text or (kind == "repository" and not f"/{lowered}".startswith(names.PUBLIC_REPOSITORIES)):
+            if lowered in names.COMMON_WORDS or lowered in _KNOWN or (kind in ("user", "job") and counted(text)):
                 self._in_place(kind, text, whole)
             else:
                 self._word(kind, text)
@@ -239,18 +213,18 @@ class Redactor:
         *folders, _ = text.split("/")
         for place, folder in enumerate(folders):
             name = folder.partition(":")[0]
-            if name not in public.PUBLIC_IMAGES and not name.endswith(public.PUBLIC):
+            if name not in names.PUBLIC_IMAGES and not name.endswith(names.PUBLIC):
                 self._host(name) if not place and "." in name else self._word("dir", name)
 
     def _host(self, text: str, whole: str = "") -> None:
         if (
             _is_public(text)
-            or public.SCRIPT.fullmatch(text)
+            or names.SCRIPT.fullmatch(text)
             or text.lower().startswith(_HERE)
             or _NUMBERS.fullmatch(text)
         ):
             return
-        if text.lower() in public.COMMON_WORDS:
+        if text.lower() in names.COMMON_WORDS:
             self._in_place("host", text, whole)
             return
         name = self._word("host", text)
@@ -261,7 +235,7 @@ class Redactor:
             self._remember(short, name)
             if domain.count(".") and not _is_public(domain):
                 self._word("domain", domain)
-        if (numbered := _NUMBERED.fullmatch(short)) and numbered[1].strip("-").lower() not in public.COUNTED:
+        if (numbered := _NUMBERED.fullmatch(short)) and numbered[1].strip("-").lower() not in names.COUNTED:
             self._stems.add(numbered[1])
 
     def _word(self, kind: str, text: str) -> str:
@@ -270,8 +244,8 @@ class Redactor:
         return name
 
     def _remember(self, text: str, name: str) -> None:
-        number = text.isdigit() and len(text) < (_JOB_NUMBER if name.startswith("job") else public.LONG_NUMBER)
-        if len(text) > 1 and text.lower() not in public.WORDS and not number and text != name:
+        number = text.isdigit() and len(text) < (_JOB_NUMBER if name.startswith("job") else names.LONG_NUMBER)
+        if len(text) > 1 and text.lower() not in names.WORDS and not number and text != name:
             self._of_word.setdefault(text, name)
             if " " in text and name.startswith("user"):
                 self._persons.setdefault(text, name)
@@ -281,7 +255,7 @@ class Redactor:
         known = self._names.setdefault(kind, {})
         if text in self._given:
             return text
-        if kind in ("user", "group") and text in public.NOBODY:
+        if kind in ("user", "group") and text in names.NOBODY:
             return text
         if text not in known:
             self._taken[kind] = self._taken.get(kind, 0) + 1
@@ -310,9 +284,9 @@ class Redactor:
             return text
         if not text or text in closed_values().get(key, ()):
             return text
-        if key in public.USERS:
+        if key in names.USERS:
             return self.name("user", text)
-        if key in public.HOSTS and text != "localhost":
+        if key in names.HOSTS and text != "localhost":
             return self.name("host", text)
         if key == "identity.serial":
             return self.name("serial", text)
@@ -340,7 +314,7 @@ class Redactor:
         if ":" in text or "-" in text or "." in text:
             text = _MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
-            text = _FQDN.sub(self._fqdn, text)
+            text = names.FQDN.sub(self._fqdn, text)
         text = _LONG_ID.sub(self._long_id, text)
         text = _IPV4.sub(self._ipv4, text)
         if ":" in text:
@@ -403,9 +377,9 @@ class Redactor:
             return f"{scheme}{site}{self._path(rest)}"
         credentials, at, address = site.rpartition("@")
         host, colon, port = address.partition(":")
-        if any(host == public or host.endswith(f".{public}") for public in public.PUBLIC):
+        if any(host == site or host.endswith(f".{site}") for site in names.PUBLIC):
             return match[0]
-        if host in ("github.com", "www.github.com") and rest.lower().startswith(public.PUBLIC_REPOSITORIES):
+        if host in ("github.com", "www.github.com") and rest.lower().startswith(names.PUBLIC_REPOSITORIES):
             return match[0]
         if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):  # noqa: S104  # compared with
             host = host if _is_public(host) else self.name("host", host)
@@ -417,15 +391,15 @@ class Redactor:
 
     def _ipv4(self, match: re.Match[str]) -> str:
         address = match[0]
-        if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(_before(match)):
+        if any(int(part) > 255 for part in address.split(".")) or names.VERSION_BEFORE.search(_before(match)):
             return address
-        if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *public.PUBLIC_ADDRESSES):  # noqa: S104  # compared with
+        if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *names.PUBLIC_ADDRESSES):  # noqa: S104  # compared with
             return address
         return self.name("ip", address)
 
     def _long_id(self, match: re.Match[str]) -> str:
         listed = match.string.startswith("  ", match.end()) and len(match[0]) in (32, 40, 64, 128)  # by md5sum
-        fingerprint = "-" not in match[0] and (listed or _CHECKSUM_BEFORE.search(_before(match)))
+        fingerprint = "-" not in match[0] and (listed or names.CHECKSUM_BEFORE.search(_before(match)))
         return match[0] if fingerprint else self.name("id", match[0])
 
     def _ipv6(self, match: re.Match[str]) -> str:
@@ -436,22 +410,22 @@ class Redactor:
         return match[0] if address.is_loopback or address.is_unspecified else self.name("ip", match[0].lower())
 
     def _path(self, path: str, *, home: bool = False) -> str:
-        if public.ROUTE.fullmatch(path):
+        if names.ROUTE.fullmatch(path):
             return path
-        temporary = public.TEMPORARY.match(path)
+        temporary = names.TEMPORARY.match(path)
         if temporary is None and (
-            path.startswith(tuple(f"{place}/" for place in public.SYSTEM)) or path in public.SYSTEM
+            path.startswith(tuple(f"{place}/" for place in names.SYSTEM)) or path in names.SYSTEM
         ):
             return path
         chosen = temporary.group().count("/") if temporary is not None else None
-        sources = public.SOURCES.search(path)
+        sources = names.SOURCES.search(path)
         if sources is not None:
             return self._path(path[: sources.start()].rstrip("/")) + path[max(sources.start() - 1, 0) :]
         parts = path.split("/")
         shown: list[str] = []
         for at, part in enumerate(parts):
             before = parts[at - 1] if at else ""
-            if before in ("site-packages", "dist-packages") and part.startswith(public.PACKAGES):
+            if before in ("site-packages", "dist-packages") and part.startswith(names.PACKAGES):
                 return "/".join([*shown, *parts[at:]])
             if before.lower() in ("home", "users") and not home and part:
                 shown.append(self._word("user", part))
@@ -467,8 +441,8 @@ class Redactor:
         if (
             not part
             or part in self._given
-            or part.lower().rstrip(".") in public.COMMON
-            or public.LIKE_COMMON.fullmatch(part)
+            or part.lower().rstrip(".") in names.COMMON
+            or names.LIKE_COMMON.fullmatch(part)
         ):
             return part
         if part in self._names.get("user", {}):
@@ -491,7 +465,7 @@ class Redactor:
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         if not value or value.startswith(("/", "~/", "-")) or "://" in value:
             return word
-        if "/" in value or public.SCRIPT.fullmatch(value):
+        if "/" in value or names.SCRIPT.fullmatch(value):
             value = self._path(value)
         return f"{option}{equals}{value}"
 
@@ -501,7 +475,7 @@ def _before(match: re.Match[str]) -> str:
 
 
 def _is_public(host: str) -> bool:
-    return f".{host.lower()}".endswith(tuple(f".{public}" for public in public.PUBLIC_HOSTS))
+    return f".{host.lower()}".endswith(tuple(f".{site}" for site in names.PUBLIC_HOSTS))
 
 
 def _is_word(character: str) -> bool:
@@ -509,7 +483,7 @@ def _is_word(character: str) -> bool:
 
 
 def _is_device(match: re.Match[str]) -> bool:
-    return match[3] == ":" and match[2].lstrip("/").lower() in public.DEVICES
+    return match[3] == ":" and match[2].lstrip("/").lower() in names.DEVICES
 
 
 def _key(entry: dict[str, Any], name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.text import word_set
 
+MASK: Final = "•••"
 LONGEST_NAME: Final = 80
 """Characters of the longest name; how far a scan goes back."""
 LONGEST_GROUP: Final = 400
@@ -150,6 +151,8 @@ _WORDS = lazy(
     rf"(?!\d){_WORD}(?:[_./:-]{_WORD}){{0,12}}|[A-Z]{{1,24}}\d{{0,3}}(?:_[A-Z]{{1,24}}\d{{0,3}}){{0,12}}"
     r"|[A-Z]?[a-z]{1,24}(?:[A-Z][a-z]{1,24}){0,5}\d{0,3}"
 )
+WORD_AND_NUMBER = lazy(r"[A-Za-z]{5,24}\d{2,5}")
+"""What people choose: a word and a number."""
 _PATH = lazy(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding

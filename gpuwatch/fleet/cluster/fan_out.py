@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.experiment.probing.termination import signal_name
 from gpuwatch.fleet.cluster.launchers import Job, Launcher

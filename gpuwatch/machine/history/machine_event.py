@@ -100,6 +100,6 @@ def _command(row: Process) -> str:
 
 
 def _masked(row: Process) -> str:
-    from gpuwatch.core.formatting.secrets import mask_text  # slow to import, and not needed for the first frame
+    from gpuwatch.core.formatting.masking import mask_text  # slow to import, and not needed for the first frame
 
     return mask_text(printable(row.command or row.name or ""))

@@ -21,7 +21,7 @@ import msgspec
 
 from gpuwatch.core import reader_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.secrets import mask_text
+from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 
 AT_ONCE = 2

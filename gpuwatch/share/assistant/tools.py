@@ -12,9 +12,8 @@ import anyio.to_thread
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.masking import masked
+from gpuwatch.core.formatting.masking import mask_text, masked
 from gpuwatch.core.formatting.redaction import Redactor
-from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.suggest import meant
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage

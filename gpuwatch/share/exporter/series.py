@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from gpuwatch import __version__
 from gpuwatch.core.formatting import openmetrics as names
+from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.openmetrics import (
     as_number,
     device_family,
@@ -17,7 +18,6 @@ from gpuwatch.core.formatting.openmetrics import (
     mig_family,
     process_labels,
 )
-from gpuwatch.core.formatting.secrets import mask_text
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec

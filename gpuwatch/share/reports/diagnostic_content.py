@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpuwatch.core.formatting.secrets import MASK
+from gpuwatch.core.formatting.masking import MASK
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor

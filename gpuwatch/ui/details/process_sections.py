@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import duration
-from gpuwatch.core.formatting.secrets import MASK, mask_text, mask_value
+from gpuwatch.core.formatting.masking import MASK, mask_text, mask_value
 from gpuwatch.core.formatting.short_names import without_folder
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory

@@ -13,7 +13,9 @@ from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.secret_names import (
     LONGEST_GROUP,
     LONGEST_NAME,
+    MASK,
     OTHER_LANGUAGES,
+    WORD_AND_NUMBER,
     Strength,
     is_secret,
     is_void,
@@ -21,9 +23,6 @@ from gpuwatch.core.formatting.secret_names import (
     public_key,
     strength,
 )
-
-MASK: Final = "•••"
-
 
 _HINTS: Final = (
     *(
@@ -133,8 +132,6 @@ _MAPPING = lazy(r":[ \t]{0,8}\n(?=([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}\S)")
 _MEMBER = lazy(r"([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}[\"']?([^\s\"']++)[^\n]*+(?:\n|$)")
 _SAID_BARE = frozenset({"password", "passwd", "passphrase"})
 """What .netrc and many programs have before a password, without a sign."""
-WORD_AND_NUMBER = lazy(r"[A-Za-z]{5,24}\d{2,5}")
-"""What people choose: a word and a number."""
 _VERB = lazy(
     r"(?:requires?|is|are|was|must|needs?|expects?|takes|cannot|can|and|or|has|option|argument|flag)(?=[\s,.;]|$)"
 )

@@ -1,0 +1,315 @@
+"""Finds secrets that no name beside them tells: tokens by their shape, options of programs, columns of tables.
+
+The vendors publish the shapes of their tokens, or all of them show it; ``token_shapes.txt`` has each with its source.
+``-p`` and ``-u`` mean different things to different programs (``mkdir -p``, ``docker run -u 1000:100``), so they are
+read only after a known program, up to the next one or the end of the line.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gpuwatch.core.formatting.lazy_pattern import lazy
+from gpuwatch.core.formatting.secret_names import MASK, WORD_AND_NUMBER, Strength, is_secret, looks_secret, strength
+
+
+class Shape(NamedTuple):
+    """``prefixes`` followed by at least ``least`` characters of ``alphabet``; by exactly so many where ``exact``."""
+
+    prefixes: tuple[str, ...]
+    alphabet: str
+    least: int
+    source: str
+    exact: bool = False
+
+
+def _read(line: str) -> Shape:
+    alphabet, least, source, *prefixes = line.split("\t")
+    return Shape(tuple(prefixes), alphabet, int(least.rstrip("!")), source, least.endswith("!"))
+
+
+SHAPES: Final = tuple(
+    _read(line)
+    for line in Path(__file__).with_name("token_shapes.txt").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+)
+
+
+_BESIDE: Final[dict[tuple[str, ...], str]] = {("SK", "AC"): r"(?:[\"',:\s]{1,6}[0-9a-f]{32}(?![0-9a-f]))?"}
+"""Twilio's secret has no prefix, but follows its identifier."""
+
+
+def _compiled(shape: Shape) -> re.Pattern[str]:
+    length = f"{{{shape.least}}}(?![A-Za-z0-9])" if shape.exact else f"{{{shape.least},}}+"
+    return re.compile(f"[{shape.alphabet}]{length}{_BESIDE.get(shape.prefixes, '')}")
+
+
+_RESTS: Final = (
+    *((prefix, _compiled(shape)) for shape in SHAPES for prefix in shape.prefixes),
+    # JSON Web Tokens (RFC 7519): two or three parts of base64url, the first of which begins with {".
+    ("eyJ", re.compile(r"(?<![\w-]eyJ)[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]++)*+")),
+    # Keys in DER (RFC 5958) as base64 in one line.
+    *((prefix, re.compile(r"[\w+/]{40,}+={0,2}")) for prefix in ("MII", "MIC")),
+)
+_DISCORD = re.compile(r"[MNO](?<![\w-].)[\w-]{22,27}\.[\w-]{5,7}\.[\w-]{27,45}")
+"""The id of the bot, the time and a signature, each in base64url (discord.com/developers: authentication)."""
+_TERRAFORM = re.compile(r"(?<![\w.-])[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}+")
+"""developer.hashicorp.com/terraform/cloud-docs: API tokens."""
+_BOOTSTRAP = re.compile(r"(?<![\w.])(?=[a-z]{0,5}\d)[a-z0-9]{6}\.(?=[a-z]{0,15}\d)[a-z0-9]{16}(?![\w.])")
+"""kubernetes.io/docs: bootstrap tokens."""
+_TELEGRAM = re.compile(r"(?<!\d)\d{8,10}:AA[\w-]{32,34}(?![\w-])")
+"""The id of the bot and 35 characters (core.telegram.org/bots/api)."""
+
+
+_RUN = re.compile(r"[A-Za-z0-9_-]{12}")
+"""Each of these tokens has as many characters in a row."""
+
+
+def without_tokens(text: str) -> str:
+    """``text`` with :data:`MASK` in place of tokens. Takes linear time."""
+    if not _RUN.search(text):
+        return text
+    spans = []
+    for prefix, rest in _RESTS:
+        at = text.find(prefix)
+        while at >= 0:
+            end = at + len(prefix)
+            if not (at and text[at - 1].isalnum() and text[at - 1].isascii()) and (match := rest.match(text, end)):
+                spans.append((at, match.end()))
+                end = match.end()
+            at = text.find(prefix, end)
+    if text.count(".") > 1:
+        spans += (match.span() for match in _DISCORD.finditer(text))
+    if "token" in text:
+        spans += (match.span() for match in _BOOTSTRAP.finditer(text))
+    if ".atlasv1." in text:
+        spans += (match.span() for match in _TERRAFORM.finditer(text))
+    if ":AA" in text:
+        spans += (match.span() for match in _TELEGRAM.finditer(text))
+    if not spans:
+        return text
+    shown: list[str] = []
+    done = 0
+    for begin, end in sorted(spans):
+        if begin >= done:
+            shown += (text[done:begin], MASK)
+        done = max(done, end)
+    return "".join((*shown, text[done:]))
+
+
+_S: Final = r"(?:\\{0,4}[\"'],?\s{1,3}\\{0,4}[\"']?|\s{1,8}|=)"
+"""Between an option and its value, on a command line or in a list of arguments as Python prints it."""
+_VALUE: Final = r"(?!-|•)((?:\"[^\"\n]*+\"|'[^'\n]*+'|\\.|[^\s\"'\\])++)"
+_BEFORE: Final = r"(?<![\w-])"
+
+
+class Program(NamedTuple):
+    """Names of programs, and an expression whose only matched group is the secret in what follows them."""
+
+    names: str
+    expression: str
+
+
+_PORTS: Final = r"(?!\d{1,7}(?![^\s:/,])|/|\./)"
+_USER: Final = r"[\w.@\\+-]{0,64}"
+_WORD: Final = r"\S{1,200}\s{1,3}"
+_OPENED: Final = r"(?:\\{0,4}[\"'],?\s{1,3}|\s{1,8}|=)?"
+"""As ``_S``, up to the quote that opens the value."""
+_USER_QUOTED: Final = r"[\w.@\\+ -]{0,64}?"
+
+
+def _user_and(sign: str, options: str) -> str:
+    """``-u user:secret``. In quotes, the secret goes up to the quote that closes them."""
+    user = rf"{_USER_QUOTED}{sign}(?![/•])"
+    return rf"{_BEFORE}(?:{options})(?:" + "|".join(
+        (
+            rf"{_OPENED}\\{{1,4}}\"{user}([^\"\\\n]++)",
+            rf"{_OPENED}\\{{1,4}}'{user}([^'\\\n]++)",
+            rf"{_OPENED}\"{user}((?:[^\"\\\n]|\\.)++)",
+            rf"{_OPENED}'{user}((?:[^'\\\n]|'\\''|'\"'\"'|\\.)++)",
+            rf"{_S}?{_USER}{sign}(?!/){_VALUE})",
+        )
+    )
+
+
+_HTTP_USER: Final = _user_and(":", "-u|-U|-a|--user|--proxy-user|--auth|--login")
+PROGRAMS: Final = (
+    # After "-p " they prompt for the password and the next word is a database, but people type the password there.
+    Program(
+        "mysql mysqldump mysqladmin mysqlimport mysqlsh mysqlcheck mysqlbinlog mysqlslap mysqlshow mariadb mariadb-dump"
+        " mariadb-admin mariadb-backup xtrabackup mycli",
+        rf"{_BEFORE}-p(?:{_S}(?=\S{{0,100}}\d))?{_PORTS}{_VALUE}",
+    ),
+    Program("sshpass psexec winrm mongo mongosh mongodump mongorestore cqlsh", rf"{_BEFORE}-p{_S}?{_PORTS}{_VALUE}"),
+    Program(
+        "docker podman nerdctl helm oc az skopeo buildah crane cf oras regctl",
+        rf"\blogin\b[^\n|]{{0,200}}?{_BEFORE}-p{_S}{_PORTS}{_VALUE}",
+    ),
+    Program("twine racadm redfishtool", rf"{_BEFORE}-p{_S}{_PORTS}{_VALUE}"),
+    Program("7z 7za 7zr 7zz rar unrar", rf"{_BEFORE}-(?:p|hp){_VALUE}"),
+    Program("zip unzip sqlcmd bcp ipmitool mosquitto_pub mosquitto_sub", rf"{_BEFORE}-P{_S}?{_VALUE}"),
+    Program("ldapsearch ldapadd ldapmodify ldapdelete ldapwhoami ldappasswd", rf"{_BEFORE}-w{_S}{_VALUE}"),
+    Program("redis-cli valkey-cli keydb-cli", rf"{_BEFORE}-a{_S}{_VALUE}"),
+    Program("openssl", r"\b(?:pass|k):([^\s\"']++)"),
+    Program("openssl", rf"{_BEFORE}-k{_S}{_VALUE}"),
+    Program("curl wget xh xhs hurl aria2c httpie http https etcdctl", _HTTP_USER),
+    Program("smbclient rpcclient net mount.cifs smbmap smbget", _user_and("%", "-U|--user")),
+    Program("lftp ncftp", _user_and(",", "-u|--user")),
+    Program("lftp ncftp", rf"{_BEFORE}-p{_S}{_VALUE}"),
+    Program("xfreerdp xfreerdp3 rdesktop", rf"(?<!\S)(?:/p:|-p{_S}){_VALUE}"),
+    Program(
+        "vault wandb doppler",
+        rf"\blogin\b(?:{_S}--?[\w-]{{1,30}}+(?:=\S{{0,200}})?){{0,4}}{_S}(?:local-)?(?!local-){_VALUE}",
+    ),
+    Program("ossutil ossutil64 obsutil", rf"{_BEFORE}-k{_S}{_VALUE}"),
+    Program("doctl codecov", rf"{_BEFORE}-t{_S}{_VALUE}"),
+    Program("mc mcli", rf"\balias\s{{1,3}}set\s{{1,3}}(?:{_WORD}){{2}}{_VALUE}"),
+    Program("mc mcli", rf"\balias\s{{1,3}}set\s{{1,3}}(?:{_WORD}){{3}}{_VALUE}"),
+    Program("poetry", rf"\bhttp-basic[.\s](?:{_WORD}){{2}}{_VALUE}"),
+    Program("kubectl oc", rf"--from-literal{_S}[\w.-]{{1,63}}={_VALUE}"),
+    Program("sqlplus sqlldr expdp impdp", r"(?<!\S)[\w$#]{1,40}/([^\s@/]{1,80})(?=@|\s|$)"),
+    Program("htpasswd", rf"(?<!\S)-\w{{0,5}}b\w{{0,5}}\s{{1,3}}(?:{_WORD}){{2}}(\S++)"),
+    Program("curl", rf"{_BEFORE}(?:-b|--cookie){_S}?[\w.-]{{1,64}}={_VALUE}"),
+    Program("snmpwalk snmpget snmpset snmpbulkwalk snmptable", rf"{_BEFORE}-[cAX]{_S}{_VALUE}"),
+    Program("ssh-keygen", rf"{_BEFORE}-[NP]{_S}{_VALUE}"),
+    Program("oathtool", rf"{_S}([A-Z2-7]{{16,}}+={{0,6}})"),
+    Program("rclone", rf"\bobscure{_S}{_VALUE}"),
+    Program("rabbitmqctl", rf"\b(?:add_user|change_password|authenticate_user)\s{{1,3}}{_WORD}{_VALUE}"),
+    Program("pdftk", rf"\b(?:owner|user|input)_pw\s{{1,3}}{_VALUE}"),
+    Program("qpdf", rf"--encrypt\s{{1,3}}{_VALUE}"),
+    Program("qpdf", rf"--encrypt\s{{1,3}}{_WORD}{_VALUE}"),
+    Program("bw", rf"\b(?:unlock|login)\s{{1,3}}(?:--raw\s{{1,3}})?{_VALUE}"),
+    Program("virsh", rf"--base64{_S}{_VALUE}"),
+    Program("iscsiadm", rf"password{_S}-v{_S}{_VALUE}"),
+    Program("mysqladmin", rf"\bpassword{_S}{_VALUE}"),
+    Program("samba-tool", rf"\buser\s{{1,3}}(?:create|add)\s{{1,3}}{_WORD}{_VALUE}"),
+)
+
+_BY_NAME: Final[dict[str, tuple[re.Pattern[str], ...]]] = {
+    name: tuple(lazy(program.expression) for program in PROGRAMS if name in program.names.split())
+    for program in PROGRAMS
+    for name in program.names.split()
+}
+_ENDS = lazy(r"\n|\||&&|;\s")
+_PROGRAM_NAME: Final = lazy(r"[\w.-]+")
+_LONGEST: Final = 4000
+"""Characters of one command line: a program's options end within them."""
+
+
+def without_program_passwords(text: str) -> str:
+    """``text`` with :data:`MASK` in place of passwords in options of known programs. Takes linear time."""
+    hits = _programs(text)
+    if not hits:
+        return text
+    spans: set[tuple[int, int]] = set()
+    for number, (start, name) in enumerate(hits):
+        begin = start + len(name)
+        limit = min(len(text), begin + _LONGEST)
+        if number + 1 < len(hits):
+            limit = min(limit, hits[number + 1][0])
+        end = _ENDS.search(text, begin, limit)
+        limit = end.start() if end else limit
+        for expression in _BY_NAME[name]:
+            spans.update(match.span(match.lastindex or 0) for match in expression.finditer(text, begin, limit))
+    shown: list[str] = []
+    done = 0
+    for begin, stop in sorted(spans):
+        if begin < done or stop <= begin:
+            continue
+        while begin < stop and text[begin] in "\"'\\":
+            begin += 1
+        while stop > begin and text[stop - 1] in "\"'\\,)]":
+            stop -= 1
+        shown += (text[done:begin], MASK)
+        done = stop
+    return "".join((*shown, text[done:]))
+
+
+def _programs(text: str) -> list[tuple[int, str]]:
+    """Where names of known programs are; the longer of two at one place comes last."""
+    found = []
+    for name in _BY_NAME.keys() & set(_PROGRAM_NAME.findall(text)):
+        at = text.find(name)
+        while at >= 0:
+            end = at + len(name)
+            before, after = text[at - 1 : at], text[end : end + 1]
+            component = text[max(0, at - 3) : at].lower() == "dc="  # of a domain in LDAP: dc=net
+            if not (
+                component or before.isalnum() or before in tuple("_.-") or after.isalnum() or after in tuple("_.:/=-")
+            ):
+                found.append((at, name))
+            at = text.find(name, end)
+    return sorted(found)
+
+
+_HINTS: Final = ("passw", "pwd", "token", "secret", "key", "credential")
+_WIDEST: Final = 400
+"""Characters of the longest line of a table that is examined."""
+_LEAST_TOKEN: Final = 16
+"""Characters of a token: tables of a tokenizer have a column ``token``, too."""
+_CELLS: Final = tuple(
+    map(lazy, (r"[^|\u2502\u2503\u2551]+", r"[^\t]+", r"\"[^\"]*+\"|[^,]+", r"\"[^\"]*+\"|[^;]+", r"\S+(?: \S+)*+"))
+)
+"""What a cell is between bars, tabs, commas, semicolons, or two blanks."""
+_HEADING = lazy(r"[A-Za-z][\w .-]{0,40}")
+_RULE = lazy(r"[\s|:+=\-\u2500-\u257f]+")
+
+
+def without_columns(text: str) -> str:
+    """``text`` with :data:`MASK` in place of the secrets below a heading such as ``password``."""
+    lowered = text.lower()
+    if not any(hint in lowered for hint in _HINTS):
+        return text
+    lines = text.split("\n")
+    until = 0
+    for number, line in enumerate(lines[:-1]):
+        if number < until or len(line) > _WIDEST or not any(hint in line.lower() for hint in _HINTS):
+            continue
+        for cell in _CELLS:
+            if columns := _secret_columns(line, cell):
+                until = _mask_below(lines, number + 1, columns, cell)
+                break
+    return "\n".join(lines)
+
+
+def _cells(line: str, cell: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Begin and end of what stands in each cell, without blanks and quotes around it."""
+    found = []
+    for match in cell.finditer(line):
+        begin, end = match.span()
+        while begin < end and line[begin] in " \"'":
+            begin += 1
+        while end > begin and line[end - 1] in " \"'\r":
+            end -= 1
+        if begin < end:
+            found.append((begin, end))
+    return found
+
+
+def _secret_columns(line: str, cell: re.Pattern[str]) -> dict[int, str]:
+    """Secret headings of a line by place, counted from the right; none if it is no line of headings."""
+    headings = [line[begin:end] for begin, end in _cells(line, cell)]
+    if len(headings) < 2 or not all(_HEADING.fullmatch(heading) for heading in headings):
+        return {}
+    return {at - len(headings): heading for at, heading in enumerate(headings) if strength(heading) >= Strength.FIRM}
+
+
+def _mask_below(lines: list[str], at: int, columns: dict[int, str], cell: re.Pattern[str]) -> int:
+    """Masks in place, up to the first line that has too few cells; its number."""
+    least = -min(columns)
+    for number in range(at, len(lines)):
+        row = _cells(lines[number], cell)
+        if len(row) < max(least, 2) and not _RULE.fullmatch(lines[number]):
+            return number
+        for place, name in sorted(columns.items(), reverse=True):
+            if -place <= len(row):
+                begin, end = row[place]
+                value = lines[number][begin:end]
+                sure = strength(name)
+                long = sure is Strength.STRONG or len(value) >= _LEAST_TOKEN
+                chosen = sure is Strength.STRONG and WORD_AND_NUMBER.fullmatch(value)
+                if long and " " not in value and (chosen or looks_secret(value)) and is_secret(sure, name, value):
+                    lines[number] = lines[number][:begin] + MASK + lines[number][end:]
+    return len(lines)
