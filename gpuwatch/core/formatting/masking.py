@@ -22,7 +22,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.formatting.secret_names import MASK, WORD_AND_NUMBER, is_secret_value, looks_secret, public_key
+from gpuwatch.core.formatting.secret_names import (
+    MASK,
+    WORD_AND_NUMBER,
+    is_secret_value,
+    looks_random,
+    looks_secret,
+    public_key,
+)
 from gpuwatch.core.formatting.secrets_after_names import mask_named
 from gpuwatch.core.formatting.secrets_by_form import without_columns, without_program_passwords, without_tokens
 
@@ -58,13 +65,14 @@ _PUTTY_LINES = lazy(r"\bPrivate-Lines: (\d{1,4})\b")
 _KEY_LINES = 200
 """Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
 _WANDB = lazy(r"(\bwandb\b(?:[^\n]{0,40}?|[^\n]{0,160}?hit enter)[\s:=]{1,3})([0-9a-f]{40})(?![0-9a-f])")
-_TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9a-f]{32,64})(?![0-9a-f])")
+_TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9A-Za-z+/_-]{32,88}={0,2})(?![\w=])")
 _ASKED = lazy(
-    r"^((?:(?:\S{1,20} )?(?:[Ee]nter|[Tt]ype|[Rr]epeat|[Vv]erify) [^\n:]{0,40})?"
-    r"[Pp]ass(?:word|phrase|code)[^\n]{0,100}\n)([^\s]{6,64})$",
+    r"^((?:(?:(?:\S{1,20} )?(?:[Ee]nter|[Tt]ype|[Rr]epeat|[Vv]erify) [^\n:]{0,40})?"
+    r"[Pp]ass(?:word|phrase|code)[^\n]{0,100}"
+    r"|[^\n]{0,100}\bread (?:-\w{1,4} ){0,3}-\w{0,3}s\w{0,3}\b[^\n]{0,100})\n)([^\s]{6,64})$",
     re.MULTILINE,
 )
-"""What is echoed after a prompt."""
+"""What is echoed after a prompt, or typed after ``read -s``."""
 _CLIENT = lazy(
     r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init|AES\.new|hmac\.new|Fernet|AESGCM)\(\s?b?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
 )
@@ -165,12 +173,8 @@ def _searched(text: str) -> str:
     text = without_tokens(mask_named(text))
     if "\n" in text:
         text = without_columns(text)
-    if len(text) > 64:
-        text = _HEX_KEY.sub(_hex_key, text)
     if "wandb" in text:
         text = _WANDB.sub(rf"\1{MASK}", text)
-    if "ey" in text and len(text) > 40:
-        text = _TOLD_KEY.sub(rf"\1{MASK}", text)
     if len(text) >= _LEAST_ENCODED:
         text = _ENCODED.sub(_encoded, text)
     return _LONG.sub(_random, text) if len(text) >= 40 else text
@@ -257,12 +261,15 @@ _EXPRESSIONS: Final = (
     ("('", _CLIENT, _client),
     ('("', _CLIENT, _client),
     ("(b", _CLIENT, _client),
+    *((hint, _HEX_KEY, _hex_key) for hint in ("key", "Key", "KEY", "ecret", "ECRET", "oken", "OKEN", "eed", "EED")),
+    ("ey", _TOLD_KEY, lambda match: match[1] + (MASK if looks_random(match[2]) else match[2])),
     ("asic ", lazy(r"(\b[Bb]asic )([A-Za-z0-9+/]{8,}={0,2})"), _basic),
     ("://", _CREDENTIALS, _credentials),
 )
 """A text that must occur in a line, an expression, and its replacement."""
 _ACROSS_LINES: Final = (
     ("ass", _ASKED, _answer),
+    ("read -", _ASKED, _answer),
     ("kind: Secret", _KUBERNETES, _of_secret),
     (
         "input_value=",

@@ -16,15 +16,7 @@ import msgspec
 from gpuwatch.core.formatting import redaction_names as names
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.formatting.masking import COLOUR, masked
-from gpuwatch.core.formatting.redaction_names import (
-    AT,
-    HOST_AT,
-    PROMPT,
-    USER_IN_TEXT,
-    counted,
-    like_node,
-    names_in,
-)
+from gpuwatch.core.formatting.redaction_names import AT, HOST_AT, PROMPT, USER_IN_TEXT, counted, like_node, names_in
 from gpuwatch.core.model.codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
@@ -46,10 +38,7 @@ _IPV6 = lazy(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
 _PATH = lazy(r"(?<![\w.%/~)\]-])(?!(?<=<)/[\w:.-]{1,60}>)(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _UNC = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
 _DRIVE = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/]{1,2}[^\s\\/:;,'\"<>|()]+)+)")
-_MAC = lazy(
-    r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
-)
-_BEFORE = 80
+_BEFORE = 160
 """Characters before a number that tell what it is."""
 _BEGINS = lazy(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
 """The start of a word, by which it is looked up."""
@@ -57,8 +46,6 @@ _HERE = ("localhost", "127.0.0.1", "0.0.0.0")  # noqa: S104  # compared with
 _NUMBERS = lazy(r"[\d.]+")
 _NUMBERED = lazy(r"([A-Za-z][A-Za-z-]{2,30})\d{2,6}")
 _SIBLING = lazy(r"([A-Za-z][A-Za-z-]{2,30})(?:\d{2,6}|\[[\d,-]+\])(?![A-Za-z0-9])")
-_OFFICES = frozenset({"noreply", "info", "sales", "contact", "hello", "office", "service", "webmaster", "postmaster"})
-_KNOWN = frozenset(name.lower() for name in names.PACKAGES) | names.COMMON | {"huggingface", "openai"}
 _SHORTEST_SERIAL = 6
 _JOB_NUMBER = 6
 """Digits from which the number of a job is replaced wherever it stands."""
@@ -162,7 +149,7 @@ class Redactor:
             len(person) > 3
             and person.lower() not in names.COMMON_WORDS
             and not person.startswith(names.UNITS)
-            and person not in _OFFICES
+            and person not in names.OFFICES
         ):
             self._word("user", person)
         if not site.endswith(names.PUBLIC_MAIL):
@@ -188,7 +175,9 @@ class Redactor:
         if kind == "node":
             if like_node(text):
                 self._host(text, whole)
-        elif kind == "host":
+        elif kind == "peer" and (lowered in names.COMMON_WORDS or lowered in names.KNOWN or counted(text)):
+            return
+        elif kind in ("host", "peer"):
             for host in text.split(",") if "[" not in text else (text,):
                 self._host(host.partition(":")[0], whole)
         elif kind == "serial" and (":" in text or len(text) < _SHORTEST_SERIAL):
@@ -196,7 +185,7 @@ class Redactor:
         elif kind == "image":
             self._image(text)
         elif "/" not in text or (kind == "repository" and not f"/{lowered}".startswith(names.PUBLIC_REPOSITORIES)):
-            if lowered in names.COMMON_WORDS or lowered in _KNOWN or (kind in ("user", "job") and counted(text)):
+            if lowered in names.COMMON_WORDS or lowered in names.KNOWN or (kind in ("user", "job") and counted(text)):
                 self._in_place(kind, text, whole)
             else:
                 self._word(kind, text)
@@ -312,7 +301,7 @@ class Redactor:
         if "GPU-" in text or "MIG-" in text:
             text = _GPU.sub(self._gpu, text)
         if ":" in text or "-" in text or "." in text:
-            text = _MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
+            text = names.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
             text = names.FQDN.sub(self._fqdn, text)
         text = _LONG_ID.sub(self._long_id, text)
@@ -381,9 +370,11 @@ class Redactor:
             return match[0]
         if host in ("github.com", "www.github.com") and rest.lower().startswith(names.PUBLIC_REPOSITORIES):
             return match[0]
-        if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):  # noqa: S104  # compared with
+        if host and host not in _HERE:
             host = host if _is_public(host) else self.name("host", host)
-        return f"{scheme}{credentials}{at}{host}{colon}{port}{'/…' if len(rest) > 1 else rest}"
+        if not names.ROUTE.fullmatch(rest):
+            rest = self._path(rest.partition("?")[0]) if host in _HERE else "/…" if len(rest) > 1 else rest
+        return f"{scheme}{credentials}{at}{host}{colon}{port}{rest}"
 
     def _fqdn(self, match: re.Match[str]) -> str:
         host = match[0]

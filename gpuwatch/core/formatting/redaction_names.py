@@ -55,6 +55,7 @@ working content mambaforge uv pip tools gpuwatch sim runs workspace build scratc
 jupyter-notebook ipython torchrun accelerate . .. ~
 """.lower()
 )
+KNOWN = frozenset(name.lower() for name in PACKAGES) | COMMON | {"huggingface", "openai"}
 ROUTE = lazy(
     r"/(?:v\d(?:/[a-z_]+){0,3}|metrics|health[a-z_]*|generate[a-z_]*|docs(?:/oauth2-redirect)?|redoc|openapi\.json|ping"
     r"|version|(?:de)?tokenize|invocations|score|rerank|pooling|classify|api/(?:generate|chat|tags|show|version|ps|pull))"
@@ -97,6 +98,7 @@ PLAIN = word_set(
 PUBLIC_IMAGES = word_set(
     "docker.io nvcr.io quay.io ghcr.io gcr.io registry.k8s.io nvidia tensorflow pytorch library rapidsai"
 )
+OFFICES = frozenset({"noreply", "info", "sales", "contact", "hello", "office", "service", "webmaster", "postmaster"})
 PUBLIC_MAIL = ("gmail.com", "outlook.com", "hotmail.com", "yahoo.com", "icloud.com", "qq.com", "163.com", "github.com")
 """Sites where everybody has a mailbox."""
 COMMON_WORDS = PLAIN | word_set("""
@@ -120,7 +122,10 @@ shape shards shared sharing should shows since size slightly some something star
 status stderr successfully such summary supported sure system tenant tensor tensorrt than them there time timeout
 token tokenizer took total traceback trainer training tried try trying turn type unable unreachable upload use used
 username userwarning using val value variable vllm waiting want wants weights what when which will without workflow
-written you your zone
+written you your zone attrs broadcasting buffer callback check compiler computer computing database execution
+executor failures feature features functions group groups health interface label layer layers learning maintenance
+memory name names networking operation operations os platform pool power problem proxy redis response restart room
+selector server shutdown side socket store tensorboard tensors thread threads types version while
 """)
 """What logs of many machines have in common: such a word names nobody outside its own field."""
 COUNTED = word_set("""
@@ -150,6 +155,9 @@ FQDN = lazy(
     r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:internal|intra|corp|hpc|prod|svc)\.[a-z]{2,12}"
     r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:lan|internal|corp|intra))(?![\w-]|\.\w|\()"
 )
+MAC = lazy(
+    r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
+)
 VERSION_BEFORE = lazy(
     r"(?:[=~><!]=|version|cudnn|cuda|driver|nvml|library|runtime|release|\bv|nvidia-[\w-]+|-cu\d\d|tensorrt(?:[-_]\w+)*"
     r"|opencv[\w-]*|pillow|cublas|cufft|cusparse|cusolver|curand|nvrtc|nccl|onnxruntime[\w-]*|cub?pti)[ =:v'\"]*$",
@@ -157,7 +165,7 @@ VERSION_BEFORE = lazy(
 )
 """Packages of NVIDIA and others have versions of four parts."""
 CHECKSUM_BEFORE = lazy(
-    r"(?:\b(?:sha(?:1|224|256|384|512)|md5(?:sum)?|blake2b?|checksum)\b[^\n]{0,60}?[ =:(@]"
+    r"(?:\b(?:sha(?:1|224|256|384|512)|md5(?:sum)?|blake2b?|checksum|e-?tag)\b[^\n]{0,120}?[ =:(@]"
     r"|git[_ -]?(?:version|sha|hash|commit)[\"']?[ =:(]{1,4}"
     r"|\b(?:digest|commit|rev|revision)[\"']?[ =:(]{1,4})[\"']?$",
     re.IGNORECASE,
@@ -228,10 +236,31 @@ _SCHEME = lazy(r"[a-z]{2,8}:/{1,2}")
 _FORM = lazy(r"(?=[A-Za-z_.-]*\d|[A-Za-z\d.-]+_|[A-Za-z0-9]+-[A-Za-z0-9]+)[A-Za-z][\w.-]*")
 
 
+_ARGUMENTS = lazy(r"\[((?:'[^'\n]*'|\"[^\"\n]*\")(?:, (?:'[^'\n]*'|\"[^\"\n]*\"))+)\]")
+_SEPARATOR = lazy(r"['\"], ['\"]")
+_HEADINGS = lazy(
+    r" *(?=[A-Z%+].*\b(?:PID|JOBID|COMMAND|CMD|ST|STATE|STATUS|TIME|PARTITION|NAME|TTY|CPU|MEM)\b)"
+    r"(?:[A-Z%+][A-Z0-9%()_/:+-]*(?: +|$)){2,20}$"
+)
+_HEADING_KIND = {"USER": "user", "OWNER": "user", "LOGIN": "user", "USERNAME": "user", "HOST": "host", "NODE": "host"}
+
+
 def names_in(text: str) -> Iterator[tuple[str, str, str]]:
     """Kind and name of what ``text`` names, and the name with what tells it, for names that are words elsewhere."""
+    # Arguments as Python prints them are also searched as the command line that they are.
+    text += "".join("\n" + _SEPARATOR.sub(" ", match[1][1:-1]) for match in _ARGUMENTS.finditer(text))
     forms = [pattern for kind, _, pattern in rows() if kind == "line"]
+    columns: dict[int, str] = {}
     for line in text.split("\n"):
+        if _HEADINGS.match(line):
+            columns = {at: _HEADING_KIND[name] for at, name in enumerate(line.split()) if name in _HEADING_KIND}
+        elif columns:
+            cells = line.split()
+            if len(cells) <= max(columns):
+                columns = {}
+            for at, kind in columns.items():
+                if re.fullmatch(rf"{_NAME}\+?", cells[at]):
+                    yield kind, cells[at].rstrip("+"), ""
         for pattern in forms:
             if (form := pattern.match(line)) is not None:
                 for kind, name in form.groupdict().items():
@@ -241,21 +270,23 @@ def names_in(text: str) -> Iterator[tuple[str, str, str]]:
         if kind == "line":
             continue
         seen = -1
-        for begin, end in _lines_with(text, hints):
+        for begin, end in _lines_with(text, hints, more=kind.endswith("+")):
             if begin > seen:
                 seen = begin
                 for match in pattern.finditer(text, begin, end):
                     for name in match.groups():
                         if name:
-                            yield kind, name, match[0]
+                            yield kind.rstrip("+"), name, match[0]
 
 
-def _lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, int]]:
+def _lines_with(text: str, hints: tuple[str, ...], *, more: bool) -> list[tuple[int, int]]:
+    """Where the lines with a hint begin and end; with ``more``, each with the line below it."""
     found: dict[int, int] = {}
     for hint in hints:
         at = text.find(hint)
         while at >= 0:
             end = text.find("\n", at)
+            end = text.find("\n", end + 1) if more and end >= 0 else end
             end = end if end >= 0 else len(text)
             found[text.rfind("\n", 0, at) + 1] = end
             at = text.find(hint, end)
@@ -310,6 +341,7 @@ def _value(text: str, noun: str, start: int, match: re.Match[str]) -> Iterator[t
         return  # a sentence after a colon
     sure = noun in _KIND or (match["more"] or "").strip(" _.-") in ("name", "id", "list", "addr", "host", "hosts")
     if kind == "host":
+        sure = sure or bool(noun in ("machine", "server") and match["open"] and not match["sign"])
         if (sure and "_" not in value) or _like_host(value):
             yield kind, value, whole
         at = end

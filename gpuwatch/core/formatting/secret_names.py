@@ -72,7 +72,7 @@ type types id ids len length lens size sizes count counts num number timeout ttl
 policy mode index indices format version enabled required stdin def defs name names limit budget rate usage error
 errors value values heads board map embedding embeddings classification logits mask ring rings per s method
 algorithm alg schema style hint field level strategy column columns file path dir folder location url uri
-endpoint host port command cmd program script helper store manager provider
+endpoint host port store protected based less free only wise fd
 """)
 _NAMES_FILE = word_set("file path dir folder location")
 _NO_PASS = word_set("bypass compass trespass encompass surpass getpass")
@@ -172,6 +172,15 @@ def looks_secret(value: str) -> bool:
     return (digits and letters > 1) or (
         len(value) >= 8 and any(map(str.isupper, value)) and any(map(str.islower, value))
     )
+
+
+_RUN = lazy(r"[A-Za-z0-9]{16,}")
+_SWITCH = lazy(r"[A-Za-z]\d|\d[A-Za-z]")
+
+
+def looks_random(value: str) -> bool:
+    """Whether a part of a value goes to and fro between letters and digits, as no word and no name of a file does."""
+    return looks_secret(value) and any(len(_SWITCH.findall(run)) > 2 for run in _RUN.findall(value))
 
 
 def _is_path(value: str) -> bool:

@@ -19,6 +19,7 @@ from gpuwatch.core.formatting.secret_names import (
     Strength,
     is_secret,
     is_void,
+    looks_random,
     looks_secret,
     public_key,
     strength,
@@ -76,8 +77,9 @@ _ASSIGN = _assign(f"(?:{_SPACED}|{_CLOSE})")
 _ASSIGN_HEADER = _assign(_SPACED)
 """Not ``Cookie: name=x``, whose other values are secret too."""
 _COLON = lazy(
-    rf"{_ANSI}(?:[ \t.]{{4,40}}|\s{{0,3}})(?:\([\w ]{{1,20}}\))?[:\uff1a\u4e3a\u662f]{_ANSI}(\s{{0,3}}){_ANSI}"
-    r"(?:[|>][+-]?[ \t]*\n[ \t]*)?"
+    rf"{_ANSI}(?:[ \t.]{{4,40}}|\s{{0,3}})(?:\([\w ]{{1,20}}\))?[:\uff1a\u4e3a\u662f]{_ANSI}"
+    rf"([ \t]{{4,40}}|\s{{0,3}}){_ANSI}"
+    r"(?:![\w!/.-]{0,40}[ \t]{1,4}(?=\S))?(?:[|>][+-]?[ \t]*\n[ \t]*)?"
 )
 _COMMA = lazy(r",\s{0,3}")
 _TUPLE = lazy(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
@@ -91,16 +93,20 @@ _SET_BY_BLANK = lazy(
 )
 """Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign, ``npm config set`` a setting."""
 _BEFORE_SET = 24
-_IS = lazy(r"\s{1,3}(?:is(?: set to)?|was|ist|lautet|est|es|\u00e8|\u00e9)\s?:?\s{1,3}(?!\s)")
+_IS = lazy(
+    r"\s{1,3}(?:(?:(?:is|was|has been) )?(?:re)?(?:set|changed) to|is|was|ist|lautet|est|es|\u00e8|\u00e9)"
+    r"\s?:?\s{1,3}(?!\s)"
+)
 _OF_WHOM = lazy(
-    r"\s(?:(?:for|of|FOR) (?:the )?(?:user |key )?['\"]?[^\s'\"]{1,200}?['\"]?\s?(?::|=| is| was)"
-    r"|(?:provided|given|used|received|supplied|sent|entered)\s?[:=])[ \t]{0,3}(?=\S)"
+    r"\s(?:(?:for|of|FOR) (?:the )?(?:user |key )?"
+    r"(?:'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"|[^\s'\"]{1,200}?)\s?(?::(?!//)|=| is| was)"
+    r"|(?:provided|given|used|received|supplied|sent|entered)(?: [\w./-]{1,40}){0,4}\s?[:=])[ \t]{0,3}(?=\S)"
 )
 """``password for root: x``, ``API key provided: x``."""
 _NEXT_ARGUMENT = lazy(r"\n(?!-)")
 _FIELD = lazy(
     r"\\{0,8}[\"']?(?:,?\s{0,12}\\{0,8}[\"']?values?|\s{0,3}\{[^{}]{0,200}?\b(?:default|value))\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}"
-    r"|(?:\"[^<>\n]{0,60}|</(?:name|key))>\s{0,12}<(?:value|string)>",
+    r"|(?:\"?[^<>\n]{0,60}|</(?:name|key))>\s{0,12}<(?:value|string)>",
     re.IGNORECASE,
 )
 _QUOTE = lazy(r"[rRbBfFuU]{0,2}(\\{0,8})(\"\"\"|'''|[\"'])")
@@ -140,6 +146,7 @@ _METAVARS = frozenset({"VALUE", "STRING", "STR", "TEXT", "PASS", "SECRET"})
 """Stands for a value in a program's usage, beside parts of the option's own name."""
 _LINE = lazy(r"[^\r\n\"'\\]*+")
 _MORE_WORDS = lazy(r"(?:[ ]{1,4}(?![-\"'])[^\s=\"']++(?![=\"']))*+")
+_NAME = lazy(r"[a-z_.]+|[A-Z]+_[A-Z_]+")
 _AGAIN = lazy(r"([\w-]{1,60}+)\s?[:=]\s")
 _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "cookies"})
 
@@ -284,13 +291,15 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         quote = _QUOTE.match(text, match.end())
         if quote is not None and not quote[1]:
             literal = _QUOTED_REST[quote[2]].match(text, quote.end())
-            if literal is not None and _like_password(literal[0].replace(" ", "")):
+            if literal is not None and looks_secret(literal[0].replace(" ", "")) and not strength(literal[0]):
                 return [literal.span()], literal.end()
         word = _BARE.match(text, match.end())
         if word is not None and (
             _like_password(word[0]) or (name in _SAID_BARE and WORD_AND_NUMBER.fullmatch(word[0]))
         ):
             return [word.span()], word.end()
+    if (match := _BLANK.match(text, end)) and (word := _BARE.match(text, match.end())) and looks_random(word[0]):
+        return [word.span()], word.end()  # "for key x", "LAB_KEY x is revoked"
     return _field(text, name, sure, after)
 
 
@@ -382,7 +391,7 @@ def _one(
         return [], stop
     if is_void(bare.rstrip(":")):
         return [], begin
-    if not is_secret(sure, name, bare) or (not option and strength(bare) and re.fullmatch(r"[a-z_.]+", bare)):
+    if not is_secret(sure, name, bare) or (not option and strength(bare) and _NAME.fullmatch(bare)):
         return [], begin
     return [(begin, stop)], stop
 
