@@ -55,7 +55,6 @@ AT_WORK = {
     "text that is worked on": "['A method for "
     + "data that are large and of many kinds, " * 6
     + "fails: the least squares error is too large']\ndone",
-    "report": "Result: FAIL\nFull run log written to /data/runs/7.json",
     "long progress": "\r".join(f"{at}%|#| {at}/100 [00:0{at % 10}<00:01, 3.1s/it]" for at in range(101)),
     "count of failures": "step 7 loss 0.3\nretries: 0, failed: 0, errors=0",
     "measure": "epoch 3: mean squared error 0.021, word error rate 0.11",
@@ -556,3 +555,79 @@ def test_what_logs_of_other_kinds_tell_at_their_end(lines: list[str], primary: s
     found = explain(lines)
     assert found.primary == primary
     assert title in found.findings[0].title
+
+
+_STEPS = [f"epoch {i} step {i * 100} loss {2.1 / i:.4f}" for i in range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ["[FAIL] Metadata file not found: C:\\a b\\meta.json"],
+        ["Ran 31 tests in 12.2s", "", "FAILED (errors=2)", "cleaning up", "done"],
+        ["Ran 12 tests in 4.320s", "FAILED (failures=1, ", "errors=1)", "Model loaded."],
+        ["EnforceNotMetTraceback (most recent call last)", "<ipython-input-2> in main(cuda)", "--> 209     main(True)"],
+        ["-->209main(use_cuda=True)", "/a/site-packages/x.py in run(self)"],
+        ["run a SUCCESS", "run b FAILED (rc=1)", "Wrote report.html"],
+        ["\u2718 export did not work"],
+        ["worker 3: rc=137", "worker 0: rc=0", "Total time: 812 s"],
+        ["evaluation returned 3", "summary written to eval/summary.txt"],
+        ["watchdog: no progress for 1800 s, trainer looks stuck", "stacks in /tmp/stacks.txt"],
+        ["Erreur lors de l'enregistrement", "Fini"],
+        ["It is just stuck on the last line above, I do not know why"],
+    ],
+)
+def test_a_word_of_failure_near_the_end_is_never_healthy(end: list[str]) -> None:
+    found = explain([*_STEPS, *end])
+    assert found.primary == "unknown"
+    assert any(line.strip() in found.findings[0].evidence[0] for line in end)
+    assert found.findings[0].action
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["#  size  count  type  redop  time  algbw  busbw  error", "8  2  float  sum  12.1  0.0  0.0  0e+00"],
+        ["config: {'on_error': 'raise', 'fail_fast': False}", "--timeout 600 --max-failures 3"],
+        ["classes: ['ok', 'crash', 'error', 'timeout']", "writing log to train_error.log"],
+        ["reconstruction error 0.0132", "Top-1 error: 23.1%", "TrainError: 0.08", "failure    0.91 0.93 0.92"],
+        ["killed episodes: 0 | aborted episodes: 0", "Errors: 0", "Test passed: test_crash_recovery"],
+        ["'the attempt failed as he could not swim' -> negative"],
+        ["90%|### | 9/10 [24:32<02:42] You may observe unexpected behavior without a mask"],
+        ["[Engine] stop-on-error-mode: off"],
+    ],
+)
+def test_a_word_of_failure_in_a_name_a_measure_or_a_text_is_none(lines: list[str]) -> None:
+    assert explain([*_STEPS, *lines]).primary == "healthy"
+
+
+def test_a_loss_of_any_name_that_is_not_a_number() -> None:
+    nan = "[Epoch 0][Batch 1], Speed: 24.2 samples/sec, CrossEntropy=29112.0, SmoothL1=nan"
+    assert (
+        "not a number" in explain([*_STEPS, nan, "[Epoch 0][Batch 2], Speed: 24.3 samples/sec, Cro"]).findings[0].title
+    )
+    assert explain([*_STEPS, nan, nan.replace("=nan", "=3.1")]).primary == "healthy"
+
+
+def test_rows_of_numbers_are_work() -> None:
+    for row in ("{} /data/train/a{}.jpg", "| value_{}_loss    | {}.3 |", "   0    41    60   {}   -   {}  279"):
+        assert explain([row.format(i, i) for i in range(30)] + ["end"]).primary == "healthy"
+
+
+def test_an_interrupt_outweighs_what_follows_from_it_and_a_probe_at_the_start() -> None:
+    probe = (
+        "I0103 20:06:16.161175 1399 xla_bridge.py:243] Unable to initialize backend 'gpu': NOT_FOUND: Could not find"
+        ' registered platform with name: "cuda". Available platform names are: TPU'
+    )
+    stopped = [_TRACE, '  File "a.py", line 3, in run', "    x.wait()", "KeyboardInterrupt"]
+    after = [
+        "^CProcess Process-3:2:",
+        _TRACE,
+        "Error in atexit._run_exitfuncs:",
+        '  File "/a/process.py", line 318, in _boot',
+    ]
+    assert "interrupted" in explain([probe, *_STEPS, *stopped, *after]).findings[0].title
+    elastic = (
+        "W0116 14:35:43.75 39 /a/elastic/agent/server/api.py:704] Received Signals.SIGINT death signal, shutting down"
+    )
+    assert "interrupted" in explain([*_STEPS, elastic, _TRACE, '  File "a.py", line 8, in <module>']).findings[0].title

@@ -180,9 +180,10 @@ def primary(findings: Iterable[Finding]) -> str | None:
     for found in ordered:
         if found.id in _RANK:
             return found.id
-    if ordered and all(found.id == "unknown" for found in ordered):
-        return "unknown"
-    return "healthy" if ordered else None
+    concluded = next((found.id for found in ordered if found.id in ("healthy", "unknown")), "healthy")
+    if any(found.id == "healthy" for found in ordered):
+        concluded = "healthy"
+    return concluded if ordered else None
 
 
 def _wrong(found: Finding) -> bool:

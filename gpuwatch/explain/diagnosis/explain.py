@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.engine import diagnose, primary
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_facts import judged
-from gpuwatch.explain.diagnosis.no_finding import NOTHING_KNOWN, of_a_part
+from gpuwatch.explain.diagnosis.no_finding import of_a_part, shows_nothing
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
@@ -70,7 +70,7 @@ def _with_earlier(last: Explanation, earlier: LogFacts, reader: LogReader) -> Ex
     elif worked and (failed := _failed_of_others(last, reader)):
         (name, shown), program = failed, reader.parser.program
         title = f"The log is of several programs; the last, {program}, worked, and this is about {name}, which failed"
-    elif (last.primary == "healthy" and not worked) or last.findings[0].title == NOTHING_KNOWN:
+    elif (last.primary == "healthy" and not worked) or shows_nothing(last.findings[0]):
         title = (
             f"The log is of {count} starts or more; the last, from line {first} on, shows nothing, and this is about"
             " the one before"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning
@@ -23,6 +23,7 @@ _WHAT_TELLS = (
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE = "The last lines report a failure"
+_DOUBT = "Whether it failed is not clear: near its end a line speaks of a failure"
 _OF_WRAPPERS = ("compile", "cmake", "pip-build")
 """Keys of what a tool says of a failure that the lines before it tell better."""
 _READ_BEFORE = (
@@ -52,9 +53,8 @@ _COMPARE_WEIGHTS = (
     "Build the model with the settings of the checkpoint, or choose the checkpoint of this model: the lines below that"
     " one list what does not fit. What runs after it begins from other weights."
 )
-_OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE)
+_OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
 """Beginnings of titles that the rest of a log may contradict."""
-_NOT_A_NUMBER = re.compile(r"\b\w{0,20}loss\w{0,20}['\"]?\s{0,2}[:=]?\s{0,2}['\"]?nan\b", re.IGNORECASE)
 _LOSS_IS_NAN = "The loss is not a number (NaN) in its last lines: the program works on, but learns nothing"
 _LOOK_FOR_NAN = (
     "Look for the first step whose loss is not finite: a lower learning rate, bfloat16 instead of float16, gradient"
@@ -64,6 +64,11 @@ _OF_THE_END = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
 _SHOWN = 100
 """Characters of the last line in a title."""
+
+
+def shows_nothing(found: Finding) -> bool:
+    """Whether a finding says only that a log, or the last start in it, tells too little."""
+    return found.title.startswith((NOTHING_KNOWN, _DOUBT))
 
 
 def of_a_part(found: Finding) -> bool:
@@ -79,6 +84,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     lines, or (since 2.21) NVML that does not work; but many programs import it without using it. PyTorch never logs
     its GPU, and an excerpt may lack the line. ``others``: notes of other rules.
     """
+    if (stopped := _stopped(log)) is not None:
+        return stopped
     if log.last_lines_tell == last_lines.FAILED:
         meanings = ((meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
         found = [(means, line) for means, line in meanings if means is not None]
@@ -87,13 +94,11 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
         shown = (log.telling_last_line,)
         return finding("unknown", "warning", "likely", title=title, evidence=shown, action=_READ_BEFORE)
-    if (stopped := _stopped(log)) is not None:
-        return stopped
     for topic, known in _TOLD.items():
         if log.last_lines_tell not in (last_lines.WORKED, last_lines.KERAS) and (lines := log.lines_of(topic)):
             return finding("unknown", "warning", "likely", title=known.title, evidence=lines[:2], action=known.action)
-    if _NOT_A_NUMBER.search(log.telling_last_line) is not None:
-        shown = (log.telling_last_line,)
+    if log.not_a_number:
+        shown = (log.not_a_number,)
         return finding("unknown", "warning", "fact", title=_LOSS_IS_NAN, evidence=shown, action=_LOOK_FOR_NAN)
     if log.left_behind:
         left = (log.telling_last_line, log.left_behind)
@@ -101,6 +106,10 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.last_lines_tell and (refused := log.lines_of("checkpoint.refused")):
         went_on = (refused[0], log.telling_last_line)
         return finding("unknown", "warning", "likely", title=_NOT_LOADED, evidence=went_on, action=_COMPARE_WEIGHTS)
+    if log.doubt:
+        title = f"{_DOUBT}: {shorten(mask_text(printable(log.doubt)), _SHOWN)}"
+        severity: Severity = "warning" if log.doubt_last else "info"
+        return finding("unknown", severity, "likely", title=title, evidence=(log.doubt,), action=_WHAT_TELLS)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:

@@ -8,9 +8,11 @@ SGLang, text-generation-inference, llama.cpp, Ollama, ComfyUI; levels are those 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gpuwatch.explain.logs.clean import rank_of, undecorated, unwrapped
+from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
 from gpuwatch.explain.logs.reported_ends import reported_end
 
 WORKED = "work"
@@ -22,6 +24,10 @@ LOOKED_AT = 60
 """Lines at the end of a log that are kept."""
 NEAR = 15
 """A failure is the end of a log if at most so many other lines follow it, none of which shows work."""
+_DOUBTED = 25
+"""Lines at the end in which a word of failure must be explained for a log to be healthy."""
+_PASSED = 1
+"""Lines of steps that explain a word of failure before them."""
 _CHARS = 1000
 _SAID_EARLY = 200
 """Characters in which a line without a level says that it reports a failure: longer ones are texts that a program works
@@ -80,7 +86,7 @@ _ENDED_WELL = (
     r"|^saved\b.{1,60} (?:to|in|as) ['\"`]?[\w./\\-]{1,200}\.\w{2,5}\b|TensorBoard \S{1,20} at http|&&&& PASSED"
     r"|^done (?:generating|training|processing|evaluating|testing|saving|extracting|converting|computing|writing)\b"
     r"|Started (?:HTTP|GRPC)\w*Service|\bsuccessfully loaded\b|^#\d{1,4} DONE \d|naming to \S{1,200}.{0,20} done$"
-    r"|\bLinking (?:CUDA|CXX|C) \w|^Build succeeded|exits successfully|\b[Ee]xit(?:ed with)? (?:code|status):? 0\.?$"
+    r"|\bLinking (?:CUDA|CXX|C) \w|^(?:Compil|Link)ing {1,9}\S+ {1,60}> \S|^Build succeeded|exits successfully|\b[Ee]xit(?:ed with)? (?:code|status):? 0\.?$"
     r"|Files already downloaded and verified|\b(?:evaluation|test|final) results?\b.{0,5}[:=]"
     r"|Average (?:Precision|Recall) +\(A[PR]\)|test result: ok|\[ +PASSED +\] \d|100% tests passed|^OK(?: \(|$)"
     r"|^State: COMPLETED \(exit code 0\)|\bReturning an analysis object by default"
@@ -160,39 +166,34 @@ _OF_A_FAILURE = re.compile(
     re.IGNORECASE,
 )
 """A file that a program writes because it failed is no result."""
-_REPORTS = re.compile(
-    r"\bfail(?:ed|ure|ing)?\b(?! over)|\b(?:could not|couldn't|cannot|unable to|fatal|panic|refused|timed out|died"
-    r"|no such file|not enough memory|segfault|segmentation fault(?! handler)|crashed"
-    r"|denied|low on resource|death signal)\b"
-    r"|\b(?:was|were|been|got|has|is) (?:killed|terminated|aborted|lost)\b|\bout of memory(?! err)"
-    r"|\b(?:error|exception|aborted|aborting|crash)s?\b(?:[:(\[!]"
-    r"| (?:while|in|during|at|on|from|code|loading|running|executing|processing|occurred|happened|\d)|$)"
-    r"|\b(?:an|with|got|raised|returned|hit) (?:\w{1,20} )?(?:error|exception)\b|^\S{1,40}: (?:fatal )?error\b"
-    # "failed", "error" in other languages
-    r"|(?:\u5931\u8d25|\u5931\u6557)(?!\u7387|\u6570|\u6578|[:\uff1a] ?0)|\u51fa\u9519|\u51fa\u932f"
-    r"|(?:\u9519\u8bef|\u932f\u8aa4|\u5f02\u5e38|\u7570\u5e38|\u30a8\u30e9\u30fc)[:\uff1a](?! ?[\d\u65e0])"
-    r"|\bfehlgeschlagen\b|\b\u00e9chou\u00e9|\bfall\u00f3\b|\u043e\u0448\u0438\u0431\u043a\u0430:",
-    re.IGNORECASE,
-)
 _NO_FAILURE = re.compile(
     r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
     r"|unimplemented for this stream|\b(?:Gdk|Gtk|GLib)(?:-\w{1,20})?-(?:CRITICAL|WARNING)\b|pip's dependency resolver"
-    r"|NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
+    r"|\badd an exception for\b|\berror (?:messages?|output) (?:goes?|is written|are written) to\b"
+    r"|ERR! +\||NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
     r"|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
-    r"|\b(?:no|0|without|zero|any|if)[ _-](?:\w{1,12} )?(?:fail|err|crash|exception)"
-    r"|\b(?:squared|absolute|relative|word|character|mean|test|train|val\w*|std|standard)[ _-](?:\w{1,12} )?err"
-    r"|(?:fail\w{0,4}|errors?|crash\w{0,2}|lost|killed|exceptions?|invalid)(?: \w{1,12}){0,2}['\"]?[ )]{0,2}"
-    r"[:=(\[]{1,3} ?['\"]?(?:-?[\d.]+(?:e-?\d+)?\b(?! ?/| \w*(?:error|fail))|none|null|false|\[\])"
-    r"|\b(?:fail\w{0,4}|errors?)\b[^|]{0,40}\| *-?[\d.]{1,20} ?%? *\|?$"
-    r"|\b(?:retrying|will retry|falling back|skipp?(?:ed|ing)|ignor(?:ed|ing))\b|error_rate|error rate",
+    r"|\b(?:retrying|reconnecting|resuming|starting another|will retry|falling back|skipp?(?:ed|ing)"
+    r"|ignor(?:ed|ing))\b",
     re.IGNORECASE,
 )
-"""Words of failure in lines that report none: TensorFlow's noise at its import, counts of zero, names of measures."""
+"""Words of failure in lines that report none: TensorFlow's noise at its import, what is tried again or left out."""
 
 
+_ROW = re.compile(
+    r"(?:[A-Za-z][\w /%.()-]{0,40}\| *(?=-?\d|nan))?"
+    r"(?:-?\d[\d.,e+:-]*|nan)(?:[\s|]+(?:-?\d[\d.,e+:-]*|-|nan|\S*/\S+))*\W*$"
+)
+_PROSE = re.compile(
+    r"\b(?:I|I'm|I've|me|my|[Aa]nyone|[Aa]ny (?:ideas?|thoughts?|help|suggestions?)|[Pp]lease help|[Tt]hanks)\b"
+    r"(?!(?: \S+){0,2}: )|^(?:[A-Z]\w* ){1,2}[^:=\[\]/]{20,}\?(?: |$)"
+)
+"""Words of people in a thread, around the log that they post."""
 _ALLOWED = re.compile(r"^\+{1,3} (?:true|:)$")
 """After a command that may fail ("|| true"), as a shell traces it (set -x)."""
 _FINISHED = re.compile(_ENDED_WELL, re.IGNORECASE)
+_IGNORED = ("Exception ignored ", "Exception in callback _ProactorBasePipeTransport.")
+"""Heads of tracebacks that Python prints of what it does without."""
+_ERROR_OF_A_TRACEBACK = re.compile(r"(?:\w+\.)*[A-Z]\w+(?::|$)")
 _INTERRUPTED = re.compile(r"^KeyboardInterrupt:?$")
 _OF_JOURNAL = re.compile(r"^\S{2,6} [ \d]?\d \d\d:\d\d:\d\d \S{1,80} (?P<program>[\w.@-]{1,80})(?:\[\d{1,10}\])?: ")
 _OF_A_GPU = re.compile(
@@ -218,7 +219,8 @@ _WARNING = re.compile(
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
 _ASKED_TO_END = re.compile(
-    r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b|\bSIGTERM received|Handling signal: term"
+    r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b|[Cc]aught signal 15\b"
+    r"|\bSIGTERM received|Handling signal: term"
 )
 _TOLD_OF_INTERRUPT = re.compile(
     r"\bdetected keyboardinterrupt\b|\bkeyboard ?interrupt(?:ion)? (?:was )?(?:received|detected|caught)"
@@ -353,6 +355,87 @@ def _relevant(lines: Sequence[str]) -> list[str]:
     return [line for line in lines if _OF_A_GPU.search(line)]
 
 
+class End(NamedTuple):
+    """What the last lines tell."""
+
+    tells: str
+    """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing."""
+    line: str
+    """The line that tells it."""
+    doubt: str = ""
+    """A line of those that speaks of a failure, after which too little work came to show that it was of no consequence.
+    """
+    doubt_last: bool = False
+    """Whether that is the very last one."""
+    not_a_number: str = ""
+    """The last line with a loss that is NaN or infinite, if no later one shows it finite."""
+
+
+def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
+    """What the last lines tell: the one place that decides whether a log may be called healthy.
+
+    ``serves``: the log is of a server that had started (:func:`what_they_tell`).
+    """
+    lines = list(_counting(lines))
+    tells, line = what_they_tell(lines, serves=serves)
+    if tells == FAILED:
+        return End(tells, line)
+    if not tells and (row := _last_of_rows(lines)):
+        tells, line = WORKED, row
+    service = _of_a_service(lines)
+    shown = _relevant(lines) if service is None else service
+    if serves:
+        shown = [raw for raw in list(lines)[-1:] if _OF_AN_ADD_ON.match(undecorated(raw[:_CHARS])) is None]
+    last = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS]) for raw in shown if raw.strip()][-_DOUBTED:]
+    steps, doubt, doubt_last = 0, "", False
+    in_order = any(map(_ASKED_TO_END.search, last)) and finished(last[-1])  # of a program that was asked to end
+    for at, whole in enumerate(() if in_order else reversed(last)):
+        passed = steps >= _PASSED or (at > 0 and _ALLOWED.match(last[-at]) is not None)
+        if not doubt and not passed and _is_doubtful(whole, worked=bool(tells)):
+            doubt, doubt_last = whole, at == 0
+        steps += _is_a_step(whole)
+    return End(tells, line, doubt, doubt_last, _not_a_number(last))
+
+
+def _last_of_rows(lines: Sequence[str]) -> str:
+    """The last row, if the last lines are rows of numbers, or of a number and a name."""
+    last = [undecorated(raw[:_CHARS]) for raw in lines if raw.strip()][-NEAR:]
+    rows = [line for line in last if _ROW.match(line) is not None]
+    return rows[-1] if len(rows) * 3 > NEAR * 2 else ""
+
+
+def _counting(lines: Sequence[str]) -> Iterator[str]:
+    """The lines without the exceptions that Python ignored, each with its traceback."""
+    ignored = False
+    for raw in lines:
+        ignored = ignored or any(head in raw for head in _IGNORED)
+        if not ignored:
+            yield raw
+        elif _ERROR_OF_A_TRACEBACK.match(unwrapped(undecorated(raw[:_CHARS]))) is not None:
+            ignored = False
+
+
+def _is_doubtful(whole: str, *, worked: bool) -> bool:
+    """Whether a line speaks of a failure; one that its own level calls a warning does not if the program worked."""
+    line = whole[:_SAID_EARLY]
+    if _explained(whole) or skipped(whole) or not speaks_of_failure(_OF_A_STREAM.sub("", line)):
+        return False
+    level = _level(unwrapped(whole)) or _level(whole)
+    return not level or level in _BAD_LEVELS or (not worked and len(level) > 1)
+
+
+def _is_a_step(whole: str) -> bool:
+    return _WORKS.search(whole) is not None and _FINISHED.search(whole) is None
+
+
+def _not_a_number(last: Sequence[str]) -> str:
+    for at in range(len(last) - 1, -1, -1):
+        if name := not_a_number(last[at]):
+            finite = re.compile(rf"{re.escape(name)}\W{{1,20}}-?\d")
+            return "" if any(map(finite.search, last[at + 1 :])) else last[at]
+    return ""
+
+
 def what_they_tell(lines: Sequence[str], *, serves: bool = False) -> tuple[str, str]:
     """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing, and the line of the last ones that tells it.
 
@@ -424,7 +507,7 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False  # of a C++ backtrace, whose message stands above
     if _NCCL.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
         return True
-    if _NO_FAILURE.search(whole) is not None or reported_end(line) == "" or _by_keyboard(whole):
+    if _explained(whole):
         return False
     if _OUTRIGHT.search(whole) is not None:
         return True
@@ -435,4 +518,19 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False  # a note or a warning, after which the log goes on
     if level.endswith("warning") or level in ("w", "warn"):
         return False
-    return in_words and _REPORTS.search(line[:_SAID_EARLY]) is not None
+    return in_words and _of_the_log(whole)
+
+
+def _of_the_log(whole: str) -> bool:
+    """Whether a line speaks of a failure and is neither the head of a traceback, a report that is read elsewhere, nor
+    what people wrote around the log."""
+    if "raceback (most" in whole or reported_end(unwrapped(whole)) is not None or _PROSE.search(whole) is not None:
+        return False
+    return speaks_of_failure(_OF_A_STREAM.sub("", whole)[:_SAID_EARLY])
+
+
+def _explained(whole: str) -> bool:
+    """Whether a line is known to report no failure, whatever its words."""
+    known = _NO_FAILURE.search(whole) is not None or reported_end(unwrapped(whole)) == ""
+    known = known or "KeyboardInterrupt" in whole
+    return known or _by_keyboard(whole) or _ASKED_TO_END.search(whole) is not None

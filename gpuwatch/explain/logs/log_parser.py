@@ -262,7 +262,8 @@ class LogParser:
         self._facts.last_warning = in_words(undecorated(next(warned, "")[:400]))
         last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
         self._ends.close(unwrapped(undecorated(last[:_MAX_LINE])), self._facts.lines)
-        told, line = last_lines.what_they_tell(self._last, serves="server.started" in self._facts.topics)
+        end = last_lines.end_of(self._last, serves="server.started" in self._facts.topics)
+        told, line = end.tells, end.line
         if told in (last_lines.WORKED, last_lines.KERAS):
             retried = "memory.retried" in self._facts.topics or self._worked_after_dumps(line)
             if retried:
@@ -277,6 +278,8 @@ class LogParser:
         if unused and not self._used_tensorflow(xla="jax" in others):
             self._facts.frameworks[:] = others
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
+        self._facts.doubt, self._facts.doubt_last = in_words(end.doubt[:400]), end.doubt_last
+        self._facts.not_a_number = in_words(end.not_a_number[:400])
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
         self._facts.last_line = in_words(unwrapped(undecorated(last[:_MAX_LINE]))[:400])
         self._facts.plain_last_line = in_words(last_lines.of_a_plain_log(self._last)[:400])

@@ -18,6 +18,8 @@ _HEAD = 3
 """Lines at the beginning of a log that must come again."""
 _SHORTEST = 8
 """Shorter lines, without digits and spaces, do not tell one program's output from another's."""
+_AT_START = 500
+"""Lines at the beginning of a log in which ranks and workers print the same lines as the first of them."""
 _NEAR = 20
 """An error ended a start if at most so many lines follow it."""
 _PROGRAMS = 16
@@ -32,6 +34,8 @@ _OF_A_STEP = re.compile(
     re.IGNORECASE,
 )
 """What a program says of another one that it has started."""
+_NUMBERED = re.compile(r"\S*\d\S*")
+"""Words with digits differ from start to start: times, paths, ids."""
 _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
 
@@ -53,7 +57,7 @@ class _Heads:
 
     def again(self, line: str, parser: LogParser) -> list[str]:
         """The lines before this one, with which it begins a new start; empty if it does not."""
-        text = line.translate(_DIGITS).strip()
+        text = _NUMBERED.sub("", line).strip()
         if not text:
             self._seen += [line] * bool(self._seen)
             return []
@@ -70,7 +74,7 @@ class _Heads:
         self.key = "" if self._matched else self._longest
         if not self._matched:
             return []
-        if since_error is None and not self._known and self._matched > 1:
+        if since_error is None and not self._known and self._matched > 1 and parser.facts.lines < _AT_START:
             self.key = None  # one line may be a table's rule
         if self._matched < _HEAD or self.key is None:
             return []

@@ -69,6 +69,7 @@ _CODE = re.compile(
 _OF_A_JOB = re.compile(
     r"Exited with exit code \d+\.$|Successfully completed\.$|TERM_[A-Z]+: "
     r"|.*\b(?:Normal|Abnormal) termination \(|.*\bJob terminated of its own accord at "
+    r"|.*\bJob was (?:aborted|evicted)\b"
 )
 """LSF's and HTCondor's ends of a job: of jobs that append to one log, the last counts."""
 _REASON = "TERM_"
@@ -127,9 +128,16 @@ _TEXTS: dict[str, tuple[str, ...]] = {
         "which exceeds the memory usage threshold of", "Your session crashed after using all available RAM",
         "has been killed by the OOM killer",
     ),
-    CANCELLED: ("TERM_OWNER: ", "TERM_ADMIN: ", "TERM_FORCE_OWNER: ", "TERM_FORCE_ADMIN: "),
-    PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: "),
-    TIME_LIMIT: ("TERM_RUNLIMIT", "TERM_CPULIMIT: ", "TERM_DEADLINE: ", "TERM_WINDOW: ", "PBS: job killed: walltime"),
+    TIME_LIMIT: (
+        "TERM_RUNLIMIT", "TERM_CPULIMIT: ", "TERM_DEADLINE: ", "TERM_WINDOW: ", "PBS: job killed: walltime",
+        "exceeded its walltime limit", "exceeded wallclock limit", "exceeded walltime limit",
+    ),
+    CANCELLED: (
+        "TERM_OWNER: ", "TERM_ADMIN: ", "TERM_FORCE_OWNER: ", "TERM_FORCE_ADMIN: ", "Job was aborted by the user",
+        "Job deleted at request of ",
+    ),
+    PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: ", "Job was evicted"),
+    INTERRUPTED: ("Received Signals.SIGINT death signal",),
     FAILED: (
         "Primary job  terminated normally, but", "one or more processes exited with non-zero status", KILLS_RANKS,
         "Received sigquit from a child process",
@@ -139,7 +147,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
         "The Kernel crashed while executing code",
     ),
     KILLED: ("was sent SIGKILL! Perhaps out of memory?", "timeout: sending signal KILL to command"),
-    TERMINATED: ("timeout: sending signal TERM to command",),
+    TERMINATED: ("timeout: sending signal TERM to command", "Received Signals.SIGTERM death signal"),
 }  # fmt: skip
 _OF_A_POD = re.compile(r"\bReason: +OOMKilled\b")
 _RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
@@ -298,6 +306,7 @@ class ReportedEnds:
                 or KILLS_RANKS in self.line
                 or self._root
                 or topic == CONTINUED
+                or (self.topic, topic) == (CANCELLED, TIME_LIMIT)
                 or self._another_job(line)
             ):
                 self.topic, self.line = topic, line

@@ -57,6 +57,7 @@ def hinted(line: bytes) -> bool:
         or "/var/f" in text or "homebrew" in text or "startup comp" in text or "gui go to" in text
         or "server ver" in text or "lly completed" in text or "down with sig" in text
         or "sigkill" in text or "to quit" in text or "remapp" in text or "page blacklist" in text or "xla" in text
+        or "death sig" in text or "evicted" in text or "deleted at" in text or "walltime" in text or "wallclock" in text
     )  # fmt: skip
 
 
@@ -101,6 +102,7 @@ _OUTRIGHT_CODES = ("no_binary_for_gpu", "no kernel image is available", "cuda dr
 """CUDA's errors that have only one meaning."""
 
 
+_PROBED = re.compile(r"(?:^|\bI\d{4} .{1,80}\] ?|\bINFO\b.{0,80})Unable to initialize backend '")
 _SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All available devices \[([^\]]*)")
 
 
@@ -123,6 +125,8 @@ def topics_of(text: str) -> tuple[str, ...]:
     if "placement.device-missing" in topics and _device_is_there(text):
         # Eager TensorFlow prints the same sentence for a missing device and a missing kernel.
         topics = {topic if topic != "placement.device-missing" else "placement.no-kernel": None for topic in topics}
+    if "ended.jax-backend" in topics and _PROBED.search(text) is not None:
+        topics.pop("ended.jax-backend")  # JAX tries each kind of device when it starts
     if "build.cpu-only" in topics and "available platform names" in text.lower() and "TPU" in text:
         return ("device.used",)  # JAX on a TPU needs no build for GPUs
     return tuple(topics)

@@ -1,0 +1,92 @@
+"""Words near the end of a log that speak of a failure which nothing explains.
+
+A log is not healthy over such a word, in whatever language or form a program says it. The words are those people use;
+what explains one: it is a count of zero, a measure, a name (of a file, an option, a class, a column), a text that the
+program works on, or steps of the work follow it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAMED = re.compile(
+    r"^.{0,200}?\b\d{1,3}%[\s:]{0,2}[^\w\s].{0,120}?\d/\d[^\]]{0,60}\]?"  # a progress bar
+    r"|[\"'`][^\"'`]{0,200}\s[^\"'`]{0,200}[\"'`]"  # a text
+    r"|(?<!: )[\"'`]\w+[\"'`](?=[,\])])|\b\w+(?:['-]\w+){2,}"  # of a list; of several parts
+    r"|[a-z_][\w.]*\([^)\s]*\)"  # a call
+    r"|\S*[/\\]\S*|\b(?!rc=|code=|status=|exit)[\w.-]+=\S+"  # a file, an option's value
+    r"|(?<![\w-])--?[\w-]+|\b[\w.]*_\w*(?=\W|$)|\b\w+\.(?:py|log|txt|json|csv|out|err|cpp|cu|cc|h)\b(?:[:(]\d+)?"
+)
+"""Names and texts, in which a word tells nothing."""
+_WORDS = re.compile(
+    r"traceback \(most recent|\b(?:fail\w*|err(?:or)?s?|exceptions?|traceback|abort\w*|killed(?! \d)|cannot|can(?:no|')t|could(?: not|n't)|unable"
+    r"|refused|denied|rejected|forbidden|unauthori[sz]ed|unreachable|crash\w*|panic\w*|fatal|died|dead(?:lock)?"
+    r"|stuck|hangs?|hung|timed? ?-?out|broken|corrupt\w*|malformed|invalid|illegal|unexpected(?:ly)?(?! behavio| result| key)|unhandled|uncaught"
+    r"|segfault|segmentation(?! fault handler)|core dumped|out of (?:memory|space)|no such|no space|gave up|giving up|(?:quota|limit) exceeded"
+    r"|(?:did|does|do|was|were|is|are)(?: not|n't) (?:work|finish|exist|start|load|run|respond|found|read|writ|allow"
+    r"|permit|possib|support|valid|reach|complet|converge)\w*|not (?:found|ok|allowed|permitted|responding|enough)"
+    r"|(?:exited|exits?(?= with| code| status|code))(?: with)?(?: code| status|code)?[ :=]{1,3}-?[1-9]\d{0,9}|rc ?= ?-?[1-9]\d{0,2}|SystemExit: -?[1-9]\d{0,2}"
+    r"|return(?:ed|s)?(?: code| value| status)? -?[1-9]\d{0,2}[.;,)]?$|signal (?!(?:1|2|15)\b)\d{1,2}"
+    r"|fehler\w*|fehlgeschlagen|abgebrochen|erreur\w*|\u00e9chec\w*|\u00e9chou\w*|errore|fall[o\u00f3]|falha\w*|erro(?= \w|:)|fallito)\b"
+    r"|\w(?-i:Error|Exception)(?:\b(?!: -?(?:\d|nan\b))|(?=Traceback))|\u2717|\u2718|\u274c|\u26d4|\U0001f4a5"
+    r"|\u5931\u8d25|\u5931\u6557|\u9519\u8bef|\u932f\u8aa4|\u5f02\u5e38|\u51fa\u9519|\u30a8\u30e9\u30fc|\uc2e4\ud328|\uc624\ub958"
+    r"|\u043e\u0448\u0438\u0431\u043a|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c",
+    re.IGNORECASE,
+)
+_MEASURED = re.compile(
+    r"\b(?:fail\w*|err(?:or)?s?|exceptions?|abort\w*|crash\w*|killed|died|dead|invalid|corrupt\w*|time-?outs?)\b"
+    r"(?: ?\([^)]{0,20}\)| \w{1,12})?[\s:=|]{1,20}-?(?:0\b(?!x)|\d[\d.e%+-]*\.\d|\d+(?:\.\d+)?%|none|null|false|\[\])"
+    r"|\b(?:no|0|zero|without|any|if|non)[ _-](?:\w{1,12} )?(?:fail\w*|err(?:or)?s?|exceptions?|crash\w*|aborted|killed"
+    r"|unexpected|invalid|broken|corrupt\w*|dead|rejected|refused|not found)\b"
+    r"|\b(?:squared|absolute|relative|percentage|word|character|mean|max|test|train\w*|val\w*|eval\w*|std|standard"
+    r"|reconstruction|prediction|estimation|approximation|rounding|pose|angular|position|rotation|translation|top-\d"
+    r"|td|l[12]|rel|abs|rms)[ -](?:\w{1,12} )?err(?:or)?s?\b"
+    r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|handl\w+|correct\w+|log\w*)\b"
+    r"|\b(?:fail|crash|error|exception|abort|time-?out)\w*[ -](?:test\w*|rate|safe|fast|over|handl\w+|recover\w*|mode)\b"
+    r"|\b(?:may|might|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
+    r"|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set|[:=]) ?\d",
+    re.IGNORECASE,
+)
+"""Measures and counts of zero."""
+_NUMBER = re.compile(r"(?<![\w.])-?\d[\d.,e+-]*(?![\w.])")
+_NAN = re.compile(
+    r"(?P<name>[A-Za-z][\w/.@-]{0,60})['\"]?(?: {0,20}[=:|] {0,20}| )\(?['\"]?-?(?:nan|(?P<inf>inf))\b", re.IGNORECASE
+)
+_OF_A_LOSS = re.compile(
+    r"loss|entropy|(?:^|[/_.])(?:ce|nll|elbo|kl)$|smoothl1|cost|perplexity|grad.?norm", re.IGNORECASE
+)
+_NO_LOSS = re.compile(r"best|min|max|prev|old|limit|bound|clip|rew|len|return|time|eta", re.IGNORECASE)
+_RAISED = re.compile(r"^-{2,}> ?\d+")
+"""IPython's mark of the line that raised."""
+_OF_A_ROW = re.compile(r"^\W{0,3}[\w %()#/:.-]{1,60}\| *-?[\d.,]{1,20} ?%? *\|?$")
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+
+
+def speaks_of_failure(line: str) -> bool:
+    """Whether an undecorated line has a word of failure that is no name, measure or count of zero in it."""
+    if _RAISED.match(line) is not None:
+        return True
+    if _WORDS.search(line) is None:
+        return False
+    text = _MEASURED.sub(" ", _NAMED.sub(" ", line))
+    return _WORDS.search(text) is not None and not _of_a_table(text)
+
+
+def _of_a_table(line: str) -> bool:
+    """Whether a line is a table's header, of words alone between wide gaps, or a row of it, of a word and numbers."""
+    cells = [cell for cell in re.split(r"\s{2,}|\t|\|", line.strip(" |#")) if cell]
+    if len(cells) > 3 and all(len(cell) < 20 for cell in cells):
+        return True
+    if _OF_A_ROW.match(line) is not None:
+        return True
+    words = line.split()
+    return len(words) > 2 and len(_LETTERS.findall(line)) == 1 and len(_NUMBER.findall(line)) >= len(words) - 1
+
+
+def not_a_number(line: str) -> str:
+    """The name of the loss that a line says to be NaN or infinite; empty without one."""
+    for found in _NAN.finditer(line):
+        name = found["name"]
+        if _OF_A_LOSS.search(name) is not None and _NO_LOSS.search(name) is None:
+            return name
+    return ""
