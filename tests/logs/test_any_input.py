@@ -74,6 +74,7 @@ def essence(found: LogFacts) -> dict[str, object]:
         "last_warning",
         "last_line",
         "last_lines",
+        "doubt",
         "last_lines_tell",  # a collector's level is part of it
         "last_line_tells",
         "plain_last_line",

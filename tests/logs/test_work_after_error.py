@@ -157,7 +157,7 @@ def test_a_traceback_behind_any_prefix(prefix: str) -> None:
 
 
 def test_a_part_that_a_library_does_without() -> None:
-    text = ["line of text"] * 20
+    text = ["line of text"] * 30
     for error, primary in (
         ("ModuleNotFoundError: No module named 'triton'", "healthy"),
         ("KeyError: 3", "program.error"),

@@ -19,15 +19,20 @@ _NAMED = re.compile(
 )
 """Names and texts, in which a word tells nothing."""
 _WORDS = re.compile(
-    r"traceback \(most recent|\b(?:fail\w*|err(?:or)?s?|exceptions?|traceback|abort\w*|killed(?! \d)|cannot|can(?:no|')t|could(?: not|n't)|unable"
+    r"traceback \(most recent|\b(?:fail\w*|err(?:or)?s?|exceptions?|traceback|abort\w*|killed(?! \d)|cannot|can(?:no|')t"
+    r"|could(?: not|n't)|unable"
     r"|refused|denied|rejected|forbidden|unauthori[sz]ed|unreachable|crash\w*|panic\w*|fatal|died|dead(?:lock)?"
-    r"|stuck|hangs?|hung|timed? ?-?out|broken|corrupt\w*|malformed|invalid|illegal|unexpected(?:ly)?(?! behavio| result| key)|unhandled|uncaught"
-    r"|segfault|segmentation(?! fault handler)|core dumped|out of (?:memory|space)|no such|no space|gave up|giving up|(?:quota|limit) exceeded"
+    r"|stuck|hangs?|hung|timed? ?-?out|broken|corrupt\w*|malformed|invalid|illegal|unhandled|uncaught"
+    r"|unexpected(?:ly)?(?! behavio| result| key)"
+    r"|segfault|segmentation(?! fault handler)|core dumped|out of (?:memory(?! err)|space)|no such|no space"
+    r"|gave up|giving up|(?:quota|limit) exceeded"
     r"|(?:did|does|do|was|were|is|are)(?: not|n't) (?:work|finish|exist|start|load|run|respond|found|read|writ|allow"
     r"|permit|possib|support|valid|reach|complet|converge)\w*|not (?:found|ok|allowed|permitted|responding|enough)"
-    r"|(?:exited|exits?(?= with| code| status|code))(?: with)?(?: code| status|code)?[ :=]{1,3}-?[1-9]\d{0,9}|rc ?= ?-?[1-9]\d{0,2}|SystemExit: -?[1-9]\d{0,2}"
+    r"|(?:exited|exits?(?= with| code| status|code))(?: with)?(?: code| status|code)?[ :=]{1,3}-?[1-9]\d{0,9}"
+    r"|rc ?= ?-?[1-9]\d{0,2}|SystemExit: -?[1-9]\d{0,2}"
     r"|return(?:ed|s)?(?: code| value| status)? -?[1-9]\d{0,2}[.;,)]?$|signal (?!(?:1|2|15)\b)\d{1,2}"
-    r"|fehler\w*|fehlgeschlagen|abgebrochen|erreur\w*|\u00e9chec\w*|\u00e9chou\w*|errore|fall[o\u00f3]|falha\w*|erro(?= \w|:)|fallito)\b"
+    r"|fehler\w*|fehlgeschlagen|abgebrochen|erreur\w*|\u00e9chec\w*|\u00e9chou\w*|errore|fall[o\u00f3]"
+    r"|falha\w*|erro(?= \w|:)|fallito)\b"
     r"|\w(?-i:Error|Exception)(?:\b(?!: -?(?:\d|nan\b))|(?=Traceback))|\u2717|\u2718|\u274c|\u26d4|\U0001f4a5"
     r"|\u5931\u8d25|\u5931\u6557|\u9519\u8bef|\u932f\u8aa4|\u5f02\u5e38|\u51fa\u9519|\u30a8\u30e9\u30fc|\uc2e4\ud328|\uc624\ub958"
     r"|\u043e\u0448\u0438\u0431\u043a|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c",
@@ -50,7 +55,7 @@ _MEASURED = re.compile(
 """Measures and counts of zero."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d.,e+-]*(?![\w.])")
 _NAN = re.compile(
-    r"(?P<name>[A-Za-z][\w/.@-]{0,60})['\"]?(?: {0,20}[=:|] {0,20}| )\(?['\"]?-?(?:nan|(?P<inf>inf))\b", re.IGNORECASE
+    r"(?P<name>[A-Za-z][\w/.@-]{0,60})['\"]?(?: {0,20}[=:|] {0,20}| )\(?['\"]?-?(?:nan|inf)\b", re.IGNORECASE
 )
 _OF_A_LOSS = re.compile(
     r"loss|entropy|(?:^|[/_.])(?:ce|nll|elbo|kl)$|smoothl1|cost|perplexity|grad.?norm", re.IGNORECASE

@@ -66,7 +66,7 @@ _ENDED_WELL = (
     r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|caught SIGTERM|shutting down gracefully|received SIGTERM"
     r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
-    rf"|\ball tests (?:completed|passed)\b|^Prompt executed in \d|^{SERVER_STOPPED}$"
+    rf"|\ball tests (?:completed|passed)\b|^{SERVER_STOPPED}$"
     r"|\b(?:conclu[i\u00ed]d[oa]|finalizad[oa]|completad[oa]|terminad[oa])s? (?:com sucesso|con \u00e9xito)\b"
     r"|\bavec succ\u00e8s\b|\berfolgreich (?:abgeschlossen|beendet)\b"
     r"|\u0443\u0441\u043f\u0435\u0448\u043d\u043e \u0437\u0430\u0432\u0435\u0440\u0448"
@@ -86,7 +86,8 @@ _ENDED_WELL = (
     r"|^saved\b.{1,60} (?:to|in|as) ['\"`]?[\w./\\-]{1,200}\.\w{2,5}\b|TensorBoard \S{1,20} at http|&&&& PASSED"
     r"|^done (?:generating|training|processing|evaluating|testing|saving|extracting|converting|computing|writing)\b"
     r"|Started (?:HTTP|GRPC)\w*Service|\bsuccessfully loaded\b|^#\d{1,4} DONE \d|naming to \S{1,200}.{0,20} done$"
-    r"|\bLinking (?:CUDA|CXX|C) \w|^(?:Compil|Link)ing {1,9}\S+ {1,60}> \S|^Build succeeded|exits successfully|\b[Ee]xit(?:ed with)? (?:code|status):? 0\.?$"
+    r"|\bLinking (?:CUDA|CXX|C) \w|^(?:Compil|Link)ing {1,9}\S+ {1,60}> \S"
+    r"|^Build succeeded|exits successfully|\b[Ee]xit(?:ed with)? (?:code|status):? 0\.?$"
     r"|Files already downloaded and verified|\b(?:evaluation|test|final) results?\b.{0,5}[:=]"
     r"|Average (?:Precision|Recall) +\(A[PR]\)|test result: ok|\[ +PASSED +\] \d|100% tests passed|^OK(?: \(|$)"
     r"|^State: COMPLETED \(exit code 0\)|\bReturning an analysis object by default"
@@ -111,7 +112,7 @@ _WORKS = re.compile(
     r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
     r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
     r"|\bPERF: +\d|^frame= *\d{1,9} fps=|^WallClock: |^Status\.+: (?:Exhausted|Running|Cracked)|\d [kMGT]?H/s\b"
-    r"|Rendering \d{1,9}/\d|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
+    r"|^Prompt executed in \d|Rendering \d{1,9}/\d|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
     r"|\bmAP\S{0,16}[:=] ?\d"
     r"|^\W{0,3}(?:mean_reward|ep_rew_mean|total_timesteps|fps|loss) +\| +-?\d|^\d{1,9}(?:, ?-?\d[\d.e+-]{0,20}){2,}$"
     r"|^\d{1,9} (?:train|val) \d{1,6}\.\d{2,20}$"
@@ -169,10 +170,10 @@ _OF_A_FAILURE = re.compile(
 _NO_FAILURE = re.compile(
     r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
     r"|unimplemented for this stream|\b(?:Gdk|Gtk|GLib)(?:-\w{1,20})?-(?:CRITICAL|WARNING)\b|pip's dependency resolver"
-    r"|\badd an exception for\b|\berror (?:messages?|output) (?:goes?|is written|are written) to\b"
+    r"|\badd an exception for\b|\berror[ _]rate|\berror (?:messages?|output) (?:goes?|is written|are written) to\b"
     r"|ERR! +\||NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
     r"|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
-    r"|\b(?:retrying|reconnecting|resuming|starting another|will retry|falling back|skipp?(?:ed|ing)"
+    r"|\b(?:retry(?:ing)?|reconnecting|resuming|starting another|fall(?:ing )?back|skipp?(?:ed|ing)"
     r"|ignor(?:ed|ing))\b",
     re.IGNORECASE,
 )
@@ -191,6 +192,7 @@ _PROSE = re.compile(
 _ALLOWED = re.compile(r"^\+{1,3} (?:true|:)$")
 """After a command that may fail ("|| true"), as a shell traces it (set -x)."""
 _FINISHED = re.compile(_ENDED_WELL, re.IGNORECASE)
+_RAISED = re.compile(r"(?!SystemExit: [1-9])(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?::|$)")
 _IGNORED = ("Exception ignored ", "Exception in callback _ProactorBasePipeTransport.")
 """Heads of tracebacks that Python prints of what it does without."""
 _ERROR_OF_A_TRACEBACK = re.compile(r"(?:\w+\.)*[A-Z]\w+(?::|$)")
@@ -420,12 +422,13 @@ def _is_doubtful(whole: str, *, worked: bool) -> bool:
     line = whole[:_SAID_EARLY]
     if _explained(whole) or skipped(whole) or not speaks_of_failure(_OF_A_STREAM.sub("", line)):
         return False
-    level = _level(unwrapped(whole)) or _level(whole)
+    level = _level_of(whole)
     return not level or level in _BAD_LEVELS or (not worked and len(level) > 1)
 
 
 def _is_a_step(whole: str) -> bool:
-    return _WORKS.search(whole) is not None and _FINISHED.search(whole) is None
+    works = _WORKS.search(whole) is not None and _FINISHED.search(whole) is None
+    return works or _COUNTED.search(whole) is not None
 
 
 def _not_a_number(last: Sequence[str]) -> str:
@@ -496,6 +499,11 @@ def _level(line: str) -> str:
     return str(found[str(found.lastgroup)]).lower() if found is not None and found.lastgroup else ""
 
 
+def _level_of(whole: str) -> str:
+    """The level of a line's own logger before that of what collected it."""
+    return _level(unwrapped(whole)) or _level(whole)
+
+
 def _of_an_error(line: str) -> bool:
     """Whether a line is of the level of errors, none that ends a program."""
     return _level(undecorated(line[:_CHARS])) in ("e", "err", "erro", "error")
@@ -511,7 +519,7 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False
     if _OUTRIGHT.search(whole) is not None:
         return True
-    level = _level(whole)
+    level = _level_of(whole)
     if level in _BAD_LEVELS:
         return True
     if level and not last:
@@ -522,9 +530,12 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
 
 
 def _of_the_log(whole: str) -> bool:
-    """Whether a line speaks of a failure and is neither the head of a traceback, a report that is read elsewhere, nor
+    """Whether a line speaks of a failure and is neither of a traceback, a report that is read elsewhere, nor
     what people wrote around the log."""
-    if "raceback (most" in whole or reported_end(unwrapped(whole)) is not None or _PROSE.search(whole) is not None:
+    line = unwrapped(whole)
+    if "raceback (most" in whole or _RAISED.match(line) is not None or reported_end(line) is not None:
+        return False
+    if _PROSE.search(whole) is not None:
         return False
     return speaks_of_failure(_OF_A_STREAM.sub("", whole)[:_SAID_EARLY])
 
