@@ -12,19 +12,19 @@ import re
 _NAMED = re.compile(
     r"^.{0,200}?\b\d{1,3}%[\s:]{0,2}[^\w\s].{0,120}?\d/\d[^\]]{0,60}\]?"  # a progress bar
     r"|[\"'`][^\"'`]{0,200}\s[^\"'`]{0,200}[\"'`]"  # a text
-    r"|(?<!: )[\"'`]\w+[\"'`](?=[,\])])|\b\w+(?:['-]\w+){2,}"  # of a list; of several parts
+    r"|(?<!: )[\"'`]\w+[\"'`](?=[,\])])|\b(?!out-of-|time-out)\w+(?:-\w+)+(?:'\w+)?(?:-\w+)*"  # of a list; compounds
     r"|[a-z_][\w.]*\([^)\s]*\)"  # a call
     r"|\S*[/\\]\S*|\b(?!rc=|code=|status=|exit)[\w.-]+=\S+"  # a file, an option's value
     r"|(?<![\w-])--?[\w-]+|\b[\w.]*_\w*(?=\W|$)|\b\w+\.(?:py|log|txt|json|csv|out|err|cpp|cu|cc|h)\b(?:[:(]\d+)?"
 )
 """Names and texts, in which a word tells nothing."""
 _WORDS = re.compile(
-    r"traceback \(most recent|\b(?:fail\w*|err(?:or)?s?|exceptions?|traceback|abort\w*|killed(?! \d)|cannot|can(?:no|')t"
-    r"|could(?: not|n't)|unable"
+    r"traceback \(most recent|\b(?:fail\w*|err(?:or)?s?|exceptions?|traceback|abort\w*|killed(?! \d)|cannot"
+    r"|can(?:no|')t|could(?: not|n't)|unable"
     r"|refused|denied|rejected|forbidden|unauthori[sz]ed|unreachable|crash\w*|panic\w*|fatal|died|dead(?:lock)?"
     r"|stuck|hangs?|hung|timed? ?-?out|broken|corrupt\w*|malformed|invalid|illegal|unhandled|uncaught"
     r"|unexpected(?:ly)?(?! behavio| result| key)"
-    r"|segfault|segmentation(?! fault handler)|core dumped|out of (?:memory(?! err)|space)|no such|no space"
+    r"|segfault|segmentation(?! fault handler)|core dumped|out.of.(?:memory(?! err)|space)|no such|no space"
     r"|gave up|giving up|(?:quota|limit) exceeded"
     r"|(?:did|does|do|was|were|is|are)(?: not|n't) (?:work|finish|exist|start|load|run|respond|found|read|writ|allow"
     r"|permit|possib|support|valid|reach|complet|converge)\w*|not (?:found|ok|allowed|permitted|responding|enough)"
@@ -47,7 +47,7 @@ _MEASURED = re.compile(
     r"|reconstruction|prediction|estimation|approximation|rounding|pose|angular|position|rotation|translation|top-\d"
     r"|td|l[12]|rel|abs|rms)[ -](?:\w{1,12} )?err(?:or)?s?\b"
     r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|handl\w+|correct\w+|log\w*)\b"
-    r"|\b(?:fail|crash|error|exception|abort|time-?out)\w*[ -](?:test\w*|rate|safe|fast|over|handl\w+|recover\w*|mode)\b"
+    r"|\b(?:fail|crash|error|exception|abort|time-?out)\w*[ -](?:test\w*|rate|safe|fast|over|handl\w+|recover\w*|mode)"
     r"|\b(?:may|might|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
     r"|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set|[:=]) ?\d",
     re.IGNORECASE,

@@ -112,7 +112,8 @@ _WORKS = re.compile(
     r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
     r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
     r"|\bPERF: +\d|^frame= *\d{1,9} fps=|^WallClock: |^Status\.+: (?:Exhausted|Running|Cracked)|\d [kMGT]?H/s\b"
-    r"|^Prompt executed in \d|Rendering \d{1,9}/\d|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
+    r"|^Prompt executed in \d|Rendering \d{1,9}/\d"
+    r"|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
     r"|\bmAP\S{0,16}[:=] ?\d"
     r"|^\W{0,3}(?:mean_reward|ep_rew_mean|total_timesteps|fps|loss) +\| +-?\d|^\d{1,9}(?:, ?-?\d[\d.e+-]{0,20}){2,}$"
     r"|^\d{1,9} (?:train|val) \d{1,6}\.\d{2,20}$"
@@ -182,7 +183,7 @@ _NO_FAILURE = re.compile(
 
 _ROW = re.compile(
     r"(?:[A-Za-z][\w /%.()-]{0,40}\| *(?=-?\d|nan))?"
-    r"(?:-?\d[\d.,e+:-]*|nan)(?:[\s|]+(?:-?\d[\d.,e+:-]*|-|nan|\S*/\S+))*\W*$"
+    r"(?:-?\d[\d.,e+:-]*|nan)(?:[\s|]+(?:-?\d[\d.,e+:-]*|-|nan|[^\s|]*/[^\s|]+))*\W*$"
 )
 _PROSE = re.compile(
     r"\b(?:I|I'm|I've|me|my|[Aa]nyone|[Aa]ny (?:ideas?|thoughts?|help|suggestions?)|[Pp]lease help|[Tt]hanks)\b"

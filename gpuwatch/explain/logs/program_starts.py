@@ -34,8 +34,6 @@ _OF_A_STEP = re.compile(
     re.IGNORECASE,
 )
 """What a program says of another one that it has started."""
-_NUMBERED = re.compile(r"\S*\d\S*")
-"""Words with digits differ from start to start: times, paths, ids."""
 _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _CUT = dict.fromkeys(_DIGITS, "\n")
 
@@ -57,7 +55,8 @@ class _Heads:
 
     def again(self, line: str, parser: LogParser) -> list[str]:
         """The lines before this one, with which it begins a new start; empty if it does not."""
-        text = _NUMBERED.sub("", line).strip()
+        # Words with digits differ from start to start: times, paths, ids.
+        text = " ".join(word for word in line.split() if word.translate(_DIGITS) == word)
         if not text:
             self._seen += [line] * bool(self._seen)
             return []
