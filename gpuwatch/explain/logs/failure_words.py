@@ -15,7 +15,7 @@ _NAMED = re.compile(
     r"|(?<!: )[\"'`]\w+[\"'`](?=[,\])])|\b(?!out-of-|time-out)\w+(?:-\w+)+(?:'\w+)?(?:-\w+)*"  # of a list; compounds
     r"|[a-z_][\w.]*\([^)\s]*\)"  # a call
     r"|\S*[/\\]\S*|\b(?!rc=|code=|status=|exit)[\w.-]+=\S+"  # a file, an option's value
-    r"|(?<![\w-])--?[\w-]+|\b[\w.]*_\w*(?=\W|$)|\b\w+\.(?:py|log|txt|json|csv|out|err|cpp|cu|cc|h)\b(?:[:(]\d+)?"
+    r"|(?<![\w-])--?[\w-]+|\b[\w.]*_\w*(?=\W|$)|\b\w+\.[a-z]\w{0,4}\b(?:[:(]\d+)?"
 )
 """Names and texts, in which a word tells nothing."""
 _WORDS = re.compile(
@@ -31,11 +31,19 @@ _WORDS = re.compile(
     r"|(?:exited|exits?(?= with| code| status|code))(?: with)?(?: code| status|code)?[ :=]{1,3}-?[1-9]\d{0,9}"
     r"|rc ?= ?-?[1-9]\d{0,2}|SystemExit: -?[1-9]\d{0,2}"
     r"|return(?:ed|s)?(?: code| value| status)? -?[1-9]\d{0,2}[.;,)]?$|signal (?!(?:1|2|15)\b)\d{1,2}"
+    r"|abnormal\w*|assertion|reset by peer|disk (?:is )?full|(?:is|are) missing|unavailable"
+    r"|insufficient|unsuccessful\w*|incomplete|unresolved|violation|halted|(?:not|n't) pass\w*"
+    r"|(?:terminated|ended|finished|stopped) (?:with|by) (?:an? )?(?:code|signal|status) -?[1-9]\d{0,3}"
+    # The same in other languages.
     r"|fehler\w*|fehlgeschlagen|abgebrochen|erreur\w*|\u00e9chec\w*|\u00e9chou\w*|errore|fall[o\u00f3]"
-    r"|falha\w*|erro(?= \w|:)|fallito)\b"
+    r"|falha\w*|erro(?= \w|:)|fallito"
+    r"|l\u1ed7i|kh\xf4ng th\u1ec3|b\u0142\u0105d\w*|nie uda\u0142o|hata\w*|ba\u015far\u0131s\u0131z|virhe|fejl"
+    r"|feil|fout|mislukt|gre\u0161ka|chyba|hiba|eroare|gagal|kesalahan"
+    r"|\u03c3\u03c6\u03ac\u03bb\u03bc\u03b1|\u043f\u043e\u043c\u0438\u043b\u043a\w*)\b"
     r"|\w(?-i:Error|Exception)(?:\b(?!: -?(?:\d|nan\b))|(?=Traceback))|\u2717|\u2718|\u274c|\u26d4|\U0001f4a5"
     r"|\u5931\u8d25|\u5931\u6557|\u9519\u8bef|\u932f\u8aa4|\u5f02\u5e38|\u51fa\u9519|\u30a8\u30e9\u30fc|\uc2e4\ud328|\uc624\ub958"
-    r"|\u043e\u0448\u0438\u0431\u043a|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c",
+    r"|\u043e\u0448\u0438\u0431\u043a|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c"
+    r"|\u062e\u0637\u0623|\u05e9\u05d2\u05d9\u05d0\u05d4|\u0e02\u0e49\u0e2d\u0e1c\u0e34\u0e14\u0e1e\u0e25\u0e32\u0e14|\u0924\u094d\u0930\u0941\u091f\u093f",
     re.IGNORECASE,
 )
 _MEASURED = re.compile(
@@ -46,10 +54,10 @@ _MEASURED = re.compile(
     r"|\b(?:squared|absolute|relative|percentage|word|character|mean|max|test|train\w*|val\w*|eval\w*|std|standard"
     r"|reconstruction|prediction|estimation|approximation|rounding|pose|angular|position|rotation|translation|top-\d"
     r"|td|l[12]|rel|abs|rms)[ -](?:\w{1,12} )?err(?:or)?s?\b"
-    r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|handl\w+|correct\w+|log\w*)\b"
-    r"|\b(?:fail|crash|error|exception|abort|time-?out)\w*[ -](?:test\w*|rate|safe|fast|over|handl\w+|recover\w*|mode)"
+    r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|hook|handl\w+|correct\w+|log\w*)\b"
+    r"|\b(?:fail|crash|error|exception|abort|time-?out)\w*[ -](?:tests?|rate|safe|fast|over|handl\w+|recovery|mode|hook)"
     r"|\b(?:may|might|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
-    r"|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set|[:=]) ?\d",
+    r"|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set(?: to)?|[:=]) ?\d",
     re.IGNORECASE,
 )
 """Measures and counts of zero."""

@@ -175,7 +175,7 @@ _NO_FAILURE = re.compile(
     r"|ERR! +\||NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
     r"|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
     r"|\b(?:retry(?:ing)?|reconnecting|resuming|starting another|fall(?:ing )?back|skipp?(?:ed|ing)"
-    r"|ignor(?:ed|ing))\b",
+    r"|ignor(?:ed|ing)|filtered|discarded|dropped)\b",
     re.IGNORECASE,
 )
 """Words of failure in lines that report none: TensorFlow's noise at its import, what is tried again or left out."""
