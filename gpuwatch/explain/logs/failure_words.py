@@ -55,7 +55,7 @@ _MEASURED = re.compile(
     r"|reconstruction|prediction|estimation|approximation|rounding|pose|angular|position|rotation|translation|top-\d"
     r"|td|l[12]|rel|abs|rms)[ -](?:\w{1,12} )?err(?:or)?s?\b"
     r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|hook|handl\w+|correct\w+|log\w*)\b"
-    r"|\b(?:fail|crash|error|exception|abort|time-?out)\w*[ -](?:tests?|rate|safe|fast|over|handl\w+|recovery|mode|hook)"
+    r"|\b(?:fail|crash|error|exception|time-?out)\w*[ -](?:tests?|rate|safe|fast|over|handl\w+|recovery|mode|hook)"
     r"|\b(?:may|might|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
     r"|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set(?: to)?|[:=]) ?\d",
     re.IGNORECASE,
