@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning
@@ -108,8 +108,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         return finding("unknown", "warning", "likely", title=_NOT_LOADED, evidence=went_on, action=_COMPARE_WEIGHTS)
     if log.doubt:
         title = f"{_DOUBT}: {shorten(mask_text(printable(log.doubt)), _SHOWN)}"
-        severity: Severity = "warning" if log.doubt_last else "info"
-        return finding("unknown", severity, "likely", title=title, evidence=(log.doubt,), action=_WHAT_TELLS)
+        return finding("unknown", "warning", "likely", title=title, evidence=(log.doubt,), action=_WHAT_TELLS)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:

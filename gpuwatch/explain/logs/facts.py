@@ -171,8 +171,6 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Whether that is the very last one."""
     doubt: str = ""
     """A line near the end that speaks of a failure which nothing explains."""
-    doubt_last: bool = False
-    """Whether that is the very last one."""
     not_a_number: str = ""
     """A line near the end with a loss that is NaN or infinite."""
     last_lines: tuple[str, ...] = ()

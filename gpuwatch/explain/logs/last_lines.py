@@ -368,8 +368,6 @@ class End(NamedTuple):
     doubt: str = ""
     """A line of those that speaks of a failure, after which too little work came to show that it was of no consequence.
     """
-    doubt_last: bool = False
-    """Whether that is the very last one."""
     not_a_number: str = ""
     """The last line with a loss that is NaN or infinite, if no later one shows it finite."""
 
@@ -390,14 +388,14 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
     if serves:
         shown = [raw for raw in list(lines)[-1:] if _OF_AN_ADD_ON.match(undecorated(raw[:_CHARS])) is None]
     last = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS]) for raw in shown if raw.strip()][-_DOUBTED:]
-    steps, doubt, doubt_last = 0, "", False
+    steps, doubt = 0, ""
     in_order = any(map(_ASKED_TO_END.search, last)) and finished(last[-1])  # of a program that was asked to end
     for at, whole in enumerate(() if in_order else reversed(last)):
         passed = steps >= _PASSED or (at > 0 and _ALLOWED.match(last[-at]) is not None)
         if not doubt and not passed and _is_doubtful(whole, worked=bool(tells)):
-            doubt, doubt_last = whole, at == 0
+            doubt = whole
         steps += _is_a_step(whole)
-    return End(tells, line, doubt, doubt_last, _not_a_number(last))
+    return End(tells, line, doubt, _not_a_number(last))
 
 
 def _last_of_rows(lines: Sequence[str]) -> str:

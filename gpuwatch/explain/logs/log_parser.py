@@ -278,7 +278,7 @@ class LogParser:
         if unused and not self._used_tensorflow(xla="jax" in others):
             self._facts.frameworks[:] = others
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
-        self._facts.doubt, self._facts.doubt_last = in_words(end.doubt[:400]), end.doubt_last
+        self._facts.doubt = in_words(end.doubt[:400])
         self._facts.not_a_number = in_words(end.not_a_number[:400])
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
         self._facts.last_line = in_words(unwrapped(undecorated(last[:_MAX_LINE]))[:400])
