@@ -62,6 +62,8 @@ _LOOK_FOR_NAN = (
 )
 _OF_THE_END = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
+_NEAR = 10
+"""Lines that may follow one that is near the end."""
 _SHOWN = 100
 """Characters of the last line in a title."""
 
@@ -89,7 +91,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.last_lines_tell == last_lines.FAILED:
         meanings = ((meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
         found = [(means, line) for means, line in meanings if means is not None]
-        for means, line in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
+        for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
+            line = next(line for same, line in reversed(found) if same == means)  # the others follow from it
             return finding(means.cause, "warning", "likely", title=means.title, evidence=(line,), action=means.action)
         title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
         shown = (log.telling_last_line,)
@@ -113,7 +116,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:
         line = log.telling_last_line
-        where = "last line" if log.last_line_tells else "near its end"
+        near = log.lines_after_telling <= _NEAR and log.lines_after_telling * 3 <= log.lines
+        where = "last line" if log.last_line_tells else "near its end" if near else "before its last lines"
         title = f"No failure in it; {where}: {shorten(mask_text(printable(line)), _SHOWN)}"
         return finding("healthy", "info", "likely", title=title, evidence=(line,))
     if names_a_gpu:

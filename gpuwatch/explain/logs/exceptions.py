@@ -21,7 +21,7 @@ _ERROR_LINE = re.compile(
     r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
 )
 # After the frames of a traceback an exception may have any name (StopIteration, requests' ConnectTimeout).
-_NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w*|(?:\w+\.)+(?:error|timeout|gaierror|herror))(?:: (.*))?$")
+_NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w{2,}|(?:\w+\.)+(?:error|timeout|gaierror|herror))(?:: (.*))?$")
 # A line of a message after its first, or of a traceback; also in the output of one rank of a job. Not tqdm's bar, which
 # begins with spaces, too.
 _CONTINUES = re.compile(

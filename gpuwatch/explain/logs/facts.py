@@ -167,6 +167,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """What its last lines show: ``work``, ``keras``, ``failure`` or nothing
     (:mod:`gpuwatch.explain.logs.last_lines`)."""
     telling_last_line: str = ""
+    lines_after_telling: int = 0
     last_line_tells: bool = False
     """Whether that is the very last one."""
     doubt: str = ""

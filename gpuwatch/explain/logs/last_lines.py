@@ -336,6 +336,11 @@ def did_it_all(line: str) -> bool:
     return re.search(_WHOLE_WORK, line, re.IGNORECASE) is not None
 
 
+def works(line: str) -> bool:
+    """Whether a line shows work, not only the end of a script."""
+    return _WORKS.search(line) is not None or _WORKS.search(unwrapped(line)) is not None
+
+
 def finished(line: str) -> bool:
     """Whether a line tells that its program did its work to the end, or was stopped in order."""
     return _FINISHED.search(line) is not None

@@ -261,7 +261,8 @@ class LogParser:
         warned = (raw for raw in list(self._last)[-_OF_A_WARNING:] if "Warning: " in raw)
         self._facts.last_warning = in_words(undecorated(next(warned, "")[:400]))
         last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
-        self._ends.close(unwrapped(undecorated(last[:_MAX_LINE])), self._facts.lines)
+        closing = [unwrapped(undecorated(text[:_MAX_LINE])) for text in list(self._last)[-2:]]
+        self._ends.close(closing[-1] if closing else "", closing[0] if closing else "", self._facts.lines)
         end = last_lines.end_of(self._last, serves="server.started" in self._facts.topics)
         told, line = end.tells, end.line
         if told in (last_lines.WORKED, last_lines.KERAS):
@@ -272,6 +273,10 @@ class LogParser:
             if told == last_lines.WORKED and self._only_imported():
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
+        since = (n for n, text in enumerate(reversed(self._last)) if line and line in undecorated(text))
+        self._facts.lines_after_telling = next(since, 0)
+        if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.works(line):
+            self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
         others = [name for name in self._facts.frameworks if name != "tensorflow"]
         unused = others or (told == last_lines.WORKED and "tensorflow" not in line and not self._facts.errors)
@@ -281,7 +286,7 @@ class LogParser:
         self._facts.doubt = in_words(end.doubt[:400])
         self._facts.not_a_number = in_words(end.not_a_number[:400])
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
-        self._facts.last_line = in_words(unwrapped(undecorated(last[:_MAX_LINE]))[:400])
+        self._facts.last_line = in_words(undecorated(last[:_MAX_LINE])[:400])
         self._facts.plain_last_line = in_words(last_lines.of_a_plain_log(self._last)[:400])
         self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
         self._facts.failed_after_interrupt = last_lines.failed_after_interrupt(self._last)

@@ -24,9 +24,7 @@ INTERRUPTED = "ended.interrupted"
 FATAL = "ended.fatal"
 KERNEL_DIED = "ended.notebook"
 NOT_STARTED = "ended.not-started"
-COMMAND = "ended.command"
 CONTINUED = "ended.continued-line"
-ARGUMENT = "ended.argument"
 NO_COMPILER = "ended.no-compiler"
 NO_CUDA_COMPILER = "ended.no-cuda-compiler"
 NOT_COMPILED = "ended.not-compiled"
@@ -97,10 +95,17 @@ _CRASHED = re.compile(
 )
 _PANIC = re.compile(r"^thread '[^']{1,80}' (?:\(\d+\) )?panicked at ")
 _NOT_STARTED = re.compile(
-    r"^(?:\S{0,200}python[\d.]*: (?:can't open file|No module named|symbol lookup error|error while loading shared)"
-    r"|(?P<argument>\S{1,200}\.py: error: )"
-    r"|\S{1,200}: (?:line \d{1,9}: )?(?:(?P<continued>--?\w\S{0,200})|(?P<command>\S{1,200})): command not found$)"
+    r"^(?:\S{0,200}python[\w.]{0,12}: (?:can't (?:open|find) |No module named|symbol lookup error|error while loading sha)"
+    r"|\S{1,200}\.py: error: |[\w.-]{1,40}: error: (?:unrecognized arg|the following arg|argument [^:]{1,80}: )"
+    r"|\S{1,200}: (?:line \d{1,9}: )?(?:(?P<continued>--?\w\S{0,200})|\S{1,200}): command not found$)"
 )
+# Looked for in the last line only.
+_SHELL = re.compile(
+    r"^(?:-?\S{1,200}: ){1,3}?(?:(?:line )?\d{1,9}: )?(?:(?:\S{1,200}: )?(?:Bad substitution$|bad interpreter: |cannot execute"
+    r"|[Ss]yntax error(?:: | near )|Permission denied$)|\S{1,200}: not found$)|^zsh:(?:\d+:)? (?:command not|no such|permis)"
+    r"|is not recognized as (?:an internal or external|the name of)|^/usr/bin/env: "
+)
+"""What shells say of a command or script that they do not start."""
 # setuptools and pip, which name the compiler that they did not find or that failed.
 _BUILD = re.compile(
     r"^error: (?:\[Errno 2\] No such file or directory: '(?P<missing>[^']{1,300})'"
@@ -212,8 +217,7 @@ def reported_end(line: str) -> str | None:
     if (found := _BUILD.search(line)) is not None:
         return _of_build(found)
     if (found := _NOT_STARTED.search(line)) is not None:
-        kinds = {"argument": ARGUMENT, "continued": CONTINUED, "command": COMMAND}
-        return kinds.get(str(found.lastgroup), NOT_STARTED)
+        return CONTINUED if found["continued"] else NOT_STARTED
     return next((topic for topic, texts in _TEXTS.items() if any(text in line for text in texts)), None)
 
 
@@ -229,11 +233,12 @@ def _of_build(found: re.Match[str]) -> str | None:
 
 
 def last_line_end(line: str) -> str | None:
-    """The topic of a log's last line without prefixes, as a shell in any language reports a signal; None for others."""
+    """The topic of a log's last line without prefixes, as a shell in any language reports a signal, or that it
+    started nothing; None for others."""
     job = _JOB.search(line)
     word = job["word"] if job is not None else line.partition(" (")[0]
     topic = next((topic for topic, words in _FOREIGN.items() if word.strip().lower() in words), None)
-    return topic or (FAILED if job is not None else None)
+    return topic or (FAILED if job is not None else NOT_STARTED if _SHELL.search(line) is not None else None)
 
 
 def of_a_child(error_type: str, message: str = "") -> bool:
@@ -281,10 +286,17 @@ class ReportedEnds:
         self._job_ended = False
         """Whether the last report was of a batch system, so that the next one is of another job."""
 
-    def close(self, line: str, number: int) -> None:
-        """Takes the last line of the log without prefixes."""
+    def close(self, line: str, before: str, number: int) -> None:
+        """Takes the last line of the log and the one before, without prefixes."""
         if not self.topic and (topic := last_line_end(line)) is not None:
             self.topic, self.line, self.at = topic, line, number
+        elif not self.topic and _SHELL.search(before) is not None:
+            self.topic, self.line, self.at = NOT_STARTED, before, number
+
+    def worked_after(self, number: int) -> None:
+        """Forgets a command that was not started, as line ``number`` shows that the script went on and worked."""
+        if self.topic == NOT_STARTED and self.at < number:
+            self.topic, self.line, self.at = "", "", 0
 
     def take(self, line: str, number: int) -> bool:
         """Takes a line without prefixes; False if it reports no end."""
@@ -304,7 +316,7 @@ class ReportedEnds:
             if (
                 not self.topic
                 or KILLS_RANKS in self.line
-                or self._root
+                or (self._root and (self.topic, topic) != (NOT_STARTED, FAILED))
                 or topic == CONTINUED
                 or (self.topic, topic) == (CANCELLED, TIME_LIMIT)
                 or self._another_job(line)

@@ -73,6 +73,8 @@ def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
         return None
     if _SPOOLED.search(frame.file) is not None:
         return first((named("spooled-script"),), line_of(error))
+    if "os.environ[" in frame.code:
+        return first((named("unset-variable"),), line_of(error))
     if _WRITES.search(frame.code) is not None:
         return first((named("no-folder"),), line_of(error))
     return first((named("lost-parent"),), line_of(error)) if FROM_PARENT in frame.code else None

@@ -189,8 +189,8 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
         known = (
-            program_messages.meaning("\n".join(told))
-            if topic in (reported_ends.FATAL, _TYPES, _ASSERT, TENSORRT)
+            program_messages.meaning("\n".join(told or lines))
+            if topic in (reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT)
             else None
         )
         if known is None:
