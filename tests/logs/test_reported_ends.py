@@ -6,9 +6,7 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain import explain
 from gpuwatch.explain.logs.reported_ends import (
-    ARGUMENT,
     CANCELLED,
-    COMMAND,
     CONTINUED,
     CRASH,
     FAILED,
@@ -115,9 +113,9 @@ ENDS = [
     ("The Kernel crashed while executing code in the current cell or a previous cell.", KERNEL_DIED),
     ("python: can't open file '/home/u/train.py': [Errno 2] No such file or directory", NOT_STARTED),
     ("/usr/bin/python3: No module named train", NOT_STARTED),
-    ("bash: line 1: pyhton: command not found", COMMAND),
+    ("bash: line 1: pyhton: command not found", NOT_STARTED),
     ("/var/spool/job7/slurm_script: line 15: --epochs: command not found", CONTINUED),
-    ("train.py: error: unrecognized arguments: --bacth 3", ARGUMENT),
+    ("train.py: error: unrecognized arguments: --bacth 3", NOT_STARTED),
     ("python: symbol lookup error: /env/libx.so: undefined symbol: foo", NOT_STARTED),
     ("subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.", FAILED),
     ("Command '['train', '--seed', '42']' returned non-zero exit status 1.", FAILED),
@@ -130,16 +128,14 @@ _TITLES = {
     TERMINATED: "SIGTERM",
     CRASH: ("crashed with", "aborted with"),
     FATAL: "check inside the framework failed",
-    NOT_STARTED: "did not start",
-    ARGUMENT: "rejected its arguments",
-    COMMAND: "no command of that name",
+    NOT_STARTED: ("does not exist", "no command", "not know the arguments", "cannot be loaded", "python -m"),
     CONTINUED: "ends too early",
     HOST_MEMORY: "host's memory",
     TIME_LIMIT: "time limit",
     PREEMPTED: "preempted",
     CANCELLED: "cancelled",
     KERNEL_DIED: "kernel died",
-    FAILED: ("process of the job failed", "ended with an exit code", "command that make ran", "DeepSpeed's launcher"),
+    FAILED: ("process of the job failed", "ended with exit code", "command that make ran", "DeepSpeed's launcher"),
 }
 
 

@@ -20,7 +20,7 @@ def test_the_last_start_counts() -> None:
     found = explain([*_HEAD, *_WRONG, *_AGAIN, *_TRACE, "OSError: [Errno 98] Address already in use"])
     assert found.findings[0].title.startswith("The port is taken")
     assert found.findings[-1].title == "The log is of 2 starts or more; this is about the last, from line 7 on"
-    assert "rejected its arguments" in found.findings[-1].evidence[0]
+    assert "does not know the arguments --lrr" in found.findings[-1].evidence[0]
     assert found.lines == 14
     worked = explain([*_HEAD, *_FULL, *_AGAIN, *_WORK])
     assert (worked.primary, worked.ooms) == ("healthy", ())

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
-from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning
@@ -26,40 +26,20 @@ _FAILURE = "The last lines report a failure"
 _DOUBT = "Whether it failed is not clear: near its end a line speaks of a failure"
 _OF_WRAPPERS = ("compile", "cmake", "pip-build")
 """Keys of what a tool says of a failure that the lines before it tell better."""
+_FIRST_COUNTS = "physx"
+"""Key of a failure that is told in several lines, each of which follows from the one before."""
 _READ_BEFORE = (
     "Look for what that line names (a file, an option, a process), and at the lines before it in the log of the process"
     " that printed it: the first error tells more than the last."
 )
 _NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch knows; last line"
-_TOLD = {
-    "ray.worker-exit": named("ray-worker"),
-    "kernel.trace": Meaning(
-        "The kernel printed a call trace through NVIDIA's driver: a task hangs in it, or it failed",
-        "Look above it for 'blocked for more than' (a hang), BUG or Oops, and for an Xid before it (dmesg | grep -i"
-        " xid). A task that hangs in state D cannot be killed: reboot; if it comes again, try another driver release.",
-    ),
-}
+_TOLD = {"ray.worker-exit": named("ray-worker"), "kernel.trace": named("kernel-trace")}
 """Topics that say what happened where nothing else does, and no work came after."""
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
 _AT_ITS_LIMIT = "The program stopped at a time limit of its own; no failure in it"
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
-_GONE = "It ended in the middle of its work, and the log does not say why: killed, crashed or interrupted"
-_WHO_ENDED_IT = (
-    "Look at that time in dmesg for 'Out of memory: Killed process' (the host's memory), and in the shell or the"
-    " scheduler for its exit code: 137 is a kill, 139 a crash, 130 Ctrl+C."
-)
-_NOT_LOADED = "Weights of a checkpoint were refused, and the program went on without them"
-_COMPARE_WEIGHTS = (
-    "Build the model with the settings of the checkpoint, or choose the checkpoint of this model: the lines below that"
-    " one list what does not fit. What runs after it begins from other weights."
-)
 _OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
 """Beginnings of titles that the rest of a log may contradict."""
-_LOSS_IS_NAN = "The loss is not a number (NaN) in its last lines: the program works on, but learns nothing"
-_LOOK_FOR_NAN = (
-    "Look for the first step whose loss is not finite: a lower learning rate, bfloat16 instead of float16, gradient"
-    " clipping, inputs without NaN."
-)
 _OF_THE_END = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
 _NEAR = 10
@@ -91,24 +71,21 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.last_lines_tell == last_lines.FAILED:
         meanings = ((meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
         found = [(means, line) for means, line in meanings if means is not None]
-        for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
-            line = next(line for same, line in reversed(found) if same == means)  # the others follow from it
-            return finding(means.cause, "warning", "likely", title=means.title, evidence=(line,), action=means.action)
+        for means, line in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
+            told = [line for same, line in reversed(found) if same == means]
+            return _of(means, told[0] if means.key == _FIRST_COUNTS else line)
         title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
         shown = (log.telling_last_line,)
         return finding("unknown", "warning", "likely", title=title, evidence=shown, action=_READ_BEFORE)
     for topic, known in _TOLD.items():
         if log.last_lines_tell not in (last_lines.WORKED, last_lines.KERAS) and (lines := log.lines_of(topic)):
-            return finding("unknown", "warning", "likely", title=known.title, evidence=lines[:2], action=known.action)
+            return _of(known, *lines[:2])
     if log.not_a_number:
-        shown = (log.not_a_number,)
-        return finding("unknown", "warning", "fact", title=_LOSS_IS_NAN, evidence=shown, action=_LOOK_FOR_NAN)
+        return _of(named("loss-is-nan"), log.not_a_number, certainty="fact")
     if log.left_behind:
-        left = (log.telling_last_line, log.left_behind)
-        return finding("unknown", "warning", "likely", title=_GONE, evidence=left, action=_WHO_ENDED_IT)
+        return _of(named("ended-in-work"), log.telling_last_line, log.left_behind)
     if log.last_lines_tell and (refused := log.lines_of("checkpoint.refused")):
-        went_on = (refused[0], log.telling_last_line)
-        return finding("unknown", "warning", "likely", title=_NOT_LOADED, evidence=went_on, action=_COMPARE_WEIGHTS)
+        return _of(named("weights-refused"), refused[0], log.telling_last_line)
     if log.doubt:
         title = f"{_DOUBT}: {shorten(mask_text(printable(log.doubt)), _SHOWN)}"
         return finding("unknown", "warning", "likely", title=title, evidence=(log.doubt,), action=_WHAT_TELLS)
@@ -149,6 +126,10 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         action="Run gpuwatch doctor on that machine: it says whether TensorFlow gets a GPU, and if not, why."
         " gpuwatch run -- python train.py says so for the program itself.",
     )
+
+
+def _of(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding:
+    return finding(known.cause, "warning", certainty, title=known.title, evidence=lines, action=known.action)
 
 
 def _stopped(log: LogFacts) -> Finding | None:

@@ -24,6 +24,7 @@ from gpuwatch.explain.logs import (
 from gpuwatch.explain.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.framework_words import NOT_BESIDE
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
 from gpuwatch.explain.logs.multiline_units import OpenUnits
 from gpuwatch.explain.logs.placement import PlacementCounter
@@ -215,7 +216,7 @@ class LogParser:
 
     def _again(self, message: str) -> bool:
         """Handles a C++ message of a known kind; False if its kind is not known yet."""
-        if message.startswith("Executing op ") and "\r" not in message.rstrip("\r\n"):
+        if message.startswith("Executing op ") and ("\r" not in message or "\r" not in message.rstrip("\r\n")):
             self._messages.framework("tensorflow")
             self._learn(message, self._placements.executing(message))
             return True
@@ -278,6 +279,8 @@ class LogParser:
         if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.works(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
+        not_beside = {NOT_BESIDE.get(name) for name in self._facts.frameworks}
+        self._facts.frameworks[:] = [name for name in self._facts.frameworks if name not in not_beside]
         others = [name for name in self._facts.frameworks if name != "tensorflow"]
         unused = others or (told == last_lines.WORKED and "tensorflow" not in line and not self._facts.errors)
         if unused and not self._used_tensorflow(xla="jax" in others):

@@ -36,6 +36,7 @@ _MKL = re.compile(r"^_Mkl(?:Native)?")
 _MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
 _ROOT = re.compile(r"requested_device_name_='([^']*)'.{0,400}?supported_device_types_=\[([^\]]*)\]")
 _EXECUTING = re.compile(r"Executing op (\S+) in device (\S+)")
+_EXECUTES = "Executing op "
 _COPY = re.compile(
     r"before computing (\S+) input #(\d+) was expected to be on (\S+) but is actually on (\S+) \(operation running on"
 )
@@ -57,8 +58,9 @@ class PlacementCounter:
 
     def executing(self, message: str) -> tuple[str, str] | None:
         """An ``Executing op`` line; returns its key for :meth:`again`, None if it is not counted."""
-        op, found, where = message.removeprefix("Executing op ").rstrip().partition(" in device ")
-        if not found or " " in op or " " in where:
+        op, _, where = message[len(_EXECUTES) :].partition(" in device ")
+        where = where.rstrip()
+        if " " in op or " " in where or not where or not message.startswith(_EXECUTES):
             match = _EXECUTING.search(message)
             if match is None:
                 return None
@@ -136,7 +138,7 @@ class PlacementCounter:
             return None
         key = self._names.get((op, where))
         if key is None:
-            key = (op_name(op), self._short(where))
+            key = (op_name(op) if op[:1] == "_" else op, self._devices.get(where) or self._short(where))
             if len(self._names) < MAX_KEYS:
                 self._names[op, where] = key
         return key

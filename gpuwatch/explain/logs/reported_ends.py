@@ -95,15 +95,17 @@ _CRASHED = re.compile(
 )
 _PANIC = re.compile(r"^thread '[^']{1,80}' (?:\(\d+\) )?panicked at ")
 _NOT_STARTED = re.compile(
-    r"^(?:\S{0,200}python[\w.]{0,12}: (?:can't (?:open|find) |No module named|symbol lookup error|error while loading sha)"
+    r"^(?:\S{0,200}python[\w.]{0,12}: (?:can't (?:open|find) |No module named|symbol lookup error|error while loading)"
     r"|\S{1,200}\.py: error: |[\w.-]{1,40}: error: (?:unrecognized arg|the following arg|argument [^:]{1,80}: )"
     r"|\S{1,200}: (?:line \d{1,9}: )?(?:(?P<continued>--?\w\S{0,200})|\S{1,200}): command not found$)"
 )
 # Looked for in the last line only.
 _SHELL = re.compile(
-    r"^(?:-?\S{1,200}: ){1,3}?(?:(?:line )?\d{1,9}: )?(?:(?:\S{1,200}: )?(?:Bad substitution$|bad interpreter: |cannot execute"
-    r"|[Ss]yntax error(?:: | near )|Permission denied$)|\S{1,200}: not found$)|^zsh:(?:\d+:)? (?:command not|no such|permis)"
-    r"|is not recognized as (?:an internal or external|the name of)|^/usr/bin/env: "
+    r"^(?:(?:line )?\S{1,200}: ){1,4}(?:Bad substitution$|bad interpreter: |cannot execute)"
+    r"|^\S{1,200}: (?:line )?\d{1,9}: (?:(?:\S{1,200}: )?[Ss]yntax error(?:: | near )|\S{1,200}: Permission denied$)"
+    r"|^\S{1,200}: \d{1,9}: \S{1,200}: not found$|^-?(?:/bin/)?(?:ba|z|da|)sh: \S{1,200}: Permission denied$"
+    r"|^zsh:(?:\d+:)? (?:command not found|no such file|permission denied|no matches found)|^/usr/bin/env: "
+    r"|is not recognized as (?:an internal or external|the name of)"
 )
 """What shells say of a command or script that they do not start."""
 # setuptools and pip, which name the compiler that they did not find or that failed.

@@ -320,7 +320,7 @@ INFERRED: Texts = {
         "cuda.is_available(): false", "is_available() returns false", "torch is not able to use gpu",
         "no supported gpu backend found", ("can only be used on", "cuda devices"),
         "setting accelerator to cpu. if you have",
-        ("accelerator` can not run on your system", "gpu"),
+        ("accelerator` can not run on your system", "gpu"), ("device: cpu", "n_gpu: 0"),
         ("accelerator` can not run on your system", "cuda"),
         ("accelerator can not run on your system", "gpu"), "accelerator can not run on your system since",
         ("cuda unavailable", "requested"), ("invalid cuda", "requested"), "no gpu detected", "no gpu found",
@@ -334,7 +334,7 @@ INFERRED: Texts = {
     "device.used": (
         "/physical_device:gpu:", "device='cuda", 'name: "/device:gpu:',
         "available platform names are: interpreter cuda", "available platform names are: cuda", "gpu available: true",
-        "cuda available: true", "nccl info", "using device: cuda", "cudadevice(id=", "gpudevice(id=",
+        "cuda available: true", "nccl info", "device: cuda", "cudadevice(id=", "gpudevice(id=",
         ("ggml_cuda_init: found", "cuda device"), ("offloaded", "layers to gpu"), "# gpu blocks:",
     ),
     "build.cpu-only": (
@@ -441,6 +441,7 @@ INFERRED: Texts = {
     ),
     "framework.started": (
         "unable to initialize backend", "initializing torch", "warning:tensorflow:", "info:tensorflow:",
+        "vllm is using nccl",
     ),
     "xla.interpreter": ("initialized for platform interpreter", "tfrtcpuclient created",),
 }  # fmt: skip

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from gpuwatch.core.formatting.text import shorten
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.ending_words import NCCL_INTERNAL, PEER, WAITED
+from gpuwatch.explain.diagnosis.rules.meanings import first, table
 from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.facts import LogFacts
@@ -16,47 +15,6 @@ from gpuwatch.explain.logs.topics import topics_of
 _EPILOGUE = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
 _OF_A_PEER = frozenset({PEER, NCCL_INTERNAL, WAITED})
-_FIRST_ERROR = "Read the first line with 'error' above it: what is printed after it says only that it failed."
-_OF_OTHERS = (
-    (
-        "g?make",
-        "A command that make ran failed; its own message stands before this line, or in its output",
-        _FIRST_ERROR,
-    ),
-    (
-        rf".*{re.escape(reported_ends.KILLS_RANKS)}",
-        "DeepSpeed's launcher killed the ranks of the job: one had failed, or the launcher was told to end",
-        "Its line 'exits with return code' tells which: -9 is a kill, most often for lack of host memory (RAM): look in"
-        " dmesg for 'Out of memory: Killed process'. Else the rank's own error stands above, or in its own log.",
-    ),
-    (
-        r".*Engine core initialization failed",
-        "A process of the server failed at its start, and its own error is not in this log",
-        "Look above, or in the whole output (journalctl, docker logs), at the lines that begin with (EngineCore or"
-        " (Worker: the last error of theirs is the reason. If there are none, start it again with"
-        " VLLM_LOGGING_LEVEL=DEBUG.",
-    ),
-    (
-        r".*\bEngineDeadError|.*\bdied unexpectedly",
-        "A process of the server died without an error of its own in this log: killed, or crashed",
-        "Look at that time in dmesg for 'Out of memory: Killed process' (the host's memory) and for an Xid, and ask"
-        " whether somebody killed it; lines above that begin with (EngineCore or (Worker may say more. Start it again.",
-    ),
-    *(
-        (
-            says,
-            "The job ended with an exit code of its own; what failed stands in its output, not in this report",
-            "Read the job's error file (LSF: -e, bpeek; HTCondor: Error = in the submit file): its last lines say why.",
-        )
-        for says in (
-            r"State: FAILED",
-            r"Exited with exit code",
-            r".*\bNormal termination \(",
-            r"Job terminated of its own accord",
-        )
-    ),
-)
-"""Reports that are no launcher's of a process of a job, and what they mean."""
 _WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 
@@ -115,10 +73,8 @@ def in_a_process(log: LogFacts) -> tuple[str, str]:
     """Title and action for a process that exited with an error of its own."""
     own = own_error(log)
     if own is None:
-        report = reported(log)[1]
-        for says, title, action in _OF_OTHERS:
-            if re.match(says, report):
-                return title, action
+        if (known := first(table("reports"), reported(log)[1])) is not None:
+            return known.title, known.action
         return (
             "A process of the job failed, and its own error is not in this log",
             f"Read that process's own output: its last lines say why {_WHERE_TO_READ}).",
