@@ -77,6 +77,7 @@ def essence(found: LogFacts) -> dict[str, object]:
         "doubt",
         "last_lines_tell",  # a collector's level is part of it
         "last_line_tells",
+        "lines_after_telling",
         "plain_last_line",
     ):
         del plain[name]

@@ -274,8 +274,8 @@ class LogParser:
             if told == last_lines.WORKED and self._only_imported():
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
-        since = (n for n, text in enumerate(reversed(self._last)) if line and line in undecorated(text))
-        self._facts.lines_after_telling = next(since, 0)
+        since = list(itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last)))
+        self._facts.lines_after_telling = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE])))
         if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.works(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()

@@ -53,8 +53,8 @@ def update(cuda_major: int | None = None, has_major: int | None = None, framewor
     """What to do about a driver that is too old, with version numbers if known."""
     if cuda_major is None or (release := first_release(cuda_major)) is None:
         return (
-            "Update the NVIDIA driver to the release of the build's CUDA (12.4: 550 or later, 12.6: 560, 12.8: 570,"
-            " 12.9: 575, 13: 580), or use a framework build for an older CUDA."
+            "Update the NVIDIA driver to the release of the build's CUDA (10.0: 410 or later, 11.8: 520, 12.4: 550,"
+            " 12.6: 560, 12.8: 570, 12.9: 575, 13: 580), or use a framework build for an older CUDA."
         )
     action = f"Update the NVIDIA driver to release {release} or later, which CUDA {cuda_major} needs"
     if has_major is None:

@@ -26,9 +26,18 @@ CAUSE = "program.error"
 FROM_PARENT = "from_parent"
 """The variable of multiprocessing's spawn from which a new process reads what its parent sends."""
 _SPOOLED = re.compile(r"/slurm_script$|/spool/(?:slurm|pbs|lsf)")
-_WRITES = re.compile(
-    r"open\(.*['\"][wax]b?\+?['\"]|\.(?:save\w*|to_csv|to_json|imsave|imwrite|mkdir|dump)\(|\bsavefig\("
+_BY_CODE = (
+    (re.compile(r"os\.environ\["), "unset-variable"),
+    (re.compile(r"\bimread\("), "none-read"),
+    (
+        re.compile(
+            r"open\(.*['\"][wax]b?\+?['\"]|\.(?:save\w*|to_csv|to_json|imsave|imwrite|mkdir|dump)\(|\bsavefig\("
+        ),
+        "no-folder",
+    ),
+    (re.compile(FROM_PARENT), "lost-parent"),
 )
+"""What the line that raised an exception says of it, by the key of the meaning."""
 SYSTEM, PROGRAM, MACHINE, _BY_TYPE = map(table, ("system", "program", "machine", "type"))
 
 _PLAIN = frozenset(
@@ -73,11 +82,8 @@ def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
         return None
     if _SPOOLED.search(frame.file) is not None:
         return first((named("spooled-script"),), line_of(error))
-    if "os.environ[" in frame.code:
-        return first((named("unset-variable"),), line_of(error))
-    if _WRITES.search(frame.code) is not None:
-        return first((named("no-folder"),), line_of(error))
-    return first((named("lost-parent"),), line_of(error)) if FROM_PARENT in frame.code else None
+    key = next((key for code, key in _BY_CODE if code.search(frame.code) is not None), None)
+    return first((named(key),), line_of(error)) if key is not None else None
 
 
 def meaning(error: str) -> Meaning | None:

@@ -62,6 +62,8 @@ _ALSO_SAID = ("compiler.message", "ray.worker-exit")
 """Topics whose lines tell more of an error that is known: what the compiler or Ray's raylet said of it."""
 _PROCESS = "A process of the job failed in"
 _TYPES, _ASSERT = "ended.two-types", "ended.assert"
+_WITH_A_ROW = (reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT, "ended.nccl")
+"""Topics of whose lines the table of messages may know more."""
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
 _NEAR = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
@@ -188,11 +190,7 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         title, action, shown = of_worker(" ".join(lines), run.host_memory if run is not None else None)
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
-        known = (
-            program_messages.meaning("\n".join(told or lines))
-            if topic in (reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT)
-            else None
-        )
+        known = program_messages.meaning("\n".join(told or lines)) if topic in _WITH_A_ROW else None
         if known is None:
             known = crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]
         return _ended(known, _once(told, lines))
