@@ -11,20 +11,20 @@ from gpuwatch.explain.logs.exceptions import telling
 
 ERRORS = (
     ("ModuleNotFoundError: No module named 'flash_attn'", "module flash_attn is not installed"),
-    ("ImportError: cannot import name 'Trainer' from 'lib' (/env/lib/__init__.py)", "Trainer is not in the installed"),
+    ("ImportError: cannot import name 'Trainer' from 'lib' (/env/lib/__init__.py)", "Trainer is not in the program's own"),
     (
         "ImportError: cannot import name 'x' from partially initialized module 'lib' (most likely due to a circular"
         " import) (/a/lib.py)",
         "still being imported: x",
     ),
-    ("AttributeError: partially initialized module 'random' has no attribute 'seed'", "still being imported: random"),
-    ("AttributeError: module 'numpy' has no attribute 'bool'.", "uses bool, which the installed version does not have"),
+    ("AttributeError: partially initialized module 'random' has no attribute 'seed'", "in its place: random"),
+    ("AttributeError: module 'numpy' has no attribute 'bool'.", "alias np.bool"),
     ("TypeError: Net.__init__() got an unexpected keyword argument 'heads'", "argument heads, which it does not"),
     ("TypeError: Blur.run() missing 1 required positional argument: 'size'", "without 'size', which it requires"),
     ("AttributeError: 'NoneType' object has no attribute 'cpu'", "A value is None, and cpu of it is used"),
     ("ImportError: You must install pydot (`pip install pydot`) for `plot_model` to work.", "module pydot is not installed"),
     ("TBNotInstalledError: TensorBoard is not installed, missing implementation for tf.summary.scalar", "TensorBoard"),
-    ("ModuleNotFoundError: No module named 'utils.loader'", "module utils.loader is missing from its package"),
+    ("ModuleNotFoundError: No module named 'utils.loader'", "utils.loader, by its name"),
     ("AttributeError: module 'tensorflow' has no attribute 'consant'", "consant, which the installed version does not"),
     ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'placeholder'", "uses placeholder"),
     ("AttributeError: module 'requests' has no attribute 'Session'", "uses Session, which the installed version does not"),
@@ -121,7 +121,7 @@ ERRORS = (
     ("RuntimeError: a Tensor with 16 elements cannot be converted to Scalar", "A tensor of several elements"),
     ("RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 1, 4, 4]", "Shapes of tensors"),
     ("TypeError: cannot assign 'torch.cuda.FloatTensor' as parameter 'bias'", "the program's own error"),
-    ("omegaconf.errors.ConfigAttributeError: Missing key lr", "the program's own error"),
+    ("omegaconf.errors.ConfigAttributeError: Missing key lr", "unknown key: lr"),
     ("RuntimeError: view size is not compatible with input tensor's size and stride", "Shapes of tensors"),
     ("RuntimeError: torch.cat(): expected a non-empty list of Tensors", "Shapes of tensors"),
     ("RuntimeError: Tensor for argument #2 'mat1' is on CPU, but expected it to be on GPU", "on different devices"),
@@ -158,7 +158,7 @@ _HEAD, _FRAME = "Traceback (most recent call last):", '  File "/a/train.py", lin
         ("a, b = c", "ValueError: not enough values to unpack (expected 2, got 1)", "print what is unpacked"),
         ("run()", "ValueError: no run there", "follow it back to the arguments"),
         ("f = open(p, 'w')", "FileNotFoundError: [Errno 2] No such file or directory: 'out/a'", "os.makedirs"),
-        ("f = open(p)", "FileNotFoundError: [Errno 2] No such file or directory: 'out/a'", "Correct the path"),
+        ("f = open(p)", "FileNotFoundError: [Errno 2] No such file or directory: 'out/a'", "full path"),
     ],
 )
 def test_what_to_do_names_the_place_and_what_to_look_for(code: str, error: str, does: str) -> None:
@@ -348,7 +348,7 @@ AROUND = (
     ("ImportError: /lib/libc.so.6: version `GLIBC_2.34' not found (required by /env/x.so)", "built for a newer system"),
     ("SignalException: Process 4711 got signal: 15", "ended by SIGTERM"),
     ("MissingMandatoryValue: Missing mandatory value: data.path", "unknown key: data.path"),
-    ("Error: No such option: --lrr", "option or argument"),
+    ("Error: No such option: --lrr", "arguments --lrr"),
     ("llama_model_load: error loading model: unknown model architecture: 'abc'", "kind of model: abc"),
     ("Error: model requires more system memory (12.3 GiB) than is available (7.1 GiB)", "host's memory"),
     ("Error response from daemon: pull access denied for x, repository does not exist", "could not be pulled"),
@@ -368,7 +368,7 @@ AROUND = (
     ("Error: llama runner process has terminated: exit status 2", "runner, which computes, ended"),
     ("llama_model_load: error loading model: tensor 'b' data is not within the file bounds", "is damaged, cut off"),
     ("Error: No such file or directory: 'data/a.csv'", "does not exist: data/a.csv"),
-    ("/usr/bin/env: 'python': No such file or directory", "file that does not exist: 'python'"),
+    ("/usr/bin/env: 'python': No such file or directory", "names does not exist: python"),
     ("RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.", "is too old to build the package"),
     ("Key 'depth' is not in struct: Error executing job", "unknown key: depth"),
     ("[rank: 0] Received SIGTERM: 15", "ended by SIGTERM"),
@@ -489,7 +489,7 @@ def test_the_reason_of_a_validation_error_stands_below_it(below: list[str], said
 
 
 @pytest.mark.parametrize(
-    ("script", "said"), [("/var/spool/slurmd/job7/slurm_script", "scheduler's copy"), ("/a/t.py", "is not installed")]
+    ("script", "said"), [("/var/spool/slurmd/job7/slurm_script", "scheduler's copy"), ("/a/t.py", "program's own")]
 )
 def test_a_module_that_a_copy_of_the_script_does_not_find(script: str, said: str) -> None:
     lines = [_TRACE[0], f'  File "{script}", line 3, in <module>', "    import net"]

@@ -75,8 +75,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             told = [line for same, line in reversed(found) if same == means]
             return _of(means, told[0] if means.key == _FIRST_COUNTS else line)
         title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
-        shown = (log.telling_last_line,)
-        return finding("unknown", "warning", "likely", title=title, evidence=shown, action=_READ_BEFORE)
+        return _of(Meaning(title, _READ_BEFORE), log.telling_last_line)
     for topic, known in _TOLD.items():
         if log.last_lines_tell not in (last_lines.WORKED, last_lines.KERAS) and (lines := log.lines_of(topic)):
             return _of(known, *lines[:2])
@@ -88,7 +87,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         return _of(named("weights-refused"), refused[0], log.telling_last_line)
     if log.doubt:
         title = f"{_DOUBT}: {shorten(mask_text(printable(log.doubt)), _SHOWN)}"
-        return finding("unknown", "warning", "likely", title=title, evidence=(log.doubt,), action=_WHAT_TELLS)
+        return _of(Meaning(title, _WHAT_TELLS), log.doubt)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.last_lines_tell and not on_cpu:
@@ -102,8 +101,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if not on_cpu:
         if log.last_warning:
             return finding("healthy", "info", "likely", title=_ONLY_WARNED, evidence=(log.last_warning,))
-        if not log.frameworks and log.plain_last_line:
-            title = f"{_NO_FRAMEWORK}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
+        if log.plain_last_line:
+            beginning = "No failure in it; last line" if log.frameworks else _NO_FRAMEWORK
+            title = f"{beginning}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
             return finding("healthy", "info", "likely", title=title, evidence=(log.plain_last_line,))
         if not log.frameworks and not log.errors and not any(others):
             return finding(

@@ -1,6 +1,6 @@
 """Causes that a log line states directly: the topic is the cause.
 
-To add one: its text in :mod:`gpuwatch.explain.logs.topics`, and a row here.
+To add one: its text in :mod:`gpuwatch.explain.logs.topics`, and a row in the section "stated" of ``messages.txt``.
 """
 
 from __future__ import annotations
@@ -15,45 +15,15 @@ from gpuwatch.explain.diagnosis.reference.advice import framework_of, libraries_
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver import STATE_ADVICE
+from gpuwatch.explain.diagnosis.rules.meanings import table
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.explain.logs import cuda_errors, last_lines
 from gpuwatch.explain.logs.removed_api import removed
 from gpuwatch.explain.logs.topics import outright
 
-STATED: tuple[tuple[str, Certainty, str], ...] = (
-    ("driver.bad-state", "likely", "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm), or reboot."),
-    (
-        "container.lost-devices",
-        "likely",
-        "Recreate the container: most often a systemctl daemon-reload on the host took its GPUs away. With CDI (docker"
-        " run --device nvidia.com/gpu=all) or Docker's cgroup driver cgroupfs that cannot happen again.",
-    ),
-    ("cuda.version-mismatch", "fact", "Install the version of the library that the framework was compiled with."),
-    (
-        "mig.misuse",
-        "likely",
-        "Name an instance by its UUID (nvidia-smi -L), and create instances of profiles that fit.",
-    ),
-    ("throttle.thermal", "fact", "Improve the cooling (fans, dust, airflow between cards), or lower the power limit."),
-    ("throttle.power", "fact", "Check the power supply and its cables, and the node's power brake."),
-    (
-        "mode.exclusive",
-        "likely",
-        "nvidia-smi -q -d COMPUTE tells: a mode other than Default keeps programs out (nvidia-smi -c 0, MPS, or another"
-        " GPU). If it is Default, look for a program that fills or hangs the GPU, then reset it.",
-    ),
-    (
-        "memory.limit-too-small",
-        "likely",
-        "Raise gpu_memory_utilization or lower max_model_len; if it is at 0.9 already, the model is too large.",
-    ),
-    (
-        "memory.other-process",
-        "likely",
-        "Stop the other programs on this GPU, or lower gpu_memory_utilization to what they leave.",
-    ),
-    ("api.removed", "fact", "Use the current API (tf.compat.v1.Session, tf.config, tf.distribute.MirroredStrategy)."),
+STATED: tuple[tuple[str, Certainty, str], ...] = tuple(
+    (row.key, "fact" if row.title == "fact" else "likely", row.action) for row in table("stated")
 )
 _WARNING_WHEN_MAPPED = frozenset({"cuda.version-mismatch"})
 

@@ -31,7 +31,7 @@ class Meaning(NamedTuple):
 
 
 _PROGRAM, _CAUSE = "program", "program.error"
-_OF_A_PROGRAM = frozenset({"spooled-script", "lost-parent", "no-folder"})
+_OF_A_PROGRAM = frozenset({"spooled-script", "lost-parent", "no-folder", "unset-variable", "none-read"})
 _KEY = re.compile(r"([\w.-]+) = (.*)")
 
 
