@@ -22,16 +22,12 @@ _WHAT_TELLS = (
 )
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
-_FAILURE = "The last lines report a failure"
+_FAILURE, _READ_BEFORE = named("last-lines")[:2]
 _DOUBT = "Whether it failed is not clear: near its end a line speaks of a failure"
 _OF_WRAPPERS = ("compile", "cmake", "pip-build")
 """Keys of what a tool says of a failure that the lines before it tell better."""
 _FIRST_COUNTS = "physx"
 """Key of a failure that is told in several lines, each of which follows from the one before."""
-_READ_BEFORE = (
-    "Look for what that line names (a file, an option, a process), and at the lines before it in the log of the process"
-    " that printed it: the first error tells more than the last."
-)
 _NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch knows; last line"
 _TOLD = {"ray.worker-exit": named("ray-worker"), "kernel.trace": named("kernel-trace")}
 """Topics that say what happened where nothing else does, and no work came after."""
