@@ -129,7 +129,7 @@ async def test_filter(many: FakePrometheus, typed: str, wanted: Callable[[object
         assert app.summary is not None
         expected = {host.name for host in app.summary.hosts if wanted(host)}
         assert expected
-        assert {host.name for host in app.fleet_screen.hosts._hosts} == expected
+        assert {host.name for host in app.fleet_screen.hosts.items} == expected
 
 
 async def test_an_invalid_word_is_named(many: FakePrometheus) -> None:
@@ -148,14 +148,14 @@ async def test_sorting(many: FakePrometheus) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
         table = app.fleet_screen.hosts
-        assert [host.name for host in table._hosts[:4]] == ["desk1", "desk2", "dgx001", "dgx002"]
+        assert [host.name for host in table.items[:4]] == ["desk1", "desk2", "dgx001", "dgx002"]
         await pilot.press("s", "down", "enter")
-        free = [host.free for host in table._hosts]
+        free = [host.free for host in table.items]
         assert free == sorted(free, reverse=True)
         await pilot.press("S")
-        assert [host.free for host in table._hosts] == free[::-1]
+        assert [host.free for host in table.items] == free[::-1]
         table.sort_by("state")
-        assert not table._hosts[0].view.answered
+        assert not table.items[0].view.answered
 
 
 async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(many: FakePrometheus) -> None:
@@ -164,7 +164,7 @@ async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(
     app.fleet_screen.begin_with(listed.filter, listed.sort, reverse=listed.reverse)
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
-        shown = app.fleet_screen.hosts._hosts
+        shown = app.fleet_screen.hosts.items
         assert 0 < len(shown) < app.fleet_screen.hosts.counts[1]
         free = [host.free for host in shown]
         assert free == sorted(free)

@@ -999,6 +999,7 @@ PROGRAMS = (
                 one.assign_sub(0.1 * gradient)
         """,
         "function.eager",
+        fresh=True,
     ),
     _program(
         "gpu-3-of-two-in-a-session",

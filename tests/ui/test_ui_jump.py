@@ -129,7 +129,7 @@ async def test_a_jump_to_a_probe_shows_what_belongs_to_it(make_stage: Any, tmp_p
         await pilot.press("4")
         await settle(pilot)
         table = stage.app.tab.table
-        number = next(n for n, row in enumerate(table.rows) if isinstance(row, Config) and row.script.name == "growth")
+        number = next(n for n, row in enumerate(table.items) if isinstance(row, Config) and row.script.name == "growth")
         x, y, _ = table.jump_rows()[number - table.top]
         screen = await jump(stage, pilot)
         await pilot.press(label_at(screen, table.region.x + x, table.region.y + y))

@@ -79,7 +79,7 @@ def _lists(visible: str | None, wanted: str) -> bool:
 _EXACT = {"gpu": _gpu, "mig": _mig, "sees": _sees, "visible": _visible}
 _SHORT = {"memory": "mem", "container": "job", "command": "cmd"}
 """Fields that are shorter than the ids of their columns, which are fields too."""
-_KINDS: dict[str, Kind] = {"GiB": "size", "%": "percent", "h:mm:ss": "time"}
+_KINDS: dict[str, Kind] = {"GiB": "size", "%": "percent", "time": "time"}
 _SHOWN: dict[str, Callable[[float], float]] = {
     "memory": shown_memory,
     "cpu": float,
