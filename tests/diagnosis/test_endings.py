@@ -189,9 +189,8 @@ def test_what_is_no_lost_rank(text: str, title: str) -> None:
     assert explain(text.split("\n")).findings[0].title.startswith(title)
 
 
-@pytest.mark.parametrize("text", ["Killed workers so far: 0", "I Killed it"])
-def test_what_only_looks_like_one(text: str) -> None:
-    found = explain(text.split("\n"))
+def test_what_only_looks_like_one() -> None:
+    found = explain(["Killed workers so far: 0"])
     assert found.primary in ("healthy", "unknown")
     assert [entry.severity for entry in found.findings] == ["info"]
 

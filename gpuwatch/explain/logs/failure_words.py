@@ -25,7 +25,8 @@ _WORDS = re.compile(
     r"|stuck|hangs?|hung|timed? ?-?out|broken|corrupt\w*|malformed|invalid|illegal|unhandled|uncaught"
     r"|unexpected(?:ly)?(?! behavio| result| key)"
     r"|segfault|segmentation(?! fault handler)|core dumped|out.of.(?:memory(?! err)|space)|no such|no space"
-    r"|gave up|giving up|(?:quota|limit) exceeded"
+    r"|gave up|giving up|(?:quota|limit) exceeded|evict\w*|low on resource|death signal"
+    r"|(?:was|were|been|got|has|is) (?:terminated|lost)"
     r"|(?:did|does|do|was|were|is|are)(?: not|n't) (?:work|finish|exist|start|load|run|respond|found|read|writ|allow"
     r"|permit|possib|support|valid|reach|complet|converge)\w*|not (?:found|ok|allowed|permitted|responding|enough)"
     r"|(?:exited|exits?(?= with| code| status|code))(?: with)?(?: code| status|code)?[ :=]{1,3}-?[1-9]\d{0,9}"
@@ -48,7 +49,7 @@ _WORDS = re.compile(
 )
 _MEASURED = re.compile(
     r"\b(?:fail\w*|err(?:or)?s?|exceptions?|abort\w*|crash\w*|killed|died|dead|invalid|corrupt\w*|time-?outs?)\b"
-    r"(?: ?\([^)]{0,20}\)| \w{1,12})?[\s:=|]{1,20}-?(?:0\b(?!x)|\d[\d.e%+-]*\.\d|\d+(?:\.\d+)?%|none|null|false|\[\])"
+    r"(?: ?\([^)]{0,20}\)|(?: \w{1,12}){1,3})?[\s:=|]{1,20}-?(?:0\b(?!x)|\d[\d.e%+-]*\.\d|\d+(?:\.\d+)?%|none|null|false|\[\])"
     r"|\b(?:no|0|zero|without|any|if|non)[ _-](?:\w{1,12} )?(?:fail\w*|err(?:or)?s?|exceptions?|crash\w*|aborted|killed"
     r"|unexpected|invalid|broken|corrupt\w*|dead|rejected|refused|not found)\b"
     r"|\b(?:squared|absolute|relative|percentage|word|character|mean|max|test|train\w*|val\w*|eval\w*|std|standard"

@@ -222,7 +222,7 @@ _WARNING = re.compile(
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
 _ASKED_TO_END = re.compile(
-    r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b|[Cc]aught signal 15\b"
+    r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b(?!: \d)|[Cc]aught signal 15\b"
     r"|\bSIGTERM received|Handling signal: term"
 )
 _TOLD_OF_INTERRUPT = re.compile(
@@ -530,14 +530,15 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
         return False  # a note or a warning, after which the log goes on
     if level.endswith("warning") or level in ("w", "warn"):
         return False
-    return in_words and _of_the_log(whole)
+    return in_words and _of_the_log(whole, last=last)
 
 
-def _of_the_log(whole: str) -> bool:
+def _of_the_log(whole: str, *, last: bool) -> bool:
     """Whether a line speaks of a failure and is neither of a traceback, a report that is read elsewhere, nor
     what people wrote around the log."""
     line = unwrapped(whole)
-    if "raceback (most" in whole or _RAISED.match(line) is not None or reported_end(line) is not None:
+    raised = _RAISED.match(line) is not None and not last
+    if "raceback (most" in whole or raised or reported_end(line) is not None:
         return False
     if _PROSE.search(whole) is not None:
         return False
