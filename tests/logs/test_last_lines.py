@@ -615,6 +615,12 @@ def test_rows_of_numbers_are_work() -> None:
         assert explain([row.format(i, i) for i in range(30)] + ["end"]).primary == "healthy"
 
 
+def test_a_traceback_behind_the_echo_of_an_interrupt_is_its_own_wherever_it_is_cut() -> None:
+    cut = ["epoch 1: loss 0.4", "^CTraceback (most recent call last):", '  File "a.py", line 3, in f', "    step()"]
+    assert "interrupted" in explain(cut).findings[0].title
+    assert "ends within a Python traceback" in explain([cut[0], cut[1][2:], *cut[2:]]).findings[0].title
+
+
 def test_an_interrupt_outweighs_what_follows_from_it_and_a_probe_at_the_start() -> None:
     probe = (
         "I0103 20:06:16.161175 1399 xla_bridge.py:243] Unable to initialize backend 'gpu': NOT_FOUND: Could not find"

@@ -132,7 +132,6 @@ LIBRARIES = (
     Wording("RuntimeError: JAX plugin jax_cuda12_plugin version 0.4.30 is installed, but it is not compatible with the installed jaxlib version 0.4.31, so it will not be used.", "cuda.version-mismatch"),
     Wording("RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", "cuda.version-mismatch"),
     Wording("node1:77:99 [0] NCCL WARN Mismatched NCCL version detected : rank 0 22005 rank 1 21805", "cuda.version-mismatch"),
-    Wording("nvcc fatal   : Unsupported gpu architecture 'compute_89'", "cuda.version-mismatch build.gpu-unsupported"),
     Wording("[TRT] [W] TensorRT was linked against cuDNN 8.6.0 but loaded cuDNN 8.5.0", "cuda.version-mismatch"),
 )  # fmt: skip
 

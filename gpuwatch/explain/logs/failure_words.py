@@ -49,7 +49,8 @@ _WORDS = re.compile(
 )
 _MEASURED = re.compile(
     r"\b(?:fail\w*|err(?:or)?s?|exceptions?|abort\w*|crash\w*|killed|died|dead|invalid|corrupt\w*|time-?outs?)\b"
-    r"(?: ?\([^)]{0,20}\)|(?: \w{1,12}){1,3})?[\s:=|]{1,20}-?(?:0\b(?!x)|\d[\d.e%+-]*\.\d|\d+(?:\.\d+)?%|none|null|false|\[\])"
+    r"(?: ?\([^)]{0,20}\)|(?: \w{1,12}){1,3})?[\s:=|]{1,20}"
+    r"-?(?:0\b(?!x)|\d[\d.e%+-]*\.\d|\d+(?:\.\d+)?%|none|null|false|\[\])"
     r"|\b(?:no|0|zero|without|any|if|non)[ _-](?:\w{1,12} )?(?:fail\w*|err(?:or)?s?|exceptions?|crash\w*|aborted|killed"
     r"|unexpected|invalid|broken|corrupt\w*|dead|rejected|refused|not found)\b"
     r"|\b(?:squared|absolute|relative|percentage|word|character|mean|max|test|train\w*|val\w*|eval\w*|std|standard"
@@ -57,7 +58,7 @@ _MEASURED = re.compile(
     r"|td|l[12]|rel|abs|rms)[ -](?:\w{1,12} )?err(?:or)?s?\b"
     r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|hook|handl\w+|correct\w+|log\w*)\b"
     r"|\b(?:fail|crash|error|exception|time-?out)\w*[ -](?:tests?|rate|safe|fast|over|handl\w+|recovery|mode|hook)"
-    r"|\b(?:may|might|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
+    r"|\b(?:may|might|c(?:an|ould) cause|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
     r"|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set(?: to)?|[:=]) ?\d",
     re.IGNORECASE,
 )

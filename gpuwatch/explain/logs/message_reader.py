@@ -16,8 +16,8 @@ from gpuwatch.explain.logs.multiline_units import MAX_LIST, OpenUnits
 GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
 _KILLED = re.compile(
-    r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)"
-    r"|^\S{1,120}: line \d{1,9}: +\d{1,10} Killed(?= )"
+    r"^(?:\S{1,400}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)"
+    r"|^\S{1,400}: line \d{1,9}: +\d{1,10} Killed(?= )"
 )
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _RANGE_FOLLOWS = "capability supported by this version of PyTorch is"

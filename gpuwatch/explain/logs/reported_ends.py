@@ -79,7 +79,7 @@ _WORD = re.compile(
     rf"^[\"'`]?srun: error: \S{{1,200}}: tasks? [\d,-]{{1,80}}: (?P<srun>Killed|Terminated|{_CRASHES})"
     rf"|^(?:zsh|bash|sh|dash|fish): (?P<shell>killed|terminated|{_CRASHES})\b"
     rf"|^(?:\[\d+\] *[-+]? *)?\d{{1,10}} (?P<job>killed|terminated|{_CRASHES})\b {{1,2}}\S"
-    rf"|^(?:\S{{1,80}}: line \d{{1,9}}: +\d{{1,10}} )?(?P<alone>Terminated|{_CRASHES})(?: \(core dumped\))?"
+    rf"|^(?:\S{{1,400}}: line \d{{1,9}}: +\d{{1,10}} )?(?P<alone>Terminated|{_CRASHES})(?: \(core dumped\))?"
     r"(?: {2,}|$)"
 )
 # The same in any language: "train.sh: Zeile 3:  4711 Get\u00f6tet                python train.py".
@@ -144,7 +144,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
         "Job deleted at request of ",
     ),
     PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: ", "Job was evicted"),
-    INTERRUPTED: ("Received Signals.SIGINT death signal",),
+    INTERRUPTED: ("Received Signals.SIGINT death signal", "] Main process received SIGINT, exiting"),
     FAILED: (
         "Primary job  terminated normally, but", "one or more processes exited with non-zero status", KILLS_RANKS,
         "Received sigquit from a child process",
@@ -154,7 +154,10 @@ _TEXTS: dict[str, tuple[str, ...]] = {
         "The Kernel crashed while executing code",
     ),
     KILLED: ("was sent SIGKILL! Perhaps out of memory?", "timeout: sending signal KILL to command"),
-    TERMINATED: ("timeout: sending signal TERM to command", "Received Signals.SIGTERM death signal"),
+    TERMINATED: (
+        "timeout: sending signal TERM to command", "Received Signals.SIGTERM death signal",
+        "] Main process received SIGTERM, exiting",
+    ),
 }  # fmt: skip
 _OF_A_POD = re.compile(r"\bReason: +OOMKilled\b")
 _RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
@@ -234,9 +237,15 @@ def _of_build(found: re.Match[str]) -> str | None:
     return NO_CUDA_COMPILER if compiler["cuda"] else NO_COMPILER
 
 
+_STAMPED = re.compile(r"^\[?\d[\d :.,T/-]{7,40}\]?:? (?P<word>Killed|Terminated)$")
+"""The shell's word behind a time that the program had begun its line with."""
+
+
 def last_line_end(line: str) -> str | None:
     """The topic of a log's last line without prefixes, as a shell in any language reports a signal, or that it
     started nothing; None for others."""
+    if (found := _STAMPED.search(line)) is not None:
+        return _OF_WORD[found["word"].lower()]
     job = _JOB.search(line)
     word = job["word"] if job is not None else line.partition(" (")[0]
     topic = next((topic for topic, words in _FOREIGN.items() if word.strip().lower() in words), None)

@@ -357,7 +357,7 @@ INFERRED: Texts = {
         "undefined symbol: __nvjitlink", "undefined symbol: cu", "undefined symbol: __cuda", "undefined symbol: nccl",
         "undefined symbol: nvrtc", "undefined symbol: nvml", ("symbol not found", "cuda"),
         "no supported gpu compute capabilities found", ("unsupported .version", "current version is"),
-        ("nvcc fatal", "unsupported gpu architecture"), ("xformers was built for", "you have"),
+        ("xformers was built for", "you have"),
         ("can't load c++/cuda extensions", "xformers"),
     ),
     "ended.extension": ("undefined symbol: _zn",),

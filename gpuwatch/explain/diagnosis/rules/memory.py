@@ -40,7 +40,9 @@ _CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.w
 """Topics after which every call of a CUDA library fails."""
 _ENOUGH_TO_START = 1 << 30
 """With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
-_NOT_OF_MEMORY = re.compile(r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|BAD_PARAM|LICENSE_ERROR)\w*")
+_NOT_OF_MEMORY = re.compile(
+    r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|MAPPING_ERROR|BAD_PARAM|LICENSE_ERROR)\w*"
+)
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
 _LOOK_FIRST = (
     "Look at nvidia-smi first: if another program holds the memory, end it or use another GPU (CUDA_VISIBLE_DEVICES)."

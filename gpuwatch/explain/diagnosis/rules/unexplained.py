@@ -357,6 +357,8 @@ def _log_ended(log: LogFacts | None) -> list[str]:
         return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [line_of(error)]
     if last is not None and _nothing_after(log):
         return [] if log.errors[-1].type in ON_PURPOSE else [line_of(log.errors[-1])]
+    if log.told_interrupt.startswith("^C"):
+        return []  # what a terminal echoes: the traceback is of the interrupt
     frame, head = log.last_frame_line, log.open_traceback_line
     if frame is not None and log.lines - frame <= END and (last or 0) < frame:
         return [_CUT]
