@@ -25,7 +25,6 @@ _WITH_THEIR_RESOURCE = (
     "resource_variable_ops.py",
     "ref_variable.py",
     "variables.py",
-    "lookup_ops.py",
     "data_flow_ops.py",
     os.path.join("trackable", "resource.py"),
 )

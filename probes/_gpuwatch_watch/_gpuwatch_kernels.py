@@ -121,7 +121,8 @@ def node_type(op, attributes):
     if outputs and outputs[0].type_attr in attributes:
         number = attributes[outputs[0].type_attr].type
     if number in (0, dtypes.resource.as_datatype_enum):
-        number = attributes["dtype"].type if "dtype" in attributes else 0
+        held = "T" if op.startswith("Resource") and "dtype" not in attributes else "dtype"
+        number = attributes[held].type if held in attributes else 0
     return dtypes.as_dtype(number).name if number else None
 
 

@@ -370,9 +370,9 @@ class PlacedFunctions:
         if graph is not None and graph not in self.judged:
             with self.lock:
                 self.judged.add(graph)
-                self._judge(graph, self.nothing)
+                self._judge(graph, self.nothing, why="data")
 
-    def _judge(self, graph, ask, device="", depth=0):
+    def _judge(self, graph, ask, device="", depth=0, why=""):
         """Where a function's nodes ran, without a placed graph: all on ``device`` if XLA has compiled it.
 
         Else what has no GPU kernel ran on the CPU; of the rest it is not known where it ran.
@@ -381,23 +381,23 @@ class PlacedFunctions:
             own = self.of_node(graph, op.name)
             wanted = own if own is not None else ask
             if op.type in _CALLS:
-                self._judge_called(op.node_def, wanted, device, depth)
+                self._judge_called(op.node_def, wanted, device, depth, why)
             elif op.type not in _FEED and op.type not in _IDLE:
-                self._judge_node(op, wanted, device)
+                self._judge_node(op, wanted, device, why)
 
-    def _judge_called(self, call, ask, device, depth):
+    def _judge_called(self, call, ask, device, depth, why=""):
         if call.attr[_COMPILED].b:
             device = device or call.device
         for name in _called(call):
             made = self.functions.get(name)
             graph = made.graph() if made is not None else None
             if graph is not None and depth < _DEEPEST:
-                self._judge(graph, ask, device, depth + 1)
+                self._judge(graph, ask, device, depth + 1, why)
             elif ask.line is not None and ask.type == "GPU":
                 self.nodes += 1
                 self.unclear += 1
 
-    def _judge_node(self, op, wanted, device):
+    def _judge_node(self, op, wanted, device, why):
         if wanted != self.unknown and (wanted.line is None or wanted.type != "GPU"):
             return
         self.nodes += 1
@@ -405,7 +405,7 @@ class PlacedFunctions:
         if wanted != self.unknown and device:
             self.count(op.type, attributes, wanted, device, "compiled")
         elif wanted != self.unknown and op.type not in _OF_INPUTS and self.has_kernel(op.type, attributes) is False:
-            self.count(op.type, attributes, wanted, "/device:CPU:0", "")
+            self.count(op.type, attributes, wanted, "/device:CPU:0", why)
         else:
             self.unclear += not self.missing(op.type, attributes, wanted)
 

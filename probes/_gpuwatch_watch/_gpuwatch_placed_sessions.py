@@ -8,7 +8,11 @@ import re
 import sys
 import weakref
 
-_NOT_PLACED = re.compile(r"Cannot assign a device for operation (\S+): Could not satisfy .*because no supported kernel")
+_NOT_PLACED = re.compile(
+    r"Cannot assign a device for operation (\S+): (?:Could not satisfy .*because no supported kernel"
+    r"|.*(was explicitly assigned to \S+ but available devices are))",
+    re.DOTALL,
+)
 
 
 class Sessions:
@@ -40,7 +44,7 @@ class Sessions:
         wanted = config_pb2.RunOptions(output_partition_graphs=True).SerializeToString()
 
         def TF_SessionRun_wrapper(of, options, feeds, fetches, targets, metadata):  # noqa: N802 - TensorFlow's own name
-            new = self._new(sys._getframe(1), fetches, targets) if options is None and metadata is None else None
+            new = self._new(sys._getframe(1)) if options is None and metadata is None else None
             if new is None:
                 return original(of, options, feeds, fetches, targets, metadata)
             asked, answer = module.TF_NewBufferFromString(wanted), module.TF_NewBuffer()
@@ -56,17 +60,19 @@ class Sessions:
         failed = errors_impl.OpError.__init__
 
         def noted(this, node_def, op, message, *args):
-            if op is not None:
-                self._refused(op, str(message))
+            self._refused(op, str(message), sys._getframe(2))
             failed(this, node_def, op, message, *args)
 
         errors_impl.OpError.__init__ = noted
 
-    def _new(self, frame, fetches, targets):
+    def _new(self, frame):
         """A session that runs these for the first time; None also where it cannot hand over its graphs."""
         try:
+            while frame.f_code.co_name != "_do_run":
+                frame = frame.f_back
             session = frame.f_locals["self"]
-            key = (id(session), repr(fetches), repr(targets))
+            asked = (*frame.f_locals["fetch_list"], *frame.f_locals["target_list"])
+            key = (id(session), *(one.name for one in asked))
             if key in self.seen or len(self.seen) > 500:
                 return None
             self.seen.add(key)
@@ -105,12 +111,18 @@ class Sessions:
             self.absent.add(key)
         return key in self.absent
 
-    def _refused(self, op, message):
-        """Without soft placement, a session that cannot place a node does not run."""
+    def _refused(self, op, message, frame):
+        """Without soft placement, a session that cannot place a node does not run; ``frame``: of what makes the error.
+
+        Where the requested device does not exist, TensorFlow leaves out the node.
+        """
         try:
-            if _NOT_PLACED.search(message):
+            found = _NOT_PLACED.search(message)
+            if found and op is None and frame.f_code.co_name == "_do_call":
+                op = frame.f_locals["self"].graph.get_operation_by_name(found.group(1))
+            if found and op is not None:
                 request = self.functions.of_node(op.graph, op.name) or self.functions.nothing
-                self.refuse(op.type, request, request.line)
+                self.refuse(op.type, request, request.line, found.group(2) is None)
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 

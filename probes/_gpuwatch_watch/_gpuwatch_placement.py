@@ -13,7 +13,9 @@ import threading
 
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
-_REFUSED = re.compile(r"Supported device types \[([^\]]*)\].*\[Op:(\w+)\]", re.DOTALL)
+_REFUSED = re.compile(
+    r"Supported device types \[([^\]]*)\](?:.*All available devices \[([^\]]*)\])?.*\[Op:(\w+)\]", re.DOTALL
+)
 _VARIABLE = "VarHandleOp"
 _PLUMBING = (
     *("Anonymous", "DeleteIterator", "DestroyResource", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional"),
@@ -107,8 +109,7 @@ class Ops:
             frame = sys._getframe(1)
             self.eager_ops += 1
             self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ())), lambda: self.scopes.caller(frame))
-            if ":GPU:" in key[4]:
-                self._copied(name, inputs, dict(self.kernels_of.pairs(attrs or ())), key[4])
+            self._copied(name, inputs, dict(self.kernels_of.pairs(attrs or ())), key[4])
         except Exception:  # no output, or not a tensor: reported at the end
             self.unread[name] += 1
 
@@ -127,15 +128,20 @@ class Ops:
     def refused(self, error, request):
         """An error that ends a device scope: without soft placement, an op that has no kernel for the device."""
         known = _REFUSED.search(str(error)) if type(error).__name__ == "InvalidArgumentError" else None
-        if known is None or id(error) == self.last_error or request.type in known.group(1).split(", "):
+        if known is None or id(error) == self.last_error:
+            return
+        types, devices, op = known.groups()
+        exists = request.index is None or "device:%s:%d" % request[:2] in (devices or "device:%s:%d" % request[:2])
+        if exists and request.type in types.split(", "):
             return
         self.last_error, last = id(error), error.__traceback__
         while last.tb_next is not None:
             last = last.tb_next
-        self._refuse(known.group(2), request, self.scopes.caller(last.tb_frame))
+        self._refuse(op, request, self.scopes.caller(last.tb_frame), exists)
 
-    def _refuse(self, op, request, line):
-        key = (op, None, self.text(request), request.line or "", "", "refused")
+    def _refuse(self, op, request, line, exists=True):
+        """``exists``: whether there is the requested device."""
+        key = (op, None, self.text(request), request.line or "", "", "refused" if exists else "absent")
         if key[2]:
             self._add(key, dict, lambda: line)
 
@@ -183,7 +189,9 @@ class Ops:
         if ":GPU:" in actual and (not asked or asked.rpartition("/")[2] in actual):
             return
         self.kernels[key] = self._kernels(op, attributes)
-        held = self.kernels_of.types_of(attributes()).get("dtype") if why == "resource" and "Variable" in op else None
+        variable = why == "resource" and ("Variable" in op or op.startswith("Resource"))
+        types = self.kernels_of.types_of(attributes()) if variable else {}
+        held = types.get("dtype", types.get("T"))
         if held is not None and self.registry.of(_VARIABLE, {"dtype": held})[1] is False:
             self.kernels[key] = self.registry.of(_VARIABLE, {"dtype": held})  # what works on it has no choice
 
@@ -241,7 +249,9 @@ class Ops:
             key = (name, at, held, device)
             if key in self.copies:
                 self.copies[key] += 1
-            elif len(self.copies) < _MOST_OPS and not self.in_host_memory(name, at, len(inputs), attributes):
+            elif len(self.copies) < _MOST_OPS and (
+                ":CPU:" in device or not self.in_host_memory(name, at, len(inputs), attributes)
+            ):
                 self.copies[key] = 1
 
     def in_host_memory(self, name, at, many, attributes, devices=("GPU",)):

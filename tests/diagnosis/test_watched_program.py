@@ -210,22 +210,56 @@ def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "some", "helps", "in_data"),
+    ("op", "dtype", "some", "why", "advice"),
     [
-        ("Reshape", "string", True, False, True),
-        ("Reshape", "int32", True, True, False),
-        ("DecodeJpeg", "uint8", False, False, True),
-        ("Eig", "float32", False, False, False),  # maths on weights or activations is no part of the input
-        ("SparseDenseCwiseMul", "float32", False, False, False),
+        ("Reshape", "string", True, "", "Where it works on a step's input, do it before, in the dataset's map"),
+        ("Reshape", "int32", True, "", "float32 instead of int32"),
+        ("DecodeJpeg", "uint8", False, "", "Where it works on a step's input"),
+        ("Eig", "float32", False, "", "keep it out of the step"),  # maths on activations is no part of the input
+        ("SparseDenseCwiseMul", "float32", False, "", "keep it out of the step"),
+        ("AsString", "string", False, "data", "Leave tf.device out of the dataset's functions"),
+        ("PrintV2", "string", False, "", "Harmless"),
+        ("StringFormat", "string", False, "", "Harmless"),
+        ("HistogramSummary", "float32", False, "", "Harmless"),
+        ("QueueDequeueManyV2", "resource", False, "", "Make and use it outside of tf.device"),
+        ("LookupTableFindV2", "string", False, "", "Make and use it outside of tf.device"),
     ],
 )
-def test_advice_on_an_op_without_a_kernel(op: str, dtype: str, some: bool, helps: bool, in_data: bool) -> None:
-    lacking = replace(placed(op, dtype, gpu=False, cuda=False), some_type=some)
-    run = program(devices=GPU_0, placements=(lacking,))
-    (found,) = [one for one in run.findings if one.id == "placement.no-kernel"]
-    assert ("float32 instead of" in found.action) == helps
-    assert ("dataset's map" in found.action) == in_data
-    assert ("of any type" in found.title) == (not some)
+def test_advice_on_an_op_without_a_kernel(op: str, dtype: str, some: bool, why: str, advice: str) -> None:
+    """Beside other ops, each kind with its own advice, the largest first."""
+    lacking = replace(placed(op, dtype, gpu=False, cuda=False), some_type=some, why=why)
+    others = [placed(name, "int64", gpu=False, cuda=False) for name in ("DenseBincount", "FloorMod")]
+    run = program(devices=GPU_0, placements=(*others, lacking))
+    found = [one for one in run.findings if one.id == "placement.no-kernel"]
+    assert "DenseBincount int64 and" in found[0].title
+    assert advice in found[-1].action
+    assert found[-1].evidence[-1].startswith(op)
+    assert len(found) == 1 or ("of any type" in found[-1].title) == (not some)
+
+
+def test_what_was_refused_says_so_beside_another_one_that_ended_the_program() -> None:
+    """Another type is only advised where the error lists a kernel of a GPU; a missing GPU is told as such."""
+    refused = Placement(op="RandomShuffle", requested="GPU:0", actual="", why="refused", some_type=False, line="a.py:3")
+    missing = replace(refused, op="MatMul", requested="GPU:4", why="absent", scope="a.py:7")
+    for kernels, helps in (("device='CPU'", False), ("device='GPU'; T in [DT_FLOAT]", True)):
+        error = RunError(
+            type="InvalidArgumentError",
+            message="Cannot assign a device for operation Hash: Could not satisfy explicit device specification"
+            f" '/device:GPU:0' because no supported kernel for GPU devices is available.\n  {kernels}\n",
+        )
+        run = program(devices=GPU_0, placements=(refused, missing), errors=(error,), **FAILED)
+        ended, caught = (one for one in run.findings if one.id == "placement.no-kernel")
+        assert ("float32 instead of" in ended.action, "soft" in ended.action) == (helps, True)
+        assert [line.split()[1] for line in caught.evidence] == ["RandomShuffle"]
+        (absent,) = (one for one in run.findings if one.id == "placement.device-missing")
+        assert absent.evidence == ("a.py:7: MatMul requested GPU:4; it did not run",)
+
+
+def test_it_succeeded_says_whether_placement_was_looked_at() -> None:
+    looked = {"placement": Setting(asked=True)}
+    mapped = {"devices": GPU_0, "device_map": (DeviceMapping(framework_device="/device:GPU:0"),)}
+    assert "was not looked at" in program(**mapped).verdict_reason
+    assert "without problems" in program(settings=looked, **mapped).verdict_reason
 
 
 @pytest.mark.parametrize(
@@ -271,8 +305,9 @@ def test_what_uses_a_variable_has_the_cause_of_that_one_and_not_of_another() -> 
         ("ReadVariableOp", "int32"): ("placement.no-kernel", "VarHandleOp int32"),
     }
     assert {one.scope for one in run.fallbacks if one.op == "ReadVariableOp"} == {"train.py:4"}  # others copy its value
-    (told,) = [one for one in run.findings if one.id == "placement.no-kernel"]
-    assert any("AssignAddVariableOp int32 (train.py:11)" in line for line in told.evidence)
+    of_numbers, of_strings = (one for one in run.findings if one.id == "placement.no-kernel")
+    assert any("AssignAddVariableOp int32 (train.py:11)" in line for line in of_numbers.evidence)
+    assert ("float32 instead of" in of_numbers.action, "no GPU can hold it" in of_strings.action) == (True, True)
 
 
 @pytest.mark.parametrize(("why", "advice"), [("framework", "Leave it out of"), ("resource", "Put tf.device around")])

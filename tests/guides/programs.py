@@ -26,6 +26,10 @@ class Program(NamedTuple):
     """What the verdict's sentence holds."""
     finds_no: str = ""
     """A cause id that the answer does not hold, not even as a note."""
+    counts: frozenset[tuple[str, ...]] = frozenset()
+    """Op, device and count of some placements; with two devices of copies of its inputs from the one to the other."""
+    advises: str = ""
+    """What a finding's advice holds."""
     fresh: bool = False
     """Whether it is to run in an interpreter of its own: its threads or its children are looked at."""
 
@@ -340,6 +344,7 @@ PROGRAMS = (
             print(tf.linalg.eig(tf.eye(4))[0].device)
         """,
         "placement.no-kernel",
+        counts=frozenset({("Eig", "GPU:0", "CPU:0", "1"), ("Eig", "CPU:0", "1")}),
         fallbacks=frozenset({("Eig", "GPU:0")}),
     ),
     _program(
@@ -371,6 +376,105 @@ PROGRAMS = (
         """,
         "placement.no-kernel",
         exit_code=4,
+    ),
+    _program(
+        "gpu-4-of-two-refused-by-a-session",
+        "guide/migrate: a graph from a file, whose nodes name a device",
+        """
+        import sys
+        import tensorflow.compat.v1 as tf
+        tf.disable_eager_execution()
+        with tf.Graph().as_default() as graph, tf.device("/gpu:4"):
+            tf.tanh(tf.placeholder(tf.float32, [2], name="x"), name="y")
+        with tf.Graph().as_default():
+            tf.import_graph_def(graph.as_graph_def(), name="")
+            try:
+                tf.Session().run("y:0", {"x:0": [1.0, 2.0]})
+            except tf.errors.InvalidArgumentError:
+                sys.exit(3)
+        """,
+        "placement.device-missing",
+        exit_code=3,
+        fresh=True,
+    ),
+    _program(
+        "gpu-5-of-two-refused",
+        "guide/gpu: a device that does not exist, without soft placement, the error caught",
+        """
+        import tensorflow as tf
+        tf.config.set_soft_device_placement(False)
+        try:
+            with tf.device("/GPU:5"):
+                tf.ones([4, 4]) @ tf.ones([4, 4])
+        except tf.errors.InvalidArgumentError as error:
+            print(error)
+        """,
+        "placement.device-missing",
+    ),
+    _program(
+        "steps-of-a-session",
+        "guide/migrate: a training loop in a session, whose placed nodes are told once",
+        """
+        import tensorflow.compat.v1 as tf
+        tf.disable_eager_execution()
+        with tf.device("/gpu:0"):
+            x = tf.placeholder(tf.float32, [2, 2])
+            words, product = tf.as_string(x), tf.matmul(x, x)
+        with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+            for _ in range(12):
+                session.run([words, product], {x: [[1.0, 2.0], [3.0, 4.0]]})
+        """,
+        "placement.no-kernel",
+        fallbacks=frozenset({("AsString", "GPU:0")}),
+        counts=frozenset({("AsString", "CPU:0", "1"), ("MatMul", "GPU:0", "1")}),
+    ),
+    _program(
+        "text-within-the-dataset",
+        "guide/data: tf.device within the dataset's functions",
+        """
+        import tensorflow as tf
+
+        def to_words(number):
+            with tf.device("/GPU:0"):
+                return tf.strings.as_string(number)
+
+        print(list(tf.data.Dataset.range(3).map(to_words).as_numpy_iterator()))
+        """,
+        "placement.no-kernel",
+        advises="Leave tf.device out of the dataset's functions",
+        fallbacks=frozenset({("AsString", "GPU:0")}),
+    ),
+    _program(
+        "slices-of-an-int-variable",
+        "question: a replay buffer in variables of a GPU",
+        """
+        import tensorflow as tf
+        with tf.device("/GPU:0"):
+            actions = tf.Variable(tf.zeros([8], tf.int32))
+
+        @tf.function
+        def add(index):
+            with tf.device("/GPU:0"):
+                actions[index].assign(1)
+
+        add(tf.constant(2))
+        """,
+        "placement.no-kernel",
+        finds_no="placement.together",
+        fallbacks=frozenset((op, "GPU:0") for op in ("VarHandleOp", "AssignVariableOp", "ResourceStridedSliceAssign")),
+    ),
+    _program(
+        "a-table-that-counts",
+        "question: tables under tf.device; the table's own methods put its ops where it is",
+        """
+        import tensorflow as tf
+        with tf.device("/GPU:0"):
+            seen = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, default_value=0.0)
+            seen.insert(tf.constant([1], tf.int64), tf.constant([2.0]))
+            print(seen.export()[0].device)
+        """,
+        "placement.no-kernel",
+        fallbacks=frozenset({("MutableHashTableV2", "GPU:0")}),
     ),
     _program(
         "growth-on-one-gpu",

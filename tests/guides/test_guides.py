@@ -50,10 +50,14 @@ def test_the_lesson_is_in_the_answer_and_nothing_false(program: Program, tmp_pat
     assert program.findings <= found.keys(), sorted(found)
     assert program.finds_no not in found
     assert program.says in run["verdict_reason"]
+    assert any(program.advises in finding["action"] for finding in run["findings"]) or not program.advises
     accused = {name for name, finding in found.items() if finding["severity"] != "info"}
     assert accused <= program.findings | _SIMULATION, [found[name]["title"] for name in accused]
     moved = {(f["op"], f["requested"]) for f in run["fallbacks"] if f["reason"] not in _SIMULATION and f["requested"]}
     assert moved == program.fallbacks
+    counts = {(one["op"], one["actual"], str(one["count"])) for one in run["placements"]}
+    counts |= {(one["op"], one["source"], one["destination"], str(one["count"])) for one in run["copies"]}
+    assert program.counts <= counts
 
 
 def _run(program: Program, folder: Path) -> dict[str, Any]:

@@ -125,5 +125,8 @@ def test_a_program_that_makes_a_setting_itself_is_named_with_its_line() -> None:
         "TF_FORCE_GPU_ALLOW_GROWTH": RunSetting(asked="true", source="environment"),
     }
     assert made_by_program(growth, ours) == made_by_program(limit, ours) == ""
-    later = {"TF_FORCE_GPU_ALLOW_GROWTH": RunSetting(asked="false", source="the program (os.environ)")}
-    assert made_by_program(growth, later) == "the program sets TF_FORCE_GPU_ALLOW_GROWTH itself (os.environ)"
+    later = {"TF_FORCE_GPU_ALLOW_GROWTH": RunSetting(asked="false", source="the process that starts this one")}
+    assert (
+        made_by_program(growth, later)
+        == "the program sets TF_FORCE_GPU_ALLOW_GROWTH itself (the process that starts this one)"
+    )

@@ -26,7 +26,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     effective: Any = None
     note: str = ""
     source: str = ""
-    """Where a watched program got it from: ``environment``, ``the program (os.environ)``, ``train.py:12``."""
+    """Where a watched program got it from: ``environment``, ``the process that starts this one``, ``train.py:12``."""
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +91,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """``train.py:12``: the program's ``with tf.device`` that requested it, if known."""
     why: str = ""
     """``resource``: it runs where its variable or table is; ``framework``: TensorFlow itself chose this device;
+    ``data``: a dataset's function has it, which runs on the CPU;
     ``refused``: it did not run, as it has no kernel there and soft placement is off; ``missing``: the requested GPU
-    does not exist, and where it ran is not known."""
+    does not exist, and where it ran is not known; ``absent``: it does not exist, and it did not run."""
     actual: str
     """Empty if it did not run, or where is not known."""
     count: int = 1
@@ -148,6 +149,8 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True):
     """Whether TensorFlow has a GPU kernel of this op for some type; None: not known."""
     line: str | None = None
     """``train.py:14``: the program's line of the first one, if known."""
+    in_data: bool = False
+    """Whether it is in a function of a dataset, which runs on the CPU."""
     count: int = 1
 
     @property

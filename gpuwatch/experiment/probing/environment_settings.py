@@ -24,7 +24,8 @@ _OF = {
     ),
     "torch": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
 }
-PROGRAM = "the program (os.environ)"
+PROGRAM = "the process that starts this one"
+"""Of a value that no line of this process set: the lines that do are noted."""
 
 
 def environment_settings(

@@ -16,7 +16,6 @@ import msgspec
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.run import Setting as RunSetting
-from gpuwatch.experiment.probing.environment_settings import PROGRAM
 from gpuwatch.experiment.probing.probe_scripts import find_probe
 from gpuwatch.experiment.probing.settings_as_code import recipe
 from gpuwatch.sim.shape import parse_size
@@ -114,8 +113,7 @@ def made_by_program(setting: Setting, settings: Mapping[str, RunSetting]) -> str
         item = settings.get(name)
         if item is None or item.source in ("", "environment", "gpuwatch try"):
             continue
-        place = "os.environ" if item.source == PROGRAM else item.source
-        return f"the program sets {name.replace('memory_limit', 'a memory limit')} itself ({place})"
+        return f"the program sets {name.replace('memory_limit', 'a memory limit')} itself ({item.source})"
     return ""
 
 

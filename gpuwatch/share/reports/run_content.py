@@ -282,7 +282,7 @@ def _happened(run: Run) -> Iterator[str]:
         yield coverage_text(run.placement_coverage)
     if run.copies:
         copies = sum(entry.count for entry in run.copies)
-        yield f"{copies} automatic cop{'ies' if copies != 1 else 'y'} between devices"
+        yield f"at least {copies} automatic cop{'ies' if copies != 1 else 'y'} between devices"
     moves = fell_back(run)
     if run.fallbacks and moves != UNKNOWN:
         yield f"fell back {moves}"

@@ -103,7 +103,7 @@ def copy_table(copies: Sequence[DeviceCopy]) -> Table:
         (clean(c.op), str(c.input), short_device(c.source), short_device(c.destination), str(c.count)) for c in copies
     ]
     heads = ("Op", "Input", "From", "To", "Count")
-    note = "Inputs of eager ops in the memory of another device. Each copy takes time."
+    note = "Inputs of eager ops in the memory of another device, as far as they are known. Each copy takes time."
     return Table("Automatic copies", heads, cut(rows, len(heads)), frozenset({4}), note=note if rows else "")
 
 
@@ -114,7 +114,7 @@ def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage
             clean(p.op),
             clean(p.dtype),
             short_device(p.requested) if p.requested else "auto",
-            short_device(p.actual) if p.actual else "refused" if p.why == "refused" else "unknown",
+            short_device(p.actual) if p.actual else "refused" if p.why in ("refused", "absent") else "unknown",
             str(p.count),
         )
         for p in placements

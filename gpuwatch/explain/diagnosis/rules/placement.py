@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.core.model.run import Fallback
+from gpuwatch.core.model.run import Fallback, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines, stated_error
@@ -24,6 +24,8 @@ REFUSED = "refused"
 MADE_THERE = "TensorFlow makes it there, whatever is requested"
 _MISSING = "missing"
 """Why it is not known where an op ran that requested a GPU which does not exist: the watcher's word."""
+_ABSENT = "absent"
+"""The same without soft placement: it did not run."""
 HOPS = "cpu_hops"
 """Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_hops.py)."""
 _HOP_CALLS = 5
@@ -34,19 +36,35 @@ _LIMIT_ACTION = (
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
 )
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
-_NO_TYPE_ACTION = (
-    "Leave it to the CPU: no other type helps. Where it runs in every step, do it before, in the dataset's map."
+_WITHIN_DATA_ACTION = (
+    "Leave tf.device out of the dataset's functions: tf.data runs them on the CPU, ahead of the steps."
 )
+_OUTPUT_ACTION = (
+    "Harmless: what prints or writes is for the CPU. If each step is to do without the copy there, print less often."
+)
+_HELD_ACTION = "Make and use it outside of tf.device: no GPU can hold it."
+_TABLE_ACTION = (
+    f"{_HELD_ACTION} Where a step looks up in a table that does not change, do it before, in the dataset's map."
+)
+_NO_TYPE_ACTION = (
+    "Leave it to the CPU: no other type helps. Where it works on a step's input, do it before, in the dataset's map."
+)
+_REFUSED_ACTION = (
+    "Leave these ops to the CPU (tf.device('/CPU:0')), or allow it: tf.config.set_soft_device_placement(True), of a"
+    " session allow_soft_placement=True in its ConfigProto."
+)
+_OTHER_TYPE = " A type with a GPU kernel helps too (float32 instead of int32, for example)."
 _IN_DATA_ACTION = (
     "Do it in the dataset (dataset.map(layer), for a layer such as TextVectorization), which works ahead of the steps."
 )
 _NO_GPU_MATHS_ACTION = (
     "It runs on the CPU, whatever its type: keep it out of the step, or accept the copies there and back."
 )
-_OF_DATA = re.compile(
-    r"String|Regex|Unicode|Decode|Encode|Parse|Lookup|HashTable|Hash|Bucketize|ReadFile|WriteFile|Queue|Json|Csv|Print"
-)
+_OF_DATA = re.compile(r"String|Regex|Unicode|Decode|Encode|Parse|Lookup|HashTable|Hash|Bucketize|ReadFile|Json|Csv")
 """Ops whose input is data: text, files, tables, encoded examples; they can be done in the dataset."""
+_OUTPUT = re.compile(r"^Print|^StringFormat$|^Assert$|Summar|WriteFile$")
+_HELD = re.compile(r"Lookup|HashTable|Queue|Barrier|^Stack|Staging|Variable|VarHandle|^Resource")
+"""Ops that make or use a variable, table or queue."""
 
 _TOGETHER_ACTION = "Put tf.device around the line that makes the variable or table; around its use it has no effect."
 
@@ -77,17 +95,16 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
     yield from _fell_back(evidence, cause, _DEVICE_ACTION)
     run = evidence.run
-    known = [placement for placement in run.placements if placement.why == _MISSING] if run is not None else []
+    told = (_MISSING,) if error_lines(evidence, cause)[0] else (_MISSING, _ABSENT)
+    known = [placement for placement in run.placements if placement.why in told] if run is not None else []
     if known:
         asked = ", ".join(dict.fromkeys(device(placement.requested or "") for placement in known))
         yield warning_of(
             cause,
             title=printable(f"{asked} was requested and does not exist"),
             evidence=[
-                printable(
-                    f"{placement.scope}: {placement.op} requested {device(placement.requested or '')}; where it ran"
-                )
-                + " is not known"
+                printable(f"{placement.scope}: {placement.op} requested {device(placement.requested or '')}; ")
+                + ("where it ran is not known" if placement.why == _MISSING else "it did not run")
                 for placement in known
             ],
             action=_DEVICE_ACTION,
@@ -132,12 +149,41 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         by_design = evidence.run is not None and moved
         severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
         title = _refused_op(evidence, cause) or _of_fallbacks(fell)
-        yield finding(cause, severity, "fact", title=title, evidence=lines, action=_KERNEL_ACTION)
+        action = next(iter(_by_advice(fell)), _KERNEL_ACTION)
+        if not moved and evidence.run is not None:
+            action = _REFUSED_ACTION + (_OTHER_TYPE if _other_type_helps(evidence.run, cause) else "")
+        yield finding(cause, severity, "fact", title=title, evidence=lines, action=action)
     else:
-        other = any(fallback.dtype != "string" and fallback.some_type is not False for fallback in fell)
-        data = all(fallback.dtype == "string" or _OF_DATA.search(fallback.op) for fallback in fell)
-        no_type = _NO_TYPE_ACTION if data else _NO_GPU_MATHS_ACTION
-        yield from _fell_back(evidence, cause, _KERNEL_ACTION if other or not fell else no_type)
+        for action, alike in _by_advice(fell).items():
+            yield from _moved(evidence, cause, action, alike)
+
+
+def _by_advice(entries: list[Fallback]) -> dict[str, list[Fallback]]:
+    """The fallbacks by what helps with them, most of them first."""
+    kinds: dict[str, list[Fallback]] = {}
+    for entry in entries:
+        kinds.setdefault(_advice(entry), []).append(entry)
+    return dict(sorted(kinds.items(), key=lambda kind: -len(kind[1])))
+
+
+def _other_type_helps(run: Run, cause: str) -> bool:
+    """Whether a GPU has a kernel of the refused op for some type, by the error's list; True without one."""
+    message = next((error.message for error in run.errors if cause in topics_of(error.message)), "")
+    devices = {device for device, _, _ in _KERNEL.findall(message)}
+    return not devices or not devices.isdisjoint(("GPU", "DEFAULT", NOT_SIMULATED))
+
+
+def _advice(fallback: Fallback) -> str:
+    """What helps with an op that has no kernel for a GPU, by what it works on."""
+    if fallback.in_data:
+        return _WITHIN_DATA_ACTION
+    if fallback.dtype != "string" and fallback.some_type is not False:
+        return _KERNEL_ACTION
+    if _OUTPUT.search(fallback.op):
+        return _OUTPUT_ACTION
+    if _HELD.search(fallback.op):
+        return _TABLE_ACTION if "Table" in fallback.op else _HELD_ACTION
+    return _NO_TYPE_ACTION if fallback.dtype == "string" or _OF_DATA.search(fallback.op) else _NO_GPU_MATHS_ACTION
 
 
 @rule("placement.no-kernel")
@@ -164,11 +210,17 @@ def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
 def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
     """Without soft placement, ops that a GPU has no kernel for, in a program that caught the errors."""
     run = evidence.run
-    if run is None or error_lines(evidence, "placement.no-kernel")[0]:
+    if run is None:
         return
+    ended = " ".join(error_lines(evidence, "placement.no-kernel")[0])
     # A GPU that is simulated as a plug-in lacks kernels that real ones have.
-    known = [placement for placement in run.placements if placement.why == REFUSED]
-    known = [placement for placement in known if run.simulation != "plugin" or placement.some_type is False]
+    known = [
+        placement
+        for placement in run.placements
+        if placement.why == REFUSED
+        and placement.op not in ended
+        and (run.simulation != "plugin" or placement.some_type is False)
+    ]
     if known:
         more = f" and {len(known) - 1} more" if len(known) > 1 else ""
         yield finding(
@@ -184,8 +236,7 @@ def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
                 )
                 for placement in known
             ],
-            action="Leave these ops to the CPU, or allow it: tf.config.set_soft_device_placement(True), of a session"
-            " allow_soft_placement=True in its ConfigProto.",
+            action=_REFUSED_ACTION,
         )
 
 
@@ -341,8 +392,11 @@ def _of_fallbacks(entries: list[Fallback]) -> str:
 
 
 def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
+    yield from _moved(evidence, cause, action, _fallen(evidence, cause))
+
+
+def _moved(evidence: Evidence, cause: str, action: str, entries: list[Fallback]) -> Iterator[Finding]:
     """Fallbacks of a probe. What a probe requests by name is its subject, so the finding is no alarm."""
-    entries = _fallen(evidence, cause)
     if evidence.run is None or not entries:
         return
     named = all(entry.requested != "auto" for entry in entries)

@@ -53,11 +53,11 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
         for placement in run.placements
         if not (from_log(placement) and _is_probe(run))
     )
-    merged: dict[tuple[str | None, ...], Fallback] = {}
+    merged: dict[tuple[object, ...], Fallback] = {}
     for entry in found:
         if entry is None:
             continue
-        key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason, entry.scope)
+        key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason, entry.scope, entry.in_data)
         known = merged.get(key)
         merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
     told = _with_their_makers(list(merged.values()))
@@ -141,11 +141,13 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
     if asked is not None:
         if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
             return None
-        if placement.why and usable:
+        if placement.why in _WITH and usable:
             reads = placement.op == _READ
             if placement.why == "resource" and placement.cuda_kernel is False and is_watched(run) and not reads:
                 found = _without_kernel(placement, asked, actual, run, evidence)
-                variable = "Variable" in placement.op and placement.dtype is not None
+                variable = placement.dtype is not None and (
+                    "Variable" in placement.op or placement.op.startswith("Resource")
+                )
                 detail = _OF_THEIRS.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
                 return msgspec.structs.replace(found, detail=detail)
             return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
@@ -234,5 +236,6 @@ def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: s
         detail=detail,
         some_type=placement.some_type if reason == "placement.no-kernel" else None,
         line=placement.line,
+        in_data=placement.why == "data",
         count=placement.count,
     )
