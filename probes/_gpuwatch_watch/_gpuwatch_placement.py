@@ -14,8 +14,9 @@ import threading
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
 _REFUSED = re.compile(
-    r"Supported device types \[([^\]]*)\](?:.*All available devices \[([^\]]*)\])?.*\[Op:(\w+)\]", re.DOTALL
+    r"Supported device types \[([^\]]*)\](?:.*All available devices \[([^\]]*)\])?(?:.*\[Op:(\w+)\])?", re.DOTALL
 )
+"""Without an op it is about a constant."""
 _VARIABLE = "VarHandleOp"
 _PLUMBING = (
     *("Anonymous", "DeleteIterator", "DestroyResource", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional"),
@@ -132,12 +133,12 @@ class Ops:
             return
         types, devices, op = known.groups()
         exists = request.index is None or "device:%s:%d" % request[:2] in (devices or "device:%s:%d" % request[:2])
-        if exists and request.type in types.split(", "):
+        if exists and (op is None or request.type in types.split(", ")):
             return
         self.last_error, last = id(error), error.__traceback__
         while last.tb_next is not None:
             last = last.tb_next
-        self._refuse(op, request, self.scopes.caller(last.tb_frame), exists)
+        self._refuse(op or "Const", request, self.scopes.caller(last.tb_frame), exists)
 
     def _refuse(self, op, request, line, exists=True):
         """``exists``: whether there is the requested device."""
