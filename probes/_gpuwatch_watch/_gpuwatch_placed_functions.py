@@ -276,6 +276,11 @@ class PlacedFunctions:
                 return  # a function of TensorFlow's own, without a Python graph
             identity = _identity(op.node_def for op in graph.get_operations())
             self.told.add(hash(identity))
+            if device and not device.startswith(self._own_devices()):
+                elsewhere = sum(op.type not in NOT_PLACED for op in graph.get_operations())
+                self.nodes += elsewhere
+                self.unclear += elsewhere
+                return
             if name in self.compiled:
                 self._judge(graph, ask, device)
                 return
@@ -284,6 +289,11 @@ class PlacedFunctions:
                 self.hops.look(name, graph, collected.placed, self._place(graph, ask, collected))
             else:
                 self._judge(graph, ask)
+
+    @staticmethod
+    def _own_devices():
+        """What the names of this process's devices begin with; a call elsewhere is placed in another process."""
+        return sys.modules["tensorflow.python.eager.context"].context().host_address_space()
 
     def _fill_pool(self):
         if not self.collecting or getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:

@@ -477,6 +477,20 @@ PROGRAMS = (
         fallbacks=frozenset({("MutableHashTableV2", "GPU:0")}),
     ),
     _program(
+        "a-function-of-another-process",
+        "tutorials/distribute/parameter_server_training: functions run on workers",
+        """
+        import tensorflow as tf
+        server = tf.distribute.Server.create_local_server()
+        tf.config.experimental_connect_to_host(server.target[len("grpc://"):])
+        product = tf.function(lambda x: tf.matmul(x, x) * 2.0)
+        with tf.device("/job:worker/task:0"):
+            print(product(tf.ones([4, 4])).shape)
+        """,
+        says="only the requested devices of 0 % of",
+        fresh=True,
+    ),
+    _program(
         "growth-on-one-gpu",
         "guide/gpu: memory growth must be the same across GPUs",
         """

@@ -128,19 +128,17 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     cause = "placement.no-kernel"
     lines, expected = error_lines(evidence, cause)
     log = evidence.log
-    if log is not None:
-        for report in log.colocations:
-            if report.requested and report.supported:
-                blamed = [member for member in report.members if member.op in report.lacking] or report.members
-                names = ", ".join(f"{member.op} {member.node}" for member in blamed[:4])
-                others = len(report.members) - len(blamed)
-                lines.append(
-                    f"requested {report.requested}, kernels for {', '.join(report.supported)}: {names or 'the group'}"
-                    + (f" (with it, colocated: {others} more)" if others else "")
-                )
-        moved = bool(log.colocations) and not any(report.failed for report in log.colocations)
-    else:
-        moved = False
+    reports = log.colocations if log is not None else []
+    moved = bool(reports) and not any(report.failed for report in reports)
+    for report in reports:
+        if report.requested and report.supported:
+            blamed = [member for member in report.members if member.op in report.lacking] or report.members
+            names = ", ".join(f"{member.op} {member.node}" for member in blamed[:4])
+            others = len(report.members) - len(blamed)
+            lines.append(
+                f"requested {report.requested}, kernels for {', '.join(report.supported)}: {names or 'the group'}"
+                + (f" (with it, colocated: {others} more)" if others else "")
+            )
     asks_gpu_without_any = log is not None and not evidence.gpu_usable and moved
     if lines and _simulated_only(evidence, moved=moved) is not None:
         return
@@ -155,7 +153,7 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         yield finding(cause, severity, "fact", title=title, evidence=lines, action=action)
     else:
         for action, alike in _by_advice(fell).items():
-            yield from _moved(evidence, cause, action, alike)
+            yield from _fell_back(evidence, cause, action, alike)
 
 
 def _by_advice(entries: list[Fallback]) -> dict[str, list[Fallback]]:
@@ -214,13 +212,8 @@ def refused_and_caught(evidence: Evidence) -> Iterator[Finding]:
         return
     ended = " ".join(error_lines(evidence, "placement.no-kernel")[0])
     # A GPU that is simulated as a plug-in lacks kernels that real ones have.
-    known = [
-        placement
-        for placement in run.placements
-        if placement.why == REFUSED
-        and placement.op not in ended
-        and (run.simulation != "plugin" or placement.some_type is False)
-    ]
+    known = [placement for placement in run.placements if placement.why == REFUSED and placement.op not in ended]
+    known = [placement for placement in known if run.simulation != "plugin" or placement.some_type is False]
     if known:
         more = f" and {len(known) - 1} more" if len(known) > 1 else ""
         yield finding(
@@ -391,12 +384,9 @@ def _of_fallbacks(entries: list[Fallback]) -> str:
     return printable(f"{first.kind}{more} {where} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}")
 
 
-def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
-    yield from _moved(evidence, cause, action, _fallen(evidence, cause))
-
-
-def _moved(evidence: Evidence, cause: str, action: str, entries: list[Fallback]) -> Iterator[Finding]:
-    """Fallbacks of a probe. What a probe requests by name is its subject, so the finding is no alarm."""
+def _fell_back(evidence: Evidence, cause: str, action: str, entries: list[Fallback] | None = None) -> Iterator[Finding]:
+    """Fallbacks: these, or all of a cause. What a probe requests by name is its subject, so the finding is no alarm."""
+    entries = _fallen(evidence, cause) if entries is None else entries
     if evidence.run is None or not entries:
         return
     named = all(entry.requested != "auto" for entry in entries)
