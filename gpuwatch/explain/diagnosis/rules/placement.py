@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Fallback, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines, stated_error
 from gpuwatch.explain.logs.clean import NOT_SIMULATED, device
 from gpuwatch.explain.logs.facts import Colocation, Member
@@ -99,8 +99,11 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     known = [placement for placement in run.placements if placement.why in told] if run is not None else []
     if known:
         asked = ", ".join(dict.fromkeys(device(placement.requested or "") for placement in known))
-        yield warning_of(
+        survived = run is not None and run.verdict != "error" and all(entry.why == _ABSENT for entry in known)
+        yield finding(
             cause,
+            "info" if survived else "warning",
+            "fact",
             title=printable(f"{asked} was requested and does not exist"),
             evidence=[
                 printable(f"{placement.scope}: {placement.op} requested {device(placement.requested or '')}; ")
