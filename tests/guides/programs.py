@@ -420,9 +420,11 @@ PROGRAMS = (
         with tf.device("/gpu:0"):
             x = tf.placeholder(tf.float32, [2, 2])
             words, product = tf.as_string(x), tf.matmul(x, x)
+        kept = []
         with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
             for _ in range(12):
-                session.run([words, product], {x: [[1.0, 2.0], [3.0, 4.0]]})
+                session.run([words.op, product], {x: [[1.0, 2.0], [3.0, 4.0]]})
+                kept += [words.op._c_op, product._as_tf_output()]  # the next run's are at other addresses
         """,
         "placement.no-kernel",
         fallbacks=frozenset({("AsString", "GPU:0")}),
