@@ -14,10 +14,13 @@ from typing import NamedTuple
 from gpuwatch.explain.logs.clean import rank_of, undecorated, unwrapped
 from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
 from gpuwatch.explain.logs.reported_ends import reported_end
+from gpuwatch.explain.logs.work_words import BEGINS, ENDS, FINISHED, SERVES, STARTED, WHOLE_WORK, WORKS
 
 WORKED = "work"
 KERAS = "keras"
-"""Work of Keras' own progress bar, which only TensorFlow, JAX or PyTorch below it can have done."""
+"""Work of Keras' own progress bar, which only TensorFlow, JAX or PyTorch below it can have done: a group of
+:data:`~gpuwatch.explain.logs.work_words.WORKS`.
+"""
 FAILED = "failure"
 
 LOOKED_AT = 60
@@ -34,106 +37,6 @@ _SAID_EARLY = 200
 on.
 """
 
-_RATE = r"(?:it|s|ms|us|tok(?:en)?s?|samples?|examples?|images?|img|steps?|iters?|seqs?|rows|frames)"
-_STEP = r"(?:epochs?|(?:global_?)?steps?|iter(?:ation)?s?|batch(?:es)?|trial|round|episode)"
-SERVES = (
-    r"\"(?:GET|POST|PUT|HEAD|DELETE|OPTIONS) \S{1,300} HTTP/\d(?:\.\d)?\" [1-4]\d\d\b"  # Uvicorn, aiohttp, Werkzeug
-    r"|^\[GIN\] .{1,80}\| +[1-4]\d\d \|"  # Ollama
-    r"|throughput: [\d.]{1,12} tokens/s|throughput \(token/s\): \d|\b(?:Prefill|Decode) batch[.,] #"
-    r"|\d tokens per second\)|\bslot +(?:launch_slot_|update_slots|print_timing|release): "
-    r"|all slots are idle|request: (?:GET|POST) \S{1,200} \S{1,60} [1-4]\d\d\b"
-    r"|_time=\".{1,400}\}: \S{1,60}: \S{1,100}: Success$"  # text-generation-inference
-)
-"""A server that answers: also to a request that it cannot fulfil."""
-_BEGINS = r"\bStart(?:ing|ed) (?:training|evaluation|inference)\b"
-_STARTED = (
-    r"Application startup complete|Uvicorn running on|fired up and ready|\blistening (?:on|at):? \S"
-    r"|You can now view your Streamlit app|To see the GUI go to: |llama runner started|model loaded$"
-    r"|Running on (?:local URL|public URL|https?:)"
-    r"|Listening and serving HTTP|\bJupyter (?:Notebook|Server|Lab)\b.{0,30} is running|Serving notebooks from "
-    rf"|{_BEGINS}"
-    r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
-)
-SERVER_STOPPED = "Stopped server"
-"""ComfyUI's last line when a person stops it."""
-_WHOLE_WORK = (
-    r"\b(?:training|evaluation|validation|inference|prediction|run|job) (?:is |has |was )?(?:now )?"
-    r"(?:finished|completed?d?|done|successful)\b"
-)
-_ENDED_WELL = (
-    rf"{_WHOLE_WORK}"
-    r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
-    r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
-    r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|caught SIGTERM|shutting down gracefully|received SIGTERM"
-    r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
-    rf"|\ball tests (?:completed|passed)\b|^{SERVER_STOPPED}$"
-    r"|\b(?:conclu[i\u00ed]d[oa]|finalizad[oa]|completad[oa]|terminad[oa])s? (?:com sucesso|con \u00e9xito)\b"
-    r"|\bavec succ\u00e8s\b|\berfolgreich (?:abgeschlossen|beendet)\b"
-    r"|\u0443\u0441\u043f\u0435\u0448\u043d\u043e \u0437\u0430\u0432\u0435\u0440\u0448"
-    r"|(?:\u8bad\u7ec3|\u8a13\u7df4|\u63a8\u7406|\u5b66\u7fd2|\u5b78\u7fd2)(?:\u5df2|\u304c)?(?:\u5b8c\u6210|\u5b8c\u4e86|\u7ed3\u675f)"
-    r"|\bNormal termination \(return value 0\)"
-    r"|^Setting up \S{1,80} \(|^Processing triggers for |^update-initramfs: Generating |^DKMS: \w{1,10} completed\.?$"
-    r"|^Complete!$|^Executing transaction: (?:\.\.\.working\.\.\. )?done|^Successfully (?:installed|built|tagged) \S"
-    r"|^INFO: +(?:Creating SIF file|Build complete: )"
-    r"|^\[INFO\]: (?:Installed: |Finished with code: 0|\S{0,20}installation complete)|\[100%\] Built target "
-    r"|^-- Build files have been written to|\bLeaving directory\b|service terminated successfully$"
-    r"|^Nothing to do\.?$|Registered device plugin for|persistence mode enabled"
-    r"|\bResult = PASS$|\bAvg bus bandwidth +:|^=+ .{0,60}\b\d{1,7} passed\b(?!.* failed)"
-    r"|\b(?:model|checkpoint|weight|result|output|figure|plot|file|image|log|report|prediction)s? "
-    r"(?:(?:is|are|was|were|has been|have been) )?(?:successfully )?(?:saved|written|exported)\b"
-    r"|\bwrote (?:\w{1,12} ){0,3}\S{1,200}\.\w{2,5}\b|\bsav(?:ed|ing) (?:\w{1,12} ){0,2}(?:model|checkpoint"
-    r"|weights?|results?|state)\b|\bsaved (?:to|in|at|as)\b|^Saved: "
-    r"|^saved\b.{1,60} (?:to|in|as) ['\"`]?[\w./\\-]{1,200}\.\w{2,5}\b|TensorBoard \S{1,20} at http|&&&& PASSED"
-    r"|^done (?:generating|training|processing|evaluating|testing|saving|extracting|converting|computing|writing)\b"
-    r"|Started (?:HTTP|GRPC)\w*Service|\bsuccessfully loaded\b|^#\d{1,4} DONE \d|naming to \S{1,200}.{0,20} done$"
-    r"|\bLinking (?:CUDA|CXX|C) \w|^(?:Compil|Link)ing {1,9}\S+ {1,60}> \S"
-    r"|^Build succeeded|exits successfully|\b[Ee]xit(?:ed with)? (?:code|status):? 0\.?$"
-    r"|Files already downloaded and verified|\b(?:evaluation|test|final) results?\b.{0,5}[:=]"
-    r"|Average (?:Precision|Recall) +\(A[PR]\)|test result: ok|\[ +PASSED +\] \d|100% tests passed|^OK(?: \(|$)"
-    r"|^State: COMPLETED \(exit code 0\)|\bReturning an analysis object by default"
-    r"|^Ran \d{1,7} tests? in|^Result for \S{1,100}:$"
-    r"|^Status: (?:Downloaded newer image|Image is up to date) for |^\w{12}: Pull complete$"
-    r"|^Self (?:CPU|CUDA|XPU) time total: |\|± *\||(?-i:\bSUCCESS\b)(?! ?[:=])|^Finished \w{1,40} on \d"
-    r"|^Number of trials: \d{1,7}/\d{1,7} \((?:\d{1,7} (?:RUNNING|PENDING|TERMINATED),? ?)+\)$"
-)
-_WORKS = re.compile(
-    rf"(?P<{KERAS}>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
-    r" ?-? ?(?:ETA: |\d{1,9}(?:s|us|ms|:\d\d)\b))"
-    rf"|{SERVES}|{_STARTED}|{_ENDED_WELL}|\b{_RATE}/s(?:ec)?: \d"
-    rf"|[\d.] {{0,2}}{_RATE}(?:/| per )(?:s|sec|second|step|it|iter|batch|epoch)\b"
-    r"|\d {0,2}ns(?:/| per )day\b|\(\d[\d.,]{0,12} ?\w{2,15}/s(?:ec)?\)"
-    rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d"
-    r"|(?<!\.py:\d{3}\] )(?<!\.py:\d{4}\] )\[ *\d{1,9}/\d{1,9}\]"  # torch.compile counts its frames so
-    r"|\b(?:\w{1,20}loss|(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?)\b"
-    r"(?:['\"]?[ \t]?[:=]| (?=\d+\.\d))"
-    r" ?-?\d"
-    r"|(?<!:)\b(?:success rate|precision|recall|f1|auc|ndcg|mrr|bleu|rouge|iou|psnr|ssim|rmse|mae|reciprocal rank|ttft"
-    r"|tpot|throughput)\b(?: ?[@(][\w/ ]{1,10}\)?)?(?: ?[:=] ?| {2,})\d"
-    r"|\d{1,3}%\|.{0,200}\d{1,9}/\d{1,9} \[|^ {0,8}\d{1,5}/\d{1,5} +\d[\d.]{0,6}G +\d"
-    r"|\bcode=[1-4]\d\d http/|^\[\d{1,7}\][ \t]+\S{1,40}-\w{1,30}:\d|\bavg loss\b|\[\d\d:[\d:.]{3,12} --> \d"
-    r"|\bPERF: +\d|^frame= *\d{1,9} fps=|^WallClock: |^Status\.+: (?:Exhausted|Running|Cracked)|\d [kMGT]?H/s\b"
-    r"|^Prompt executed in \d|Rendering \d{1,9}/\d"
-    r"|Final timings for |llama_\w{1,40}: +total time = |\| +(?:pp|tg)\d{1,6} \|"
-    r"|\bmAP\S{0,16}[:=] ?\d"
-    r"|^\W{0,3}(?:mean_reward|ep_rew_mean|total_timesteps|fps|loss) +\| +-?\d|^\d{1,9}(?:, ?-?\d[\d.e+-]{0,20}){2,}$"
-    r"|^\d{1,9} (?:train|val) \d{1,6}\.\d{2,20}$"
-    r"|^\d{1,2}, .{0,200}\d (?:%|MiB|W)$|Train-\w{1,40}=|Validation-\w{1,40}=|\bTime cost="
-    r"|(?<!shape )\btorch\.Size\(\[\d",
-    re.IGNORECASE,
-)
-_ENDS = re.compile(
-    r"(?:^|[\s:\]-])(?:all )?(?:done|finished|completed|success)[.! ]*$|^(?:real|user|sys)\s+\d{1,6}m[\d.]{1,9}s$"
-    r"|\b(?:elapsed|total|training|wall|inference|running) ?(?:wall )?time\b.{0,20}[:=] ?\d"
-    r"|^(?:cost|took|takes)\b.{0,20}\d ?(?:ms|s|sec(?:ond)?s?)$"
-    r"|(?:^|\s)(?:fertig|beendet|abgeschlossen|termin(?:\u00e9|ado|ata|ato)\w{0,2}|fini|finalizado|conclu\u00eddo"
-    r"|\u0437\u0430\u0432\u0435\u0440\u0448\w{1,6}|\u0433\u043e\u0442\u043e\u0432\u043e)[.! ]*$"
-    r"|(?:\u5b8c\u6210|\u5b8c\u4e86|\u5b8c\u6bd5|\u7ed3\u675f|\u7d42\u4e86|\uc644\ub8cc)[.!\u3002\uff01 ]*$"
-    r"|^(?:\([\w.-]+\) ?)?\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^$#]{0,100}[$#]$"  # a shell's prompt
-    r"|^End of (?:program|job|script)|\bJupyter Server \S{1,20} is running|\bjob done\b|^wandb: Synced \d"
-    r"|^Submitted batch job \d|^wandb: \W{0,6}View run |^Requirement already satisfied: ",
-    re.IGNORECASE,
-)
-"""What a script says at its end, however its program ended: work if nothing else is told."""
 _LEVEL = re.compile(
     r"^(?:\S{0,40} ){0,4}?\[?(?P<glog>[IWEF])(?:\d{4} [\d:.]{1,30}|(?= (?:tensorflow|external|[\w/]{1,80}\.cc)))"
     r"|\d: (?P<absl>[IWEF]) \S{1,200}\.cc:\d|\blevel=(?P<logfmt>\w{1,8})|\"level\" ?: ?\"(?P<json>\w{1,8})\""
@@ -193,7 +96,6 @@ _PROSE = re.compile(
 """Words of people in a thread, around the log that they post."""
 _ALLOWED = re.compile(r"^\+{1,3} (?:true|:)$")
 """After a command that may fail ("|| true"), as a shell traces it (set -x)."""
-_FINISHED = re.compile(_ENDED_WELL, re.IGNORECASE)
 _RAISED = re.compile(r"(?!SystemExit: [1-9])(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?::|$)")
 _IGNORED = ("Exception ignored ", "Exception in callback _ProactorBasePipeTransport.")
 """Heads of tracebacks that Python prints of what it does without."""
@@ -241,7 +143,7 @@ _TOLD_OF_INTERRUPT = re.compile(
 )
 """An interrupt (Ctrl+C) or SIGTERM that a program caught, or a time limit of its own, told in words of its own."""
 _ORDERLY = re.compile(
-    rf"{SERVES}|{_STARTED}|Finished server process|Application shutdown|Handling signal: term|signal=SIGTERM|Draining"
+    rf"{SERVES}|{STARTED}|Finished server process|Application shutdown|Handling signal: term|signal=SIGTERM|Draining"
     r"|TensorBoard",
     re.IGNORECASE,
 )
@@ -275,7 +177,7 @@ def told_interrupt(lines: Sequence[str]) -> str:
         whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
         if _TOLD_OF_INTERRUPT.search(whole) is not None:
             told = told if _SIGTERM in whole and any(map(_ORDERLY.search, lines)) else whole
-        elif _WORKS.search(whole) is not None and _FINISHED.search(whole) is None and not whole.startswith("wandb:"):
+        elif WORKS.search(whole) is not None and FINISHED.search(whole) is None and not whole.startswith("wandb:"):
             break
     return told
 
@@ -293,7 +195,7 @@ def _by_keyboard(line: str) -> bool:
 
 def only_began(line: str) -> bool:
     """Whether a line tells that the work is to begin, which proves none."""
-    return re.search(_BEGINS, line, re.IGNORECASE) is not None
+    return re.search(BEGINS, line, re.IGNORECASE) is not None
 
 
 def left_behind(lines: Sequence[str], told_by: str) -> str:
@@ -334,17 +236,17 @@ def of_a_plain_log(lines: Sequence[str]) -> str:
 
 def did_it_all(line: str) -> bool:
     """Whether a line tells that the whole work is done, not only that a result of it was saved."""
-    return re.search(_WHOLE_WORK, line, re.IGNORECASE) is not None
+    return re.search(WHOLE_WORK, line, re.IGNORECASE) is not None
 
 
 def works(line: str) -> bool:
     """Whether a line shows work, not only the end of a script."""
-    return _WORKS.search(line) is not None or _WORKS.search(unwrapped(line)) is not None
+    return WORKS.search(line) is not None or WORKS.search(unwrapped(line)) is not None
 
 
 def finished(line: str) -> bool:
     """Whether a line tells that its program did its work to the end, or was stopped in order."""
-    return _FINISHED.search(line) is not None
+    return FINISHED.search(line) is not None
 
 
 def _of_a_service(lines: Sequence[str]) -> list[str] | None:
@@ -432,7 +334,7 @@ def _is_doubtful(whole: str, *, worked: bool) -> bool:
 
 
 def _is_a_step(whole: str) -> bool:
-    works = _WORKS.search(whole) is not None and _FINISHED.search(whole) is None
+    works = WORKS.search(whole) is not None and FINISHED.search(whole) is None
     return works or _COUNTED.search(whole) is not None
 
 
@@ -486,9 +388,9 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
                 failed = whole
                 if followed < NEAR and (rank or not worked[0]):
                     return FAILED, failed
-            if not ended and _ENDS.search(line) is not None:
+            if not ended and ENDS.search(line) is not None:
                 ended = whole
-            if not worked[0] and failed != whole and (found := _WORKS.search(line) or _WORKS.search(whole)):
+            if not worked[0] and failed != whole and (found := WORKS.search(line) or WORKS.search(whole)):
                 worked = (KERAS if found.lastgroup == KERAS else WORKED, whole, rank)
                 if not rank:
                     return worked[:2]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpuwatch.explain.logs.clean import rank_of
-from gpuwatch.explain.logs.last_lines import SERVES
+from gpuwatch.explain.logs.work_words import SERVES
 
 _LINES = 2000
 """Lines after an error that are looked at."""

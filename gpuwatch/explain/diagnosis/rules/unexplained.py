@@ -42,8 +42,9 @@ from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import SERVER_STOPPED, WORKED
+from gpuwatch.explain.logs.last_lines import WORKED
 from gpuwatch.explain.logs.topics import topics_of
+from gpuwatch.explain.logs.work_words import SERVER_STOPPED
 
 _IN_A_TITLE = 120
 _LATE = 500
