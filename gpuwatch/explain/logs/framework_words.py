@@ -1,6 +1,10 @@
-"""Which words tell the framework or program that printed a line."""
+"""Which words tell the framework or program that printed a line, and which frameworks a log is of."""
 
 from __future__ import annotations
+
+import re
+
+from gpuwatch.explain.logs.facts import LogFacts
 
 FRAMEWORK_WORDS = (
     ("bitsandbytes", "bitsandbytes"), ("cuda_setup", "bitsandbytes"), ("cuda setup", "bitsandbytes"),
@@ -20,5 +24,37 @@ FRAMEWORK_WORDS = (
 """Words of a relevant line, in lower case, to the name that findings use. Of several in one line the first tells which
 program failed: others use PyTorch, XLA's lines look like TensorFlow's."""
 
-NOT_BESIDE = {"whisper.cpp": "llama.cpp", "Lua Torch": "pytorch"}
+_NOT_BESIDE = {"whisper.cpp": "llama.cpp", "Lua Torch": "pytorch"}
 """Programs whose lines contain the words of another one, which they are not."""
+
+
+def leave_out_unused(facts: LogFacts, *, placed: bool, worked: bool) -> None:
+    """Drops the frameworks of a log's facts that its program did not use.
+
+    ``placed``: TensorFlow logged where ops ran; ``worked``: the log ends at work that is not TensorFlow's.
+    """
+    not_beside = {_NOT_BESIDE.get(name) for name in facts.frameworks}
+    facts.frameworks[:] = [name for name in facts.frameworks if name not in not_beside]
+    others = [name for name in facts.frameworks if name != "tensorflow"]
+    unused = others or (worked and not facts.errors)
+    if unused and not _used_tensorflow(facts, placed=placed, xla="jax" in others):
+        facts.frameworks[:] = others
+
+
+def only_imported_tensorflow(facts: LogFacts, *, placed: bool) -> bool:
+    """Whether TensorFlow missed libcudart at its import, and nothing shows that the program then used it."""
+    missing = facts.missing_libraries
+    cudart = "cuda.missing-library" in facts.topics and all("cudart" in library for library in missing)
+    started = "tensorflow.started" in facts.topics
+    return cudart and not started and not facts.errors and not _used_tensorflow(facts, placed=placed)
+
+
+def _used_tensorflow(facts: LogFacts, *, placed: bool, xla: bool = False) -> bool:
+    """Whether the log shows more of TensorFlow than its import: many programs import it and never use it.
+
+    ``xla``: JAX is there, whose lines of XLA look like TensorFlow's.
+    """
+    used = placed or bool(facts.libraries_skipped or facts.device_map or facts.found_device_lines)
+    used = used or (facts.cuinit_error is not None and not xla)
+    named = (f"{frame.file} {frame.error_package}" for frame in facts.error_frames.values())
+    return used or any(re.search(r"tensorflow\b", text) for text in named)

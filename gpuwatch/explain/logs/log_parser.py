@@ -24,7 +24,7 @@ from gpuwatch.explain.logs import (
 from gpuwatch.explain.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.framework_words import NOT_BESIDE
+from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
 from gpuwatch.explain.logs.multiline_units import OpenUnits
 from gpuwatch.explain.logs.placement import PlacementCounter
@@ -271,7 +271,9 @@ class LogParser:
             if retried:
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
             self._forget_warnings(line)
-            if told == last_lines.WORKED and self._only_imported():
+            if told == last_lines.WORKED and only_imported_tensorflow(
+                self._facts, placed=bool(self._placements.result())
+            ):
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
         since = list(itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last)))
@@ -279,12 +281,8 @@ class LogParser:
         if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.works(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
-        not_beside = {NOT_BESIDE.get(name) for name in self._facts.frameworks}
-        self._facts.frameworks[:] = [name for name in self._facts.frameworks if name not in not_beside]
-        others = [name for name in self._facts.frameworks if name != "tensorflow"]
-        unused = others or (told == last_lines.WORKED and "tensorflow" not in line and not self._facts.errors)
-        if unused and not self._used_tensorflow(xla="jax" in others):
-            self._facts.frameworks[:] = others
+        worked = told == last_lines.WORKED and "tensorflow" not in line
+        leave_out_unused(self._facts, placed=bool(self._placements.result()), worked=worked)
         self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
         self._facts.doubt = in_words(end.doubt[:400])
         self._facts.not_a_number = in_words(end.not_a_number[:400])
@@ -302,24 +300,6 @@ class LogParser:
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):
             self._messages.framework(name)
-
-    def _used_tensorflow(self, *, xla: bool = False) -> bool:
-        """Whether the log shows more of TensorFlow than its import: many programs import it and never use it.
-
-        ``xla``: JAX is there, whose lines of XLA look like TensorFlow's.
-        """
-        facts = self._facts
-        used = bool(facts.libraries_skipped or facts.device_map or facts.found_device_lines)
-        used = used or bool(self._placements.result()) or (facts.cuinit_error is not None and not xla)
-        named = (f"{frame.file} {frame.error_package}" for frame in facts.error_frames.values())
-        return used or any(re.search(r"tensorflow\b", text) for text in named)
-
-    def _only_imported(self) -> bool:
-        """Whether TensorFlow missed libcudart at its import, and nothing shows that the program then used it."""
-        missing = self._facts.missing_libraries
-        cudart = "cuda.missing-library" in self._facts.topics and all("cudart" in library for library in missing)
-        started = "tensorflow.started" in self._facts.topics
-        return cudart and not started and not self._facts.errors and not self._used_tensorflow()
 
     def _forget_warnings(self, told_by: str) -> None:
         """Drops the topics of which only warnings told, to no consequence."""
