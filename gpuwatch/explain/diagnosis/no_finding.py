@@ -13,6 +13,7 @@ from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning
 from gpuwatch.explain.logs import last_lines
 from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.topics import topics_of
 
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
 NOTHING_KNOWN = "Nothing recognised: no line tells whether its program worked, or how it ended"
@@ -29,7 +30,11 @@ _OF_WRAPPERS = ("compile", "cmake", "pip-build")
 _FIRST_COUNTS = "physx"
 """Key of a failure that is told in several lines, each of which follows from the one before."""
 _NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch knows; last line"
-_TOLD = {"ray.worker-exit": named("ray-worker"), "kernel.trace": named("kernel-trace")}
+_TOLD = {
+    "ray.worker-exit": named("ray-worker"),
+    "kernel.trace": named("kernel-trace"),
+    "horovod.stalled": named("horovod-stall"),
+}
 """Topics that say what happened where nothing else does, and no work came after."""
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
 _AT_ITS_LIMIT = "The program stopped at a time limit of its own; no failure in it"
@@ -73,7 +78,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
         return _of(Meaning(title, _READ_BEFORE), log.telling_last_line)
     for topic, known in _TOLD.items():
-        if log.last_lines_tell not in (last_lines.WORKED, last_lines.KERAS) and (lines := log.lines_of(topic)):
+        worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
+        if not worked and (lines := log.lines_of(topic)):
             return _of(known, *lines[:2])
     if log.not_a_number:
         return _of(named("loss-is-nan"), log.not_a_number, certainty="fact")

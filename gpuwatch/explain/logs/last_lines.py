@@ -77,7 +77,7 @@ _NO_FAILURE = re.compile(
     r"|\badd an exception for\b|\berror[ _]rate|\berror (?:messages?|output) (?:goes?|is written|are written) to\b"
     r"|ERR! +\||NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
     r"|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
-    r"|\b[Aa]s a (?:consequence|result), you may\b|\battention mask (?:is not set|and the pad token)"
+    r"|\berror trace to: |\b[Aa]s a (?:consequence|result), you may\b|\battention mask (?:is not set|and the pad token)"
     r"|\b(?:retry(?:ing)?|reconnecting|resuming|starting another|fall(?:ing )?back|skipp?(?:ed|ing)"
     r"|ignor(?:ed|ing)|filtered|discarded|dropped)\b",
     re.IGNORECASE,

@@ -425,6 +425,7 @@ INFERRED: Texts = {
         "a worker died or was killed",
         ("worker exit type:", "worker exit detail:"), "killed while executing a task by an unexpected system error",
     ),
+    "horovod.stalled": ("[missing ranks:", "are waiting for remainder of ranks for more than"),
     "checkpoint.refused": ("error(s) in loading state_dict for",),
     "compiler.message": (("fatal error: ", "no such file or directory"), "cannot find -l",),
     "devices.counted": ("num gpus available",),
