@@ -129,7 +129,7 @@ class PlacedFunctions:
         self.has_kernel = ops.has_kernel
         self.listen = ops.listen
         self.hops = load("_gpuwatch_cpu_hops").Hops(ops, self)
-        self.constants = load("_gpuwatch_constants").Constants(scopes)
+        self.constants = load("_gpuwatch_graph_constants").Constants(scopes)
         self.functions = {}
         """Each :class:`Made`, by name."""
         self.compiled = set()
