@@ -306,6 +306,21 @@ def test_growing_memory_says_when_it_would_be_full() -> None:
     assert told[0].text == "GPU 0 memory is filling up: full in about 20 s at this rate"
 
 
+@pytest.mark.parametrize(("sm_percent", "told"), [(90, ["memory-filling.began"]), (3, [])])
+def test_memory_that_a_young_program_fills_is_a_leak_only_if_it_computes(sm_percent: int, told: list[str]) -> None:
+    """A program that loads its model fills memory too, and hardly computes."""
+
+    def row(tick: int) -> Process:
+        return machines.process(
+            0,
+            create_time=machines.NOON.timestamp() - 20,
+            readings={"gpu_memory_bytes": (80 + tick) * GIB, "sm_percent": sm_percent},
+        )
+
+    found = watched(*(((device(used=80 + tick),), (row(tick),)) for tick in range(40)))
+    assert [kind for some in found for kind in kinds(some) if kind.startswith("memory-filling")] == told
+
+
 def test_a_leak_beside_ups_and_downs_is_seen_and_noise_alone_is_not() -> None:
     def said(values: list[float]) -> list[str]:
         found = watched(*(((device(used=value),), ()) for value in values))

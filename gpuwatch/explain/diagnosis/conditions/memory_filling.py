@@ -24,6 +24,8 @@ _LEAST_USED = 0.5
 """Share of the device below which growth is not yet a problem."""
 _LOADING = 300.0
 """Age in seconds below which the largest holder may still be loading its model."""
+_COMPUTING = 50.0
+"""Mean SM utilization from which it computes rather than loads."""
 _LEAST_SAMPLES = 8
 _LEAST_GROWTH = 0.005
 """Share of the total memory, over the samples."""
@@ -87,7 +89,10 @@ def _holder(context: SampleContext, uuid: str) -> Process | None:
 def _loading(context: SampleContext, uuid: str) -> bool:
     holder = _holder(context, uuid)
     age = holder.run_seconds(context.at) if holder is not None else None
-    return age is not None and age < _LOADING
+    if holder is None or age is None or age >= _LOADING:
+        return False
+    series = context.series(holder)
+    return series is None or (series.mean_utilization or 0.0) < _COMPUTING
 
 
 @condition

@@ -91,6 +91,12 @@ class Series:
         if not resting and self.active_since is None:
             self.active_since = at
 
+    @property
+    def mean_utilization(self) -> float | None:
+        """Over all its buckets; None if it could not be read."""
+        count = sum(bucket.count for bucket in self.buckets)
+        return sum(bucket.utilization for bucket in self.buckets) / count if count else None
+
     def due(self) -> bool:
         """Whether a bucket was completed since the last call."""
         judged, self._judged = self._judged, self._filled_until
