@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.collector.collector import Rates
-from gpuwatch.sim.machine import SimMachine
-from tests.sim.conftest import REPOSITORY
 
 SENT = "nvlink.tx_bytes"
 SENDING = "nvlink.tx_bytes_per_second"
@@ -89,33 +81,3 @@ def test_a_lost_device_stays_lost() -> None:
     rates.add("GPU-a", 15.0, readings, missing)
     assert readings == {}
     assert set(missing.values()) == {lost}
-
-
-_COPIES = """
-import ctypes, json, time
-from gpuwatch.machine.collector.collector import Collector
-from tests.sim import cuda_client as c
-c.use()
-address = c.allocate(64 << 20)[1]
-host = ctypes.create_string_buffer(64 << 20)
-collector = Collector()
-first = collector.sample().devices[0]
-c.check(c.cuda.cuMemcpyHtoD_v2(address, host, 64 << 20))
-time.sleep(0.1)
-second = collector.sample().devices[0]
-kept = collector.sample().devices[0]
-names = ("pcie.rx_mean_bytes_per_second", "pcie.tx_mean_bytes_per_second", "pcie.rx_bytes")
-print(json.dumps([[device.number(name) for name in names] for device in (first, second, kept)]))
-"""
-
-
-def test_bytes_that_a_program_copies_become_a_rate(sim_machine: Callable[[str], SimMachine]) -> None:
-    environment = sim_machine("1x8GiB").environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
-    done = subprocess.run([sys.executable, "-c", _COPIES], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    first, second, kept = json.loads(done.stdout)
-    assert first == [None, None, 0]
-    assert second[2] == 64 << 20
-    assert 0 < second[0] <= (64 << 20) / 0.1
-    assert second[1] == 0
-    assert kept == second

@@ -116,12 +116,8 @@ def _slow(device: Device, moved: dict[str, Value], noise: random.Random) -> dict
         "clocks.graphics_mhz": clock,
         "clocks.video_mhz": clock * 3 // 4,
         "temperature.margin_celsius": 85 - int(moved["temperature.gpu_celsius"]),
-        "pcie.tx_mean_bytes_per_second": moved["pcie.tx_bytes_per_second"],
-        "pcie.rx_mean_bytes_per_second": moved["pcie.rx_bytes_per_second"],
     }
     for name, most in (
-        ("pcie.tx_bytes", 1.5e9),
-        ("pcie.rx_bytes", 6e9),
         ("nvlink.tx_bytes", 5e11),
         ("nvlink.rx_bytes", 5e11),
     ):

@@ -175,6 +175,7 @@ async def test_a_field_that_was_awaited_and_does_not_exist_goes_away(stage: Stag
         ({"energy_joules": 900.0}, "TOTAL ENERGY 0.2 Wh"),
         ({"nvlink.rx_bytes_per_second": 2e6}, "NVLink ↓  <0.1"),
         ({"pcie.rx_bytes_per_second": 3e6}, "PCIe 5×16 ↓ <0.1"),
+        ({"pcie.rx_bytes_per_second": 3e6, "activity.pcie_rx_bytes_per_second": 1.34e9}, "PCIe 5×16 ↓  1.3"),
     ],
 )
 def test_what_a_field_says(readings: dict[str, Any], text: str) -> None:

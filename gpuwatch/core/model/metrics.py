@@ -337,12 +337,8 @@ METRICS: tuple[MetricSpec, ...] = (
         Lane.ON_DEMAND, "nvmlDeviceGetPcieThroughput", args=("NVML_PCIE_UTIL_TX_BYTES",), scale=_KILO),
     MetricSpec("pcie.rx_bytes_per_second", "PCIe receive (host to GPU)", "PCIERX", Unit.BYTES_PER_SECOND,
         Lane.ON_DEMAND, "nvmlDeviceGetPcieThroughput", args=("NVML_PCIE_UTIL_RX_BYTES",), scale=_KILO),
-    _field("pcie.tx_bytes", "PCIe sent (GPU to host), total", "PTXTOT",
-        Unit.BYTES, Lane.SLOW, "NVML_FI_DEV_PCIE_COUNT_TX_BYTES", counter=True),
-    _field("pcie.rx_bytes", "PCIe received (host to GPU), total", "PRXTOT",
-        Unit.BYTES, Lane.SLOW, "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", counter=True),
-    _rate("pcie.tx_mean_bytes_per_second", "PCIe transmit, average since last sample", "PTX5S", "pcie.tx_bytes"),
-    _rate("pcie.rx_mean_bytes_per_second", "PCIe receive, average since last sample", "PRX5S", "pcie.rx_bytes"),
+    # Not NVML_FI_DEV_PCIE_COUNT_TX_BYTES and ..._RX_BYTES: they have 32 bits (seen on H200, 580.159.04), so they wrap
+    # every 4.3 GB, at full speed 15 times a second: neither a total nor, between two samples, a rate.
     _count("pcie.replays", "PCIe replays", "REPLAY", "nvmlDeviceGetPcieReplayCounter"),
     MetricSpec("nvlink.links", "NVLinks", "NVL", Unit.COUNT, Lane.SLOW, "nvmlDeviceGetNvLinkState", pick="[0]"),
     MetricSpec("nvlink.links_active", "Active NVLinks", "NVLUP", Unit.COUNT, Lane.SLOW,

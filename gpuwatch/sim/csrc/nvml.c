@@ -934,8 +934,8 @@ static void fill_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value
     case 187: put_unsigned(value, CARD_POWER_LEAST_LIMIT_MW); break;       /* lowest power limit */
     case 188: case 189: put_unsigned(value, card->power_limit_mw); break; /* highest, default */
     case 190: case 192: put_unsigned(value, power_limit_mw(state, index)); break;
-    case 197: put_long(value, atomic_load(&card->device_to_host_bytes)); break; /* sent over PCIe */
-    case 198: put_long(value, atomic_load(&card->host_to_device_bytes)); break; /* received */
+    case 197: put_unsigned(value, (unsigned)atomic_load(&card->device_to_host_bytes)); break; /* sent over PCIe */
+    case 198: put_unsigned(value, (unsigned)atomic_load(&card->host_to_device_bytes)); break; /* received; both wrap */
     case 94: /* PCIe replays */
         if (gws_override(state, index, GWS_SET_PCIE_REPLAYS, &number)) put_unsigned(value, (unsigned)number);
         break;

@@ -26,8 +26,6 @@ SHORT_TITLES = {
     "energy_joules": "Total energy",
     "power.average_watts": "Power, 1 s average",
     "power.instant_watts": "Power, instantaneous",
-    "pcie.tx_mean_bytes_per_second": "PCIe transmit, avg",
-    "pcie.rx_mean_bytes_per_second": "PCIe receive, avg",
     "nvlink.tx_bytes_per_second": "NVLink transmit, avg",
     "nvlink.rx_bytes_per_second": "NVLink receive, avg",
     "pcie.tx_bytes_per_second": "PCIe transmit",
@@ -131,9 +129,9 @@ def link(device: Device, cells: int = 5) -> str:
 
 
 def _pcie_rate(device: Device, way: str) -> float | None:
-    """Bytes per second, measured now or, as the dashboard reads it, averaged since the previous sample."""
-    now = device.number(f"pcie.{way}_bytes_per_second")
-    return device.number(f"pcie.{way}_mean_bytes_per_second") if now is None else now
+    """Bytes per second: averaged since the previous sample (GPM) or, where that is not read, measured in 20 ms."""
+    mean = device.number(f"activity.pcie_{way}_bytes_per_second")
+    return device.number(f"pcie.{way}_bytes_per_second") if mean is None else mean
 
 
 def state_note(device: Device) -> tuple[str, str]:

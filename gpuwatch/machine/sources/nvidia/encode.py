@@ -37,8 +37,6 @@ _WORK = frozenset(
         "pcie.generation",
         "pcie.tx_bytes_per_second",
         "pcie.rx_bytes_per_second",
-        "pcie.tx_bytes",
-        "pcie.rx_bytes",
     }
 )
 """What a program's work changes: simulated once one uses the GPU."""
