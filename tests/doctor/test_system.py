@@ -95,6 +95,15 @@ def test_container(tmp_path: Path, path: str, text: str, environment: dict[str, 
     assert system_facts.look(environment, tmp_path).container == kind
 
 
+@pytest.mark.parametrize(("namespace", "kind"), [("4026531841", None), ("4026532459", "docker")])
+def test_a_machine_made_from_a_container_image_is_no_container(
+    tmp_path: Path, namespace: str, kind: str | None
+) -> None:
+    put(tmp_path, ".dockerenv")
+    put(tmp_path, "proc/self/ns/pid").with_name("mnt").symlink_to(f"mnt:[{namespace}]")
+    assert system_facts.look({}, tmp_path).container == kind
+
+
 def test_wsl(tmp_path: Path) -> None:
     put(tmp_path, "proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n")
     seen = system_facts.look({}, tmp_path)

@@ -37,6 +37,10 @@ _CONTAINERS = (
     (re.compile(r"containerd|crio"), "containerd"),
     (re.compile(r"/lxc[./]"), "lxc"),
 )
+_OF_THE_MACHINE = ("mnt:[4026531840]", "mnt:[4026531841]", "mnt:[4026531832]")
+"""The first mount namespace of a kernel, which containers never share: the first number that kernels hand out, the
+second where the network's is before it, and the fixed one of Linux 6.18. A virtual machine whose disk was made from a
+container image has the image's ``.dockerenv``."""
 _LIBRARIES = re.compile(
     r"^lib(?:cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nvidia-ml|nccl|nvJitLink)\.so(?:\.|$)"
 )
@@ -199,6 +203,9 @@ def container(environment: Mapping[str, str]) -> str | None:
 def _container(base: Path, environment: Mapping[str, str]) -> str | None:
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
+    with suppress(OSError):
+        if str((base / "proc/self/ns/mnt").readlink()) in _OF_THE_MACHINE:
+            return None
     if (base / ".dockerenv").exists():
         return "docker"
     if (base / "run/.containerenv").exists():
