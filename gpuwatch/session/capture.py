@@ -22,9 +22,18 @@ from gpuwatch.session.recorder import Recorder
 
 SMI = "nvidia-smi -q -x"
 _PRIVATE = re.compile(
-    r"(<(serial|uuid|gpu_uuid|gpu_part_number|board_id|board_part_number|process_name|imex_domain_uuid|clusterUuid|pid)>)"
-    r"[^<]*"
+    r"(<(?:\w*(?:serial|uuid|guid|pdi|part_number|board_id|host_id|slot|tray|clique)\w*|process_name|pid)>)(?!N/A<)[^<]*",
+    re.IGNORECASE,
 )
+_NUMBERED = re.compile(
+    r"(<\w+>)(?:0x[0-9a-f]{12,16}|\d{10,}|(?:\w+-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?=<)", re.IGNORECASE
+)
+"""Ids by their form, whatever later drivers call them: numbers of 48 bits or more, and UUIDs."""
+
+
+def without_ids(smi: str) -> str:
+    """The output of ``nvidia-smi -q -x`` with what identifies this card, its place or a program masked."""
+    return _NUMBERED.sub(r"\1masked", _PRIVATE.sub(r"\1masked", smi))
 
 
 def capture(output: Path, seconds: float, *, gpm: bool, show: Callable[[float], None] = lambda share: None) -> int:
@@ -56,6 +65,6 @@ def capture(output: Path, seconds: float, *, gpm: bool, show: Callable[[float], 
             )
             raise GpuwatchError(f"there is nothing to capture: {why or 'no GPU is listed'}", hint="gpuwatch doctor")
         lines = () if snapshot.simulated else nvidia_smi_query()
-        attached = {SMI: _PRIVATE.sub(r"\1masked", "\n".join(lines))} if lines else {}
+        attached = {SMI: without_ids("\n".join(lines))} if lines else {}
         with open_recording(raw) as recording:
             return cut_out(recording, *recording.extent(), output, redact=True, attached=attached)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuwatch.machine.recording.cut import cut_out
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.capture import SMI
+from gpuwatch.session.capture import SMI, without_ids
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import FOR_EVER, SimMachine
 from tests.conftest import gpuwatch
@@ -75,3 +75,19 @@ def test_what_nvidia_smi_printed_has_no_names(tmp_path: Path) -> None:
     assert "alice" not in text
     assert text.startswith("<nvidia_smi_log><driver_version>595.71</driver_version>")
     assert text.endswith("</p></nvidia_smi_log>")
+
+
+_IDS = (
+    "<serial>1650000000000</serial>", "<uuid>GPU-11111111-2222-3333-4444-555555555555</uuid>",
+    "<pdi>0x0123456789abcdef</pdi>", "<host_id>1</host_id>", "<gpu_fabric_guid>0x12</gpu_fabric_guid>",
+    "<chassis_serial_number>821</chassis_serial_number>", "<cliqueId>3</cliqueId>",
+    "<named_later>0x0123456789abcdef</named_later>", "<named_later>11111111-2222-3333-4444-555555555555</named_later>",
+)  # fmt: skip
+
+
+def test_ids_of_cards_and_of_their_places_are_masked_whatever_a_driver_calls_them() -> None:
+    """580.159.04 prints <pdi>, the number of the chip."""
+    kept = "<memory_temp>40 C</memory_temp><pci_device_id>233510DE</pci_device_id><host_id>N/A</host_id>"
+    text = without_ids("".join(_IDS) + kept)
+    assert text.count(">masked<") == len(_IDS)
+    assert text.endswith(kept)
