@@ -17,7 +17,9 @@ _MEMORY_TEMPERATURE, _AVERAGE_POWER, _RECOVERY = 82, 185, 230
 _RETIRED: Final = (29, 30, 31)
 _MARGINS: Final = {196: 0, 194: -2, 193: -5}
 """Fields of the temperatures, as distance to the operating maximum: that itself, slowdown, shutdown."""
-_MEMORY_MARGIN: Final = 195
+_SHUTDOWN_MARGIN, _MEMORY_MARGIN, _INSTANT_POWER, _LEAST_POWER_LIMIT = 193, 195, 186, 187
+_POLICIES: Final = (74, 75, 76, 77, 79)
+"""Fields of the time in which power, heat, sync boost, the board and reliability lowered the clocks."""
 _NOT_SUPPORTED: Final = 3
 _ARCHITECTURES: Final = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 _MOST_RESERVED: Final = 256 << 20
@@ -29,8 +31,18 @@ def _lacks(function: str, *arguments: int) -> tuple[SimAnswer, ...]:
     return tuple(SimAnswer(function, argument, code=_NOT_SUPPORTED) for argument in arguments or (0,))
 
 
-def _has(function: str, *numbers: int, argument: int = 0) -> SimAnswer:
-    return SimAnswer(function, argument, numbers=numbers)
+def _has(function: str, *numbers: int, argument: int = 0, idle: bool = False) -> SimAnswer:
+    return SimAnswer(function, argument, numbers=numbers, until_used=idle)
+
+
+def _idle(watts: int, sm_mhz: int) -> tuple[SimAnswer, ...]:
+    """Until a program uses it."""
+    milliwatts = watts * 1000
+    return (
+        _has("nvmlDeviceGetPowerUsage", milliwatts, idle=True),
+        *(_has(_FIELD, milliwatts, argument=field, idle=True) for field in (_AVERAGE_POWER, _INSTANT_POWER)),
+        *(_has("nvmlDeviceGetClockInfo", sm_mhz, argument=clock, idle=True) for clock in (0, 1)),
+    )
 
 
 _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
@@ -61,6 +73,24 @@ _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
     "hbm": (_has(_FIELD, 40, argument=_MEMORY_TEMPERATURE),),
     "hbm maximum": (_has("nvmlDeviceGetTemperatureThreshold", 95, argument=2),),
     "hbm margin": (_has(_FIELD, 0, argument=_MEMORY_MARGIN),),
+    "sxm": (
+        _has("nvmlDeviceGetPerformanceState", 0),
+        _has("nvmlDeviceGetPersistenceMode", 1),
+        _has("nvmlDeviceGetDisplayMode", 1),
+        _has("nvmlDeviceGetGspFirmwareMode", 1, 1),
+        *(_has(f"nvmlDeviceGet{which}PcieLinkGeneration", 5) for which in ("Curr", "Max")),
+        _has("nvmlDeviceGetPowerManagementLimitConstraints", 200_000, 700_000),
+        _has(_FIELD, 200_000, argument=_LEAST_POWER_LIMIT),
+        _has(_FIELD, -8, argument=_SHUTDOWN_MARGIN),
+    ),
+    "h100": (*_idle(70, 345), _has("nvmlDeviceGetClockInfo", 2619, argument=_CLOCK_OF_MEMORY)),
+    "h200": (
+        *_idle(82, 345),
+        _has("nvmlDeviceGetClockInfo", 3201, argument=_CLOCK_OF_MEMORY),
+        _has("nvmlDeviceGetMemoryBusWidth", 6016),
+        *(_has("nvmlDeviceGetTemperatureThreshold", at, argument=kind) for kind, at in enumerate((95, 89, 95, 87))),
+        *(_has(_FIELD, 0, argument=field) for field in _POLICIES),
+    ),
     "fabric": (_has("nvmlDeviceGetGpuFabricInfoV", 3, 0, 0, 0),),
     "mig on": tuple(
         lack for engine in ("Encoder", "Decoder", "Jpg", "Ofa") for lack in _lacks(f"nvmlDeviceGet{engine}Utilization")
@@ -83,6 +113,9 @@ _TURING: Final = ("turing", "no margin", "no average power")
 _DATA_CENTER: Final = ("no fan", "ecc")
 _HOPPER: Final = ("hopper", *_DATA_CENTER, "thresholds as margins", "hbm", "hbm margin", "fabric")
 
+_H100_TRAITS: Final = (*_HOPPER, "sxm", "h100")
+_H200_TRAITS: Final = (*_HOPPER, "sxm", "h200")
+
 
 @dataclass(frozen=True, slots=True)
 class SimModel:
@@ -96,6 +129,8 @@ class SimModel:
     known_from: str
     """What of a real one was compared: the output, and the drivers that wrote it."""
     mig: str = "off"
+    reserved_mib: int | None = None
+    """By the driver; None: as of any simulated GPU."""
 
     @property
     def memory_bytes(self) -> int:
@@ -106,7 +141,8 @@ class SimModel:
         answers = {
             (answer.function, answer.argument): answer for trait in ("any", *self.traits) for answer in _TRAITS[trait]
         }
-        reserved = min(self.memory_bytes // 32, _MOST_RESERVED)
+        usual = min(self.memory_bytes // 32, _MOST_RESERVED)
+        reserved = usual if self.reserved_mib is None else self.reserved_mib << 20
         return DescribedGpu(
             self.name, self.memory_bytes, reserved, tuple(answers.values()), parse_layout(self.mig), self.card
         )
@@ -114,6 +150,7 @@ class SimModel:
 
 _H100 = ("NVIDIA H100 80GB HBM3", 81559, SimCard(90, 132, 700_000, 1980, 2619))
 _H200 = ("NVIDIA H200", 143771, SimCard(90, 132, 700_000, 1980, 3201))
+_HOPPER_SMI: Final = "nvidia-smi -q, driver 590.48.01"
 _RTX2080 = ("NVIDIA GeForce RTX 2080 SUPER", 8192, SimCard(75, 48, 250_000, 2145, 7751))
 
 MODELS: Final[dict[str, SimModel]] = {
@@ -185,9 +222,14 @@ MODELS: Final[dict[str, SimModel]] = {
         (*_HOPPER, "remapped rows", "no bar1"),
         "public reports of nvidia-smi; what Hopper has, as on H100",
     ),
-    "h100": SimModel(*_H100, (*_HOPPER, "remapped rows"), "nvidia-smi -q, driver 590.48.01"),
-    "h100mig": SimModel(*_H100, (*_HOPPER, "mig on"), "nvidia-smi -q, driver 590.48.01", "1g,1g,2g,3g"),
-    "h200": SimModel(*_H200, (*_HOPPER, "remapped rows"), "nvidia-smi -q, driver 590.48.01"),
-    "h200mig": SimModel(*_H200, (*_HOPPER, "mig on"), "nvidia-smi -q, driver 590.48.01", "1g,1g,1g,1g,3g"),
+    "h100": SimModel(*_H100, (*_H100_TRAITS, "remapped rows"), _HOPPER_SMI, reserved_mib=479),
+    "h100mig": SimModel(*_H100, (*_H100_TRAITS, "mig on"), _HOPPER_SMI, "1g,1g,2g,3g", reserved_mib=479),
+    "h200": SimModel(
+        *_H200,
+        (*_H200_TRAITS, "remapped rows"),
+        f"{_HOPPER_SMI}; gpuwatch on one, driver 580.159.04, 2026-11-26",
+        reserved_mib=615,
+    ),
+    "h200mig": SimModel(*_H200, (*_H200_TRAITS, "mig on"), _HOPPER_SMI, "1g,1g,1g,1g,3g", reserved_mib=615),
 }
 """By the word that ``--sim`` takes."""

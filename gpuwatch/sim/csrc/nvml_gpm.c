@@ -1,6 +1,6 @@
 /* GPM (activity of the parts of a GPU) of the simulated libnvidia-ml.so.1.
  *
- * Supported once "gpm" is set to 1, as only Hopper and later cards have it. Between two samples it tells what
+ * Supported by cards from Hopper (9.0) on, and once "gpm" is set to 1. Between two samples it tells what
  * the state knows: the share of time in which kernels ran and memory was moved, and PCIe traffic. Of the pipes
  * it tells the tensor cores alone, as part of the busy time, where "tensor_percent" is set. */
 #define _GNU_SOURCE
@@ -39,7 +39,7 @@ typedef struct {
 } nvmlGpmMetricsGet_t;
 
 static bool supported(const gws_state *state, uint32_t index) {
-    return gws_overridden(state, index, GWS_SET_GPM, 0) != 0;
+    return gws_overridden(state, index, GWS_SET_GPM, gws_capability(state, &state->device[index]) >= 90) != 0;
 }
 
 API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *out) {

@@ -12,8 +12,9 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.sources.nvidia import decode, errors
-from gpuwatch.sim.description import MOST_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer
+from gpuwatch.sim.description import MOST_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance
+from gpuwatch.sim.models import MODELS
 
 _MEMORY, _FABRIC, _MIG = "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode"
 _SIMULATED = frozenset({"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetMemoryAffinity"})
@@ -49,6 +50,9 @@ _CODES = {
 _NUMBERED = re.compile(r"unknown \((\d{1,9})\)")
 _LONGEST_TEXT = 63
 _EIGHTHS, _SEVENTHS = 8, 7
+_OF_THE_CARD = ("identity.cuda_cores", "power.default_limit_watts", "clocks.sm_max_mhz", "clocks.memory_max_mhz")
+_CORES, _USUAL_CORES = {7: 64}, 128
+"""Of each multiprocessor, by major compute capability."""
 
 
 def described(snapshot: Snapshot) -> tuple[DescribedGpu, ...]:
@@ -96,6 +100,7 @@ def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
             answers.append(
                 SimAnswer("nvmlDeviceGetAttributes_v2", instance.index + 1, numbers=(instance.multiprocessors,))
             )
+    card = next((model.card for model in MODELS.values() if model.name == device.name), None) or _card(device)
     free = next(answer.numbers[2] for answer in memory if not answer.code)
     return DescribedGpu(
         name=device.name,
@@ -105,7 +110,19 @@ def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
         mig=tuple(_instance(instance, total) for instance in instances)
         if device.readings.get("mig.mode") == "enabled"
         else None,
+        card=card,
     )
+
+
+def _card(device: Device) -> SimCard | None:
+    """A card that is no model, if its snapshot tells enough of it."""
+    numbers = [device.number(name) for name in _OF_THE_CARD]
+    major, _, minor = (device.compute_capability or "").partition(".")
+    if not (major.isdigit() and minor.isdigit()) or None in numbers:
+        return None
+    cores, watts, clock, memory_clock = (round(number or 0) for number in numbers)
+    each = _CORES.get(int(major), _USUAL_CORES)
+    return SimCard(int(major) * 10 + int(minor), max(cores // each, 1), watts * 1000, clock, memory_clock)
 
 
 def _memory(readings: dict[str, int | float | str], total: float, argument: int = 0) -> list[SimAnswer]:
