@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.snapshot import MigInstance
+from gpuwatch.machine.sources.nvidia.adapters import ADAPTERS
 from gpuwatch.machine.sources.nvidia.source import NvmlSource
 from tests.conftest import gpuwatch
 
@@ -84,11 +85,11 @@ def plain(answer: Any) -> Any:
     return answer if isinstance(answer, (int, float, str, type(None))) else repr(answer)
 
 
-def told(call: str, *args: Any) -> dict[str, Any]:
+def told(call: str | Callable[..., Any], *args: Any) -> dict[str, Any]:
     """One call with its real answer or return code, and how long it took."""
     began = time.perf_counter()
     try:
-        answer = {"answer": plain(getattr(pynvml, call)(*args))}
+        answer = {"answer": plain((getattr(pynvml, call) if isinstance(call, str) else call)(*args))}
     except pynvml.NVMLError as error:
         answer = {"code": error.value, "error": str(error)}
     return {**answer, "microseconds": round((time.perf_counter() - began) * 1e6, 1)}
@@ -126,19 +127,21 @@ def record(nvml: NvmlSource) -> list[dict[str, Any]]:
             if spec.lane is Lane.GPM:
                 continue  # two samples and a request of its own
             args = [getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args]
+            for link_field in spec.per_link:
+                calls[f"{link_field},link 0"] = field(device.handle, getattr(pynvml, link_field), 0)
+            if spec.per_link and not args:
+                continue
             for name in filter(None, (spec.call, spec.fallback)):
                 key = ",".join((name, *map(str, spec.args)))
                 if key in calls:
                     continue
                 if name == "nvmlDeviceGetFieldValues":
                     calls[key] = field(device.handle, *(args if len(args) == 2 else (*args, 0)))
-                elif name == "nvmlDeviceGetMemoryInfo":
-                    calls[key] = told(name, device.handle, pynvml.nvmlMemory_v2)
-                elif name == "nvmlDeviceGetMemoryAffinity":
-                    calls[key] = told(name, device.handle, 16, pynvml.NVML_AFFINITY_SCOPE_NODE)
                 elif name in ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetMigDeviceHandleByIndex"):
                     most = pynvml.NVML_NVLINK_MAX_LINKS if "NvLink" in name else 16
                     calls[key] = [told(name, device.handle, index) for index in range(most)]
+                elif name in ADAPTERS:
+                    calls[key] = told(ADAPTERS[name], pynvml, device.handle)
                 else:
                     calls[key] = told(name, device.handle, *args)
         calls["nvmlDeviceGetSerial"].pop("answer", None)  # names the board, and the record is to be kept

@@ -17,6 +17,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.sim.machine import SimMachine
 
 GIB = 2**30
@@ -513,3 +514,18 @@ while len(sys.argv) == 2: product()"""
         assert run(machine, work, "64", "once") == "up\n"
         assert time.monotonic() - began < 2
     assert machine.used_bytes(0) == 0
+
+
+def test_what_is_recorded_of_a_real_gpu_can_be_recorded(machine: SimMachine, run: Run) -> None:
+    """tests/gpu/test_hardware.py seldom meets hardware: its record must not fail there by a fault of its own."""
+    code = """
+import json
+from gpuwatch.machine.sources.nvidia.source import NvmlSource
+nvml = NvmlSource()
+nvml.open()
+from tests.gpu.test_hardware import record
+print(json.dumps(record(nvml)))"""
+    for device in json.loads(run(machine, code)):
+        assert device["calls"]["nvmlDeviceGetMemoryInfo"]["answer"]["total"] == device["readings"]["memory.total_bytes"]
+        assert device["calls"]["nvmlDeviceGetGpuFabricInfoV"]["code"] == pynvml.NVML_ERROR_NOT_SUPPORTED
+        assert not {spec.id for spec in METRICS if spec.call} - device["readings"].keys() - device["missing"].keys()
