@@ -52,7 +52,7 @@ def queries(lib: Any, lane: Lane) -> Iterable[Query]:
 
 
 def field_query(lib: Any, lane: Lane) -> FieldQuery | None:
-    """All fields of a lane in one call; None for the fast lane, whose single field is an ordinary query."""
+    """All fields of a lane in one call; None for the fast lane, whose two fields are ordinary queries."""
     wanted = [spec for spec in METRICS if spec.call == FIELDS and spec.args and spec.lane is lane]
     if not wanted or lane is Lane.FAST:
         return None
