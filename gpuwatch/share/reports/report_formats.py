@@ -48,7 +48,7 @@ class Format:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("html", ".html", note="\n<p>{}</p>"),
+    Format("html", ".html", note='\n<p class="redacted">{}</p>'),
     Format("markdown", ".md", note="> {}\n\n"),
     Format("json", ".json", escapes=True),
     Format("csv", ".csv"),
