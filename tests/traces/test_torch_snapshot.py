@@ -288,6 +288,48 @@ def test_without_gradients_what_stays_is_weights_or_a_cache() -> None:
     )
 
 
+def steps_with_a_workspace(size: int, *, again: int = 0) -> list[dict[str, Any]]:
+    """Two steps of a linear layer: in the first, cuBLAS gets its workspace in the forward and the backward pass.
+
+    ``again``: bytes of another result of the layer in the second step.
+    """
+    forward = (("/x/site-packages/torch/nn/modules/linear.py", 9, "forward"), (MODULE, 9, "_call_impl"), MAIN)
+    zero = ("/x/site-packages/torch/optim/optimizer.py", 9, "zero_grad")
+    trace = []
+    for at in (0, 10):
+        trace += [entry("alloc", at + 1, 1000, 4096, *forward)]
+        trace += [entry("alloc", at + 1, 1 << 30, size, *forward)] if at == 0 or again == size else []
+        trace += [entry("alloc", at + 2, 9000, 1024)]
+        trace += [entry("alloc", at + 2, 2 << 30, size)] if at == 0 else []
+        trace += [entry("free_completed", at + 3, 1000, 4096)]
+        trace += [entry("free_completed", at + 3, 1 << 30, size)] if again == size else []
+        trace += [entry("free_requested", at + 4, 9000, 1024, zero, MAIN), entry("free_completed", at + 4, 9000, 1024)]
+    return trace
+
+
+@pytest.mark.parametrize("size", [32 << 20, 8320 << 10])
+def test_what_cublas_keeps_in_each_thread_is_no_result_of_the_op_that_needed_it_first(size: int) -> None:
+    assert one(steps_with_a_workspace(size)).groups == {"workspace": 2 * size, "activations": 4096, "gradients": 1024}
+    made_each_step = one(steps_with_a_workspace(size, again=size)).groups
+    assert made_each_step == {"workspace": size, "activations": size + 4096, "gradients": 1024}
+    other = one(steps_with_a_workspace(size + 512)).groups
+    assert other == {"activations": size + 512 + 4096, "gradients": size + 512 + 1024}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_lives_until_the_program_ends_is_told_by_its_size(ended: bool) -> None:
+    """Weights, state and workspaces from before the history, and a trainer that frees them at its end."""
+    sizes = [1024, 1024, 1024, 32 << 20, 999_424]
+    trace = [*steps_with_a_workspace(512), *steps_with_a_workspace(512)]
+    held = [{**block(n << 33, size, "active_allocated"), "requested_size": size} for n, size in enumerate(sizes, 1)]
+    last = ("/x/site-packages/lightning/strategies/strategy.py", 9, "teardown")
+    for n, size in enumerate(sizes, 1) if ended else ():
+        trace += [entry("free_requested", 99, n << 33, size, last, MAIN), entry("free_completed", 99, n << 33, size)]
+    groups = one(trace, *([] if ended else held)).groups
+    assert (groups["weights"], groups["optimizer state"]) == (1024, 2048)
+    assert (groups["workspace"], groups["weights and caches"]) == (32 << 20, 999_424)
+
+
 def test_a_snapshot_of_pytorch_2_0() -> None:
     history = [{"addr": 0, "real_size": 500, "frames": frames(("/home/u/run.py", 9, "init_weight"))}]
     held = {"size": 512, "state": "active_allocated", "history": history}

@@ -1,12 +1,12 @@
 """What PyTorch's allocations were for: their stacks, and how long they lived.
 
-What was allocated before a history begins has no stack there. Where it was freed tells of some; of what was never
-freed, the weights are those that have a gradient of the same size.
+What was allocated before a history begins has no stack there. Where it was freed tells of some; of what lives until
+the end, the weights are those that have a gradient of the same size.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +25,7 @@ _BY_ROLE: dict[Role, Group] = {
     "created": "created",
 }
 _FREED_BY: dict[Role, Group] = {
+    "workspace": "workspace",
     "zeroes": "gradients",
     "optimizer": "optimizer state",
     "state": "optimizer state",
@@ -35,6 +36,10 @@ _FREED_BY: dict[Role, Group] = {
 """What had been allocated before the history began, by the part of the program that freed it."""
 _AFTER: frozenset[Role] = frozenset({"zeroes", "optimizer", "state"})
 """What follows the backward pass."""
+_PASSES: frozenset[Role] = frozenset({"forward", "backward", "computed"})
+_CUBLAS = frozenset({32 << 20, 8320 << 10})
+"""Bytes of the workspace that PyTorch gives cuBLAS in each thread that multiplies matrices, and keeps: on compute
+capability 9.0, and on others (``parseChosenWorkspaceSize`` in ATen/cuda/CublasHandlePool.cpp)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -71,6 +76,7 @@ def find_groups(changes: Sequence[Change], *, failed: bool) -> None:
         elif not role and change.stack.line:
             change.group = "created"
     _of_optimizer(changes, roles, failed=failed)
+    _of_cublas(changes, roles)
     _of_before(changes, roles)
 
 
@@ -118,6 +124,40 @@ def _kept(run: Iterable[Change], place: int) -> None:
             change.group = "optimizer state"
 
 
+def _of_cublas(changes: Sequence[Change], roles: dict[int, Role]) -> None:
+    """A workspace has the stack of the op that needed it first; ops of that line made their results again without it.
+
+    What the line keeps of each step is there more than once, and its results are freed.
+    """
+    kept: dict[tuple[str, str, Role], list[int]] = defaultdict(list)
+    places: dict[tuple[str, str, Role], list[int]] = defaultdict(list)
+    end = _last_pass(roles)
+    for place, role in roles.items():
+        change = changes[place]
+        if role in _PASSES:
+            key = change.stack.line, change.stack.through, role
+            places[key].append(place)
+            if change.requested in _CUBLAS:
+                kept[key].append(place)
+    for key, found in kept.items():
+        change, rest = changes[found[0]], places[key]
+        if len(found) > 1 or not _lasts(change, end):
+            continue
+        earlier = {changes[place].requested for place in rest if place < found[0]}
+        later = {changes[place].requested for place in rest if place > found[0]}
+        if earlier & later or (change.before and later):
+            change.group = "workspace"
+
+
+def _last_pass(roles: dict[int, Role]) -> int:
+    return max((place for place, role in roles.items() if role in _PASSES), default=-1)
+
+
+def _lasts(change: Change, end: int) -> bool:
+    """Whether it outlives the last pass, whose allocations end at the place ``end``."""
+    return change.freed is None or change.freed > end
+
+
 def _phases(changes: Sequence[Change], roles: dict[int, Role]) -> list[Role]:
     """At each place whether the program was in its forward or backward pass, by what it allocated last."""
     found: list[Role] = []
@@ -134,25 +174,30 @@ def _of_before(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     if all(change.before for change in changes):
         return  # no history
     before = [change for change in changes if change.before and not change.frees and not change.stack.known]
-    held = [change for change in before if change.freed is None]
-    phases = _phases(changes, roles)
+    phases, end = _phases(changes, roles), _last_pass(roles)
     _trained(changes, roles)
     for change in before:
         if change.freed is not None:
             by = change.freed_by.role if change.freed_by.known else phases[change.freed]
             change.group = _FREED_BY.get(by, "unattributed")
-    _by_size([change for change in before if change.freed is not None and change.group == "unattributed"], changes)
+    # What ends after the last pass ends with the program or its trainer, not with what it was for.
+    held = [change for change in before if _lasts(change, end) and change.group == "unattributed"]
+    _by_size([change for change in before if change.group == "unattributed" and not _lasts(change, end)], changes)
     counts, steps = _gradients(changes, roles), any(change.stack.role in _AFTER for change in changes)
     by_size: dict[int, list[Change]] = defaultdict(list)
     for change in held:
         by_size[change.requested].append(change)
+    known = Counter(change.requested for change in changes if change.group == "weights")
     for size, ones in by_size.items():
-        weights = counts.get(size, 0)
+        trained = counts.get(size, 0)
+        weights = max(trained - known[size], 0)
         for place, change in enumerate(sorted(ones, key=lambda change: change.address)):
             if place < weights:
                 change.group = "weights"
-            elif weights and steps and place < 3 * weights:
+            elif trained and steps and place < weights + 2 * trained:
                 change.group = "optimizer state"
+            elif size in _CUBLAS and counts:
+                change.group = "workspace"  # nothing that is trained has this size
             else:
                 change.group = "weights and caches"
 

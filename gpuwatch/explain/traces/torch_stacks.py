@@ -64,6 +64,7 @@ _FACTORIES = re.compile(
 _OPTIMIZERS = r"/optim(?:izers?)?/|/\w*(?:optim|adam|adagrad|adafactor|lion|muon|lamb|sgd|shampoo)\w*\.py$"
 _SHARDED = r"torch/distributed/|torch/nn/parallel/|/deepspeed/|/megatron/"
 _ROLES: tuple[tuple[str, str, Role], ...] = (
+    (r"", r"_?clear_cuda_memory$|_cuda_clearCublas", "workspace"),
     (r"torch/optim/lr_scheduler", r"", ""),
     (r"torch/optim/swa_utils", r"", "weights"),
     (_OPTIMIZERS, r"zero_grad$", "zeroes"),

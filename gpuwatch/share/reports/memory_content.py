@@ -27,7 +27,7 @@ _MEANINGS = {
     "activations": "results of the layers' forward ops",
     "inputs": "data copied to the GPU that has the shape of an input",
     "created": "tensors that the program makes outside of modules, such as torch.zeros",
-    "workspace": "temporary buffers of kernels and of the optimizer's update",
+    "workspace": "buffers of kernels, such as what cuBLAS keeps in each thread, and of the optimizer's update",
     "unattributed": "recorded, but its name does not tell what it was for",
 }
 _NOT_RECORDED = "allocated outside of what was recorded"
