@@ -226,7 +226,8 @@ class Devices:
         for device, name in zip(devices, names):  # noqa: B905  (Python 3.7)
             stats = device.memory_stats() if device.platform != "cpu" else None
             if device.platform != "cpu":
-                self.watcher.once(name, "result", name=name, value={"name": device.device_kind})
+                limit = (stats or {}).get("bytes_limit")
+                self.watcher.once(name, "result", name=name, value={"name": device.device_kind, "granted": limit})
             if stats:
                 held = stats["bytes_in_use"]
                 self.watcher.changed(

@@ -44,9 +44,11 @@ class Failures:
         module.OpError.__init__ = noted
         self.counts = True
 
-    def total(self):
-        """Failed requests for memory, and other failures of ops; None for what is not counted."""
-        jax = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None)
+    def total(self, jax=False):
+        """Failed requests for memory, and other failures of ops; None for what is not counted.
+
+        ``jax``: it had devices, which it forgets before the program's end.
+        """
         if jax or ("tensorflow" in sys.modules and not self.counts):
             return None, None
         cuda = getattr(sys.modules.get("torch"), "cuda", None)

@@ -202,7 +202,7 @@ class Watcher:
             except Exception as error:
                 self.trouble(look, error)
         if self.socket is not None:
-            exhausted, other = self.failures.total()
+            exhausted, other = self.failures.total(jax="jax devices" in self.latest)
             self.emit("end", ok=True, exhausted=exhausted, failures=other, forks=self.failures.forks)
 
     def late_variable(self):

@@ -27,7 +27,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, OomFacts, judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import oom_facts
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, others_memory
 from gpuwatch.explain.diagnosis.runs.finish_run import complete
@@ -197,6 +197,14 @@ def test_a_few_mib_left_on_a_full_device_are_no_room(own: int, cause: str) -> No
     judged = judge(oom, OomFacts())
     assert judged.cause == cause
     assert "2.0 MiB ≤ 6.0 MiB free on a device of 3.8 GiB" in " ".join(judged.lines)
+
+
+@pytest.mark.parametrize(("used", "cause"), [(3, "unknown"), (70, "memory.model-too-large")])
+def test_an_allocators_own_report_does_not_tell_who_else_was_on_the_gpu(used: int, cause: str) -> None:
+    """PyTorch's snapshot and CuPy's message have no size of the device."""
+    told = judge(Oom(allocator="pytorch", requested_bytes=784 * MIB, in_use_bytes=used * GIB), OomFacts())
+    assert told.cause == cause
+    assert told.title == WHO_HELD_IT if cause == "unknown" else OTHERS_UNKNOWN in told.lines
 
 
 def granted(mib: int, device: str = DEVICE) -> DeviceMapping:

@@ -736,3 +736,37 @@ def test_a_child_that_asked_for_more_than_its_own_limit(limit: int | None, code:
     found = [one for one in run.findings if one.id == "memory.request-too-large"]
     assert [one.severity for one in found] == ["info"] * told
     assert not told or found[0].title.endswith("process 8 asked for 512 MiB at once, its limit is 128 MiB")
+
+
+_JAX_LOG = """\
+W1126 10:04:52.160840    2773 bfc_allocator.cc:598] Allocator (GPU_0_bfc) ran out of memory trying to allocate 4.00GiB \
+(rounded to 4294967296) from the lower end requested by op
+jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4.00GiB with allocator \
+GPU_0_bfc on device 0. [executable_name='jit_multiply']
+"""
+
+
+@pytest.mark.parametrize("limit", [18 << 30, None])
+def test_jax_runs_out_of_memory_at_its_own_share_of_the_gpu(limit: int | None) -> None:
+    """JAX takes 75 % of the GPU, as the watcher reports; the rest is free."""
+    device = machine().devices[0]
+    mapped = DeviceMapping(framework_device="cuda:0", cuda_ordinal=0, uuid=device.uuid, granted_bytes=limit)
+    own = DeviceMemory(uuid=device.uuid, index=0, others_before_bytes=0, others_start_bytes=0, others_peak_bytes=0)
+    text = _JAX_LOG.splitlines()[1].partition(": ")[2]
+    run = program(
+        _JAX_LOG,
+        verdict="oom",
+        framework=Framework(name="jax", version="0.11.2", gpu_build=True),
+        device_map=(mapped,),
+        ooms=tuple(parse(_JAX_LOG).ooms),
+        errors=(RunError(type="JaxRuntimeError", message=text),),
+        memory=Memory(allocators={"cuda:0": 15 << 30}, devices=(own,)),
+        outcome=Outcome(exit_code=1, ended=True),
+    )
+    assert run.verdict == "oom"
+    assert [(oom.requested_bytes, oom.limit_bytes) for oom in run.ooms] == [(4 << 30, limit)]
+    if limit is None:
+        assert "JAX allocates 75 %" in run.findings[0].action
+        return
+    assert run.primary == "memory.limit-too-small"
+    assert "XLA_CLIENT_MEM_FRACTION" in run.findings[0].action

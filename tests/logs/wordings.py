@@ -259,6 +259,8 @@ MEMORY = (
             " allocate 12884901888 bytes.", "memory.model-too-large"),
     Wording("numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array with shape (9, 9)",
             "memory.model-too-large"),
+    Wording("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4.13GiB with allocator GPU_0_bfc on device 0. [executable_name='jit_multiply']",
+            "memory.model-too-large memory.request-too-large memory.other-process"),
     Wording("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 1,024 bytes).",
             "memory.model-too-large"),
     Wording("ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of"

@@ -72,7 +72,7 @@ MEMORY = (
     Wording("onnxruntime::CudaCall CUDA failure 2: out of memory ; GPU=0 ; hostname=node7", "memory.model-too-large memory.other-process"),
     Wording("MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /rmm/device_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory", "memory.model-too-large memory.other-process"),
     Wording("CUDA error 2 at ggml-cuda.cu:7233: out of memory\ncurrent device: 0", "memory.model-too-large memory.other-process"),
-    Wording("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 2,147,483,648 bytes (allocated so far: 512 bytes).", "memory.model-too-large memory.request-too-large memory.other-process"),
+    Wording("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 2,147,483,648 bytes (allocated so far: 512 bytes).", "unknown"),
     Wording("ERROR 07-01 10:00:00 [core.py:708] ValueError(\"No available memory for the cache blocks. \"", "memory.limit-too-small memory.model-too-large"),
     Wording("INFO worker.py:267] model weights take 14.99GiB; the rest of the memory reserved for KV Cache is -0.45GiB.", "memory.limit-too-small memory.model-too-large"),
     Wording("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "memory.limit-too-small"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.experiment.probing.event_state import described_device
 from tests.probing.test_watcher import load
 from tests.trials.programs import document
 
@@ -73,7 +74,25 @@ def test_gpus_and_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found["framework"]["name"], found["framework"]["gpu_build"]) == ("jax", True)
     assert found["devices"]["logical"] == ["cpu:0", "cuda:0"]
     assert found["memory"] == {"device": "cuda:0", "current": GIB, "peak": 2 * GIB}
-    assert found["result"] == {"name": "cuda:0", "value": {"name": "NVIDIA H100 80GB HBM3"}}
+    granted = {"name": "NVIDIA H100 80GB HBM3", "granted": 60 * GIB}
+    assert found["result"] == {"name": "cuda:0", "value": granted}
+    assert described_device("cuda:0", 0, granted).granted_bytes == 60 * GIB
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_failed_requests_of_jax_are_not_counted_though_it_forgets_its_devices(
+    monkeypatch: pytest.MonkeyPatch, used: bool
+) -> None:
+    """What is counted as none makes the log's lines about memory those of another run."""
+    for name in ("tensorflow", "torch"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    watcher = load("_gpuwatch_watcher").Watcher("nowhere", load, None)
+    watcher.failures = load("_gpuwatch_failures").Failures()
+    watcher.socket, found = object(), {}
+    watcher.emit = lambda kind, **data: found.update({kind: data})
+    watcher.latest.update({"jax devices": {}} if used else {})
+    watcher.last_words()
+    assert found["end"]["exhausted"] == (None if used else 0)
 
 
 PROGRAM = """

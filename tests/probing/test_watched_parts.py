@@ -254,6 +254,46 @@ def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known
     assert ("no sample was taken while" in told) is not known
 
 
+_CUPY = (
+    b"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 17,179,869,184 bytes (allocated so far:"
+    b" 133,143,986,176 bytes).\n"
+)
+
+
+@pytest.mark.parametrize(("looks", "known"), [(2, False), (9, True)])
+def test_a_short_program_that_ran_out_of_memory_was_on_the_gpu_between_two_looks(looks: int, known: bool) -> None:
+    """In a container NVML may list no process at all, however often it is asked."""
+    free = machines.snapshot((machines.device(0, busy=0),), ())
+    builder = RunBuilder(0.0, free, lambda pid: pid == 7)
+    builder.log_line(_CUPY)
+    for at in range(looks):
+        builder.snapshot(free, float(at))
+    draft = builder.finish(
+        watch._as_script(["python"]),
+        Outcome(exit_code=1),
+        started_at=STARTED,
+        total_seconds=1.7,
+        fresh=True,
+        environment={},
+        simulation=None,
+    )
+    told = dict(run_content._facts(draft.run))["seen by NVML"]
+    assert ("no sample was taken while" in told, "none of its processes" in told) == (not known, known)
+    assert [(oom.allocator, oom.in_use_bytes) for oom in draft.run.ooms] == [("cupy", 133_143_986_176)]
+
+
+@pytest.mark.parametrize(
+    ("named", "says"), [("cupy", "cupy, which its output names, is not watched"), ("pytorch", "ignores PYTHONPATH")]
+)
+def test_why_a_program_was_not_watched_inside(monkeypatch: pytest.MonkeyPatch, named: str, says: str) -> None:
+    watching = Watch.__new__(Watch)
+    parts = {"log": SimpleNamespace(frameworks=[named])}, {"left_out": 0}, {"log": True}
+    for name, part in zip(("_builder", "_backlog", "_options"), parts, strict=True):
+        monkeypatch.setattr(watching, name, SimpleNamespace(**part), raising=False)
+    (problem,) = watching._problems(SimpleNamespace(framework=None))  # type: ignore[arg-type]
+    assert says in problem
+
+
 def test_a_process_that_is_about_to_exit_is_looked_at_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
     watching = Watch.__new__(Watch)

@@ -15,6 +15,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.events import Event
 from gpuwatch.core.model.program_threads import Standstill
 from gpuwatch.core.model.run import (
+    HOST_ALLOCATORS,
     PEAK,
     DeviceMapping,
     Memory,
@@ -22,7 +23,6 @@ from gpuwatch.core.model.run import (
     Outcome,
     Phases,
     Run,
-    RunError,
     RunProcess,
     TimedStep,
     Verdict,
@@ -38,12 +38,15 @@ from gpuwatch.experiment.probing.printed_lines import Account, is_older, without
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
+from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.explain.logs.placement import NOISE
 from gpuwatch.explain.logs.tail import Tail
 from gpuwatch.sim.limits import limit_of
 from gpuwatch.sim.sysfs import ENV_STATE
 
 _MOST_HELD = 1024
+_FEW_SAMPLES = 5
+"""With more, a program that ran out of GPU memory and was never listed is one that NVML does not list."""
 _IN_USE = ("memory.used_bytes", "memory.free_bytes")
 
 
@@ -85,6 +88,7 @@ class RunBuilder:
         self.state = EventState()
         self._ledger = MemoryLedger(before)
         self._timeline = Timeline(started)
+        self._samples = 0
         self._first_sample: float | None = None
         """Seconds from the launch to the first sample after it."""
         self.held: dict[int, dict[str, int]] = {}
@@ -119,6 +123,7 @@ class RunBuilder:
         """Adds a sample at monotonic time ``now``."""
         if self._machine is None or (self._before is None and self._machine.driver is None):
             self._machine = self._seen_late(snapshot)
+        self._samples += 1
         if self._first_sample is None:
             self._first_sample = now - self._started
         sizes: dict[str, float] = {}
@@ -307,7 +312,8 @@ class RunBuilder:
         allocated, seen = max(self.state.allocators.values(), default=None), self._timeline.process_peak
         if self._in_run is None or self._machine is None or self._machine.driver is None:
             return ""
-        if allocated is None and not seen and facts.device_map:
+        refused = self._samples < _FEW_SAMPLES and any(oom.allocator not in HOST_ALLOCATORS for oom in facts.ooms)
+        if allocated is None and not seen and (facts.device_map or refused):
             return f"{PEAK}no sample was taken while the program used its GPUs"
         if not seen and (self._first_sample is None or self._first_sample > seconds):
             return f"{PEAK}no sample was taken while it ran"
@@ -359,9 +365,9 @@ class RunBuilder:
 
     def _ooms(self, script: ProbeScript, facts: LogFacts) -> tuple[Oom, ...]:
         """OOMs in the log, marked as expected if the configuration is about them or the probe said so."""
-        if any(_exhausted(error) and not error.expected for error in self.state.errors):
+        if any(exhausted(error) and not error.expected for error in self.state.errors):
             return tuple(facts.ooms)
-        if script.verdict == "oom" or any(_exhausted(error) for error in self.state.errors):
+        if script.verdict == "oom" or any(exhausted(error) for error in self.state.errors):
             return tuple(msgspec.structs.replace(oom, expected=True) for oom in facts.ooms)
         return tuple(facts.ooms)
 
@@ -369,7 +375,7 @@ class RunBuilder:
         unexpected = [error for error in self.state.errors if not error.expected]
         if outcome.timed_out:
             return "timeout", "it was killed at its deadline"
-        if any(map(_exhausted, unexpected)) or (facts.ooms and (unexpected or not self.state.ended)):
+        if any(map(exhausted, unexpected)) or (facts.ooms and (unexpected or not self.state.ended)):
             return "oom", "it ran out of memory"
         if outcome.signal is not None:
             return "error", f"it was killed by signal {outcome.signal}"
@@ -380,7 +386,7 @@ class RunBuilder:
             return "error", f"it exited early, with exit code {outcome.exit_code}"
         if self.state.skipped is not None:
             return "skipped", self.state.skipped
-        if script.verdict == "oom" and (facts.ooms or any(map(_exhausted, self.state.errors))):
+        if script.verdict == "oom" and (facts.ooms or any(map(exhausted, self.state.errors))):
             return "oom", "it ran out of memory, as this configuration shows"
         return "ok", ""
 
@@ -391,7 +397,3 @@ def own_ordinal(mapping: DeviceMapping, reported: Mapping[str, DeviceMapping]) -
     if mapping.pci_bus_id is not None or mapping.uuid is not None or known is None or known.cuda_ordinal is None:
         return mapping
     return msgspec.structs.replace(mapping, cuda_ordinal=known.cuda_ordinal)
-
-
-def _exhausted(error: RunError) -> bool:
-    return "ResourceExhausted" in error.type or "OutOfMemory" in error.type

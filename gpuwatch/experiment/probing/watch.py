@@ -56,6 +56,13 @@ _ASK = 0.2
 """Seconds between looks for processes of the program that are starting."""
 _SAMPLE = 1.0
 """Seconds to wait for the last sample of a measured program."""
+_WATCHED = frozenset({"tensorflow", "pytorch", "jax"})
+_NOT_INSIDE = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
+_ONLY_OUTSIDE = "which its output names, is not watched; TensorFlow, Keras, PyTorch and JAX are"
+_NO_MEMORY = "memory: no process of the program used a GPU through TensorFlow or PyTorch"
+_JAX_MEMORY = (
+    "memory: that of JAX has no recorder; jax.profiler.save_device_memory_profile writes what gpuwatch explain reads"
+)
 _SHARE, _SHARE_YOUNG = 0.005, 0.05
 """Share of a core that diagnosing and saving an unfinished run may cost."""
 
@@ -441,7 +448,8 @@ class Watch:
             return draft
         profiles, problems = self._processes.memory_profiles()
         if not profiles and not problems:
-            problems = ("memory: no process of the program used a GPU through TensorFlow or PyTorch",)
+            jax = draft.run.framework is not None and draft.run.framework.name == "jax" and draft.run.device_map
+            problems = (_JAX_MEMORY if jax else _NO_MEMORY,)
         run = draft.run
         return msgspec.structs.replace(
             draft,
@@ -454,8 +462,8 @@ class Watch:
 
     def _problems(self, run: Run) -> Iterator[str]:
         """What could not be observed."""
-        if self._builder.log.frameworks and run.framework is None:
-            yield "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
+        if (named := self._builder.log.frameworks) and run.framework is None:
+            yield _NOT_INSIDE if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
         if self._backlog.left_out:
             yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be parsed"
         if not self._options.log:

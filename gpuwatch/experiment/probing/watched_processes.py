@@ -18,7 +18,7 @@ import msgspec
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.program_threads import KilledChild
-from gpuwatch.core.model.run import DeviceMapping, Framework, RunError, RunProcess
+from gpuwatch.core.model.run import DeviceMapping, Framework, RunProcess
 from gpuwatch.experiment.probing.event_state import Applied, EventState
 from gpuwatch.experiment.probing.placed_ops import PlacedOps
 from gpuwatch.experiment.probing.printed_lines import Account
@@ -26,7 +26,7 @@ from gpuwatch.experiment.probing.run_builder import own_ordinal
 from gpuwatch.experiment.probing.runner import kept_environment
 from gpuwatch.experiment.probing.streams import Lines, Streams
 from gpuwatch.explain.logs import devices
-from gpuwatch.explain.logs.pytorch import is_out_of_memory
+from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, started
 
 _MOST = 256
@@ -39,11 +39,6 @@ _STEPPING = 6
 """Steps by which a process has taken its memory."""
 _WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
 _TELLING = (b"Created ", b"out of memory trying")
-
-
-def _exhausted(error: RunError) -> bool:
-    """Whether an exception reports that device memory ran out. PyTorch's log line does not name its process."""
-    return "ResourceExhausted" in error.type or is_out_of_memory(error.message)
 
 
 class _Member:
@@ -234,9 +229,9 @@ class WatchedProcesses:
             None if any(state.failures is None for state in states) else sum(state.failures or 0 for state in states)
         )
         gpus = any(member.map or member.state.mappings for member in members)
-        ended_by_memory = sum(_exhausted(error) for state in states for error in state.errors)
-        exhausted = sum(state.exhausted or 0 for state in states) + ended_by_memory
-        return Account(exhausted=exhausted, failures=others, framework=bool(states), gpus=gpus)
+        ended_by_memory = sum(exhausted(error) for state in states for error in state.errors)
+        refused = sum(state.exhausted or 0 for state in states) + ended_by_memory
+        return Account(exhausted=refused, failures=others, framework=bool(states), gpus=gpus)
 
     def profile_themselves(self) -> bool:
         """With --memory: whether a process has begun a profile of its own."""
@@ -289,7 +284,7 @@ class WatchedProcesses:
             ),
             allocators=dict(state.allocators),
             held_bytes=held,
-            ooms=max(member.ooms, state.ooms, sum(map(_exhausted, state.errors))),
+            ooms=max(member.ooms, state.ooms, sum(map(exhausted, state.errors))),
             throughput=state.throughput,
             errors=tuple(state.errors),
             exit_code=code,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpuwatch.core.model.run import Oom
+from gpuwatch.core.model.run import Oom, RunError
+from gpuwatch.explain.logs import pytorch, tensorflow_oom
 from gpuwatch.explain.logs.clean import size_bytes
 
 
@@ -50,6 +51,13 @@ _TABLE = (
     ),
     _Wording("cuMemoryAllocate failed res=2", re.compile("cuMem"), "HAMi", "memory.limit-too-small"),
 )
+
+
+def exhausted(error: RunError) -> bool:
+    """Whether an exception reports that GPU memory ran out: by its class, or by any framework's message."""
+    if "ResourceExhausted" in error.type or "OutOfMemory" in error.type:
+        return True
+    return pytorch.is_out_of_memory(error.message) or tensorflow_oom.ran_out(error.message)
 
 
 def out_of_memory(message: str) -> Oom | None:

@@ -36,7 +36,12 @@ _CHUNKS = re.compile(r"(\d{1,12}) Chunks of size (\d{1,18}) totalling")
 _TOTAL_IN_USE = re.compile(r"Sum Total of in-use chunks: ([\d.]{1,24} ?\w{0,8})")
 _STAT = re.compile(r"(?:^|[\s:|\]>])(Limit|InUse|MaxInUse):\s+([\d.]{1,24} ?\w{0,8})$")
 _REFUSED = re.compile(r"failed to allocate ([\d.]{1,24}\w{0,8}) \((\d{1,18}) bytes\) from device")
-_XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) ([\d,]{1,24})(?:\.\d+)?\s?(?:bytes|B\b)")
+_XLA = re.compile(
+    r"Out of memory (?:while trying to allocate|allocating) ([\d,]{1,24}(?:\.\d{1,9})?)\s?(bytes|[KMGTP]i?B\b|B\b)"
+    r"(?: with allocator (\S{1,80}) on device (\d{1,6}))?"
+    r"(?: \(allocated so far: ([\d,]{1,24}) bytes(?:, limit set to: ([\d,]{1,24}) bytes)?)?"
+)
+"""XLA's message, since 2025 with a rounded size and the allocator's name; and CuPy's, with what its pool holds."""
 # Host memory: PyTorch's CPU allocator, NumPy. GPU memory (_OTHERS): ONNX Runtime, Paddle.
 _HOST = re.compile(
     r"DefaultCPUAllocator: (?:not enough memory|can't allocate memory): you tried to allocate (\d{1,18}) bytes"
@@ -314,7 +319,7 @@ class OomCollector:
             if (
                 known.verdict == draft.verdict
                 and (known.whole is None) == (draft.whole is None)
-                and known.requested == draft.requested
+                and _alike(known, draft)
                 and (known.device == draft.device or None in (known.device, draft.device))
             ):
                 known.device = known.device or draft.device
@@ -336,7 +341,16 @@ def _without_dump(message: str) -> Draft | None:
     if match := _ASYNC.search(message):
         return Draft(allocator=match[1], device=_allocator_device(match[1]), requested=int(match[2]), exact=True)
     if match := _XLA.search(message):
-        return Draft(requested=int(match[1].replace(",", "") or 0), exact=True)
+        numbers = [None if part is None else int(part.replace(",", "") or 0) for part in (match[5], match[6])]
+        exact = match[2] in ("bytes", "B")
+        return Draft(
+            allocator=match[3] or ("cupy" if match[5] else None),
+            device=f"GPU:{match[4]}" if match[4] else None,
+            requested=size_bytes(f"{match[1].replace(',', '')} {match[2]}"),
+            exact=exact,
+            in_use=numbers[0],
+            limit=numbers[1],
+        )
     if match := _HOST.search(message):
         amount = int(match[1]) if match[1] else size_bytes(match[2])
         return Draft(requested=amount, device="CPU:0", allocator="cpu")
@@ -351,6 +365,19 @@ def _without_dump(message: str) -> Draft | None:
     if "failed to query event: CUDA_ERROR_OUT_OF_MEMORY" in message or elsewhere(message):
         return Draft()
     return None
+
+
+def ran_out(message: str) -> bool:
+    """Whether an exception's message says by itself that a GPU's memory ran out."""
+    draft = _without_dump(message)
+    return _TENSOR.search(message) is not None or (draft is not None and draft.device != "CPU:0")
+
+
+def _alike(known: Draft, draft: Draft) -> bool:
+    """Whether both may be one request: a message may round it."""
+    if known.requested is None or draft.requested is None or draft.exact:
+        return known.requested == draft.requested
+    return abs(known.requested - draft.requested) <= max(_ALIGNMENT, known.requested // 100)
 
 
 def _exact(summed: int, reported: str) -> int | None:

@@ -89,6 +89,8 @@ WHAT_WOULD_TELL = (
 )
 _TELLING = 64 << 20
 """A single request below this fails on any full device, whoever filled it; one beyond it is large in itself."""
+_ANY_CARD = 4 << 30
+"""Who needs less than this in all does not fill a GPU alone; its size is unknown in an allocator's own report."""
 WHO_HELD_IT = "Out of GPU memory; who held it is not known"
 UNEXPLAINED = frozenset({REFUSED, WHO_HELD_IT})
 """Titles of findings ``unknown`` that are about memory."""
@@ -164,7 +166,8 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
                 lines.append(
                     f"{_beyond(need, limit)}, though nobody else held memory of the device's {size(known.total_bytes)}"
                 )
-                return Judgement("memory.limit-too-small", tuple(lines), certain=False)
+                title = f"Out of memory at a limit of {size(limit)}, on a device of {size(known.total_bytes)}"
+                return Judgement("memory.limit-too-small", tuple(lines), certain=False, title=title)
             if known.others_bytes is None:
                 lines += _had_too_little(known, known.total_bytes, limit)
                 return Judgement("memory.other-process", tuple(lines), certain=False)
@@ -214,6 +217,11 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
             return by_limit
         if asked is not None and asked < _TELLING:
             lines.append(f"a request of {size(asked)} fails on any full GPU, whoever filled it")
+            return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
+        lines.append(OTHERS_UNKNOWN)
+    elif known.held_by_others is None and total is None and oom.allocator not in HOST_ALLOCATORS:
+        if asked is not None and oom.in_use_bytes is not None and asked + oom.in_use_bytes < _ANY_CARD:
+            lines.append(f"{size(asked + oom.in_use_bytes)} with this request: nearly every GPU has more")
             return Judgement("unknown", tuple(lines), certain=False, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
     return Judgement("memory.model-too-large", tuple(lines), certain=False)

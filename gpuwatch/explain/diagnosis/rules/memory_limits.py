@@ -13,6 +13,7 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
 from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, others_memory
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 
 _ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
@@ -139,6 +140,8 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
     run, snapshot = evidence.run, evidence.snapshot
     if run is None or snapshot is None or run.ooms or run.workers or run.verdict in ("skipped", "timeout", "error"):
         return
+    if run.framework is not None and run.framework.name != TENSORFLOW:
+        return  # JAX's limit is a share of the whole device
     if is_limited(run) or (evidence.log is not None and evidence.log.refusals.count):
         return
     for want in _wanted(evidence):

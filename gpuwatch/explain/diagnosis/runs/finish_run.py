@@ -20,6 +20,7 @@ from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, 
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.sim.machine import context_bytes
 
@@ -103,8 +104,8 @@ def _ooms_of_errors(run: Run) -> tuple[Oom, ...]:
 
 def _expected(run: Run) -> tuple[Oom, ...]:
     """Marks the OOMs that the probe provoked, which only its events tell."""
-    exhausted = [error for error in run.errors if "ResourceExhausted" in error.type or "OutOfMemory" in error.type]
-    if not exhausted or not all(error.expected for error in exhausted):
+    refused = [error for error in run.errors if exhausted(error)]
+    if not refused or not all(error.expected for error in refused):
         return run.ooms
     return tuple(replace(oom, expected=True) for oom in run.ooms)
 
