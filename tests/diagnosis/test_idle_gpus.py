@@ -8,8 +8,20 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Run, Setting
+from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.run import (
+    DeviceMapping,
+    DeviceMemory,
+    Framework,
+    Holding,
+    Memory,
+    MemoryPoint,
+    Run,
+    Setting,
+    TimedStep,
+)
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
+from gpuwatch.experiment.probing.memory_timeline import Timeline
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from tests.diagnosis.cases import GIB, ON_GPU, draft, machine, process
@@ -98,3 +110,80 @@ def test_utilization_counts_while_the_run_is_on_the_gpu() -> None:
     ledger.take(missing, (7,), (7,), 2.0)
     (entry,) = ledger.result(context=False)
     assert (entry.own_samples, entry.busiest_percent) == (4, None)
+
+
+def stepping(allocators: list[int | None], computes: list[bool | None], **fields: Any) -> Run:
+    """A program of PyTorch that steps every second from second 2 on, with a sample in each."""
+    points = tuple(
+        MemoryPoint(t=2.5 + at, process_bytes=GIB, allocator_bytes=held, computes=ran)
+        for at, (held, ran) in enumerate(zip(allocators, computes, strict=True))
+    )
+    steps = tuple(TimedStep(t=3.0 + at, seconds=1.0, number=2 + at) for at in range(len(points)))
+    run = session(0.0, allocators={"cuda:0": GIB // 8})
+    memory = msgspec.structs.replace(run.memory, timeline=points, allocator_peak_bytes=GIB // 8)
+    torch = Framework(name="torch", version="2.11.0", gpu_build=True)
+    return msgspec.structs.replace(run, **{"memory": memory, "step_times": steps, "framework": torch, **fields})
+
+
+def unused(run: Run) -> list[tuple[str, str]]:
+    found = diagnose(Evidence(run=run))
+    return [(one.severity, one.certainty) for one in found if "did not use the GPU" in one.title]
+
+
+@pytest.mark.parametrize(
+    ("allocators", "computes", "certainty"),
+    [
+        ([0] * 6, [False] * 6, "fact"),  # its model went back to the CPU
+        ([0] * 6, [None] * 6, "likely"),
+        ([GIB] * 6, [False] * 6, "likely"),  # its weights stay there, a copy of them works
+        ([GIB] * 6, [False] * 5 + [None], ""),  # NVML has a sample of 0 % for a few short kernels
+        ([GIB, 2 * GIB] * 3, [False] * 6, ""),  # it makes tensors there
+        ([0] * 6, [False] * 5 + [True], ""),
+        ([0, 0, 0, 0, 0, GIB], [False] * 6, ""),
+        ([0] * 2, [False] * 2, ""),
+        ([None] * 6, [None] * 6, ""),  # of a TF1 session nobody knows
+    ],
+)
+def test_steps_without_the_gpu_that_the_program_took(
+    allocators: list[int | None], computes: list[bool | None], certainty: str
+) -> None:
+    assert unused(stepping(allocators, computes)) == ([("warning", certainty)] if certainty else [])
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
+def test_the_advice_on_steps_without_the_gpu_is_that_of_the_framework(framework: str) -> None:
+    run = stepping([512] * 6, [False] * 6, framework=Framework(name=framework, version="2.11", gpu_build=True))
+    (found,) = [one for one in diagnose(Evidence(run=run)) if "did not use the GPU" in one.title]
+    assert ("tf.device" in found.action, ".cpu()" in found.action) == (framework == "tensorflow", framework == "torch")
+    assert found.title == "Steps 2 to 7 did not use the GPU that the program took"
+    assert "NVML: no kernel of it in 6 samples" in found.evidence
+
+
+_NO_SAMPLE = Missing("no_sample")
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "busy", "computes"),
+    [
+        (3.0, None, 3.0, True),
+        (0.0, None, 0.0, None),  # a few short kernels, or some a while ago
+        (None, None, 0.0, False),
+        (None, 50.0, 50.0, False),
+        (None, None, 50.0, None),  # the driver samples nobody
+    ],
+)
+def test_whether_a_process_computes_by_its_own_samples(
+    own: float | None, other: float | None, busy: float, computes: bool | None
+) -> None:
+    rows = []
+    for pid, share in ((7, own), (8, other)):
+        row = process(pid, GIB)
+        known = {} if share is None else {"sm_percent": share}
+        rows.append(
+            msgspec.structs.replace(
+                row, readings={**row.readings, **known}, missing={} if known else {"sm_percent": _NO_SAMPLE}
+            )
+        )
+    timeline = Timeline(0.0)
+    timeline.take(machine(gpus=1, busy=busy, processes=tuple(rows)), {"GPU-0": GIB}, 0, 1.0, {7})
+    assert [point.computes for point in timeline.points()] == [computes]

@@ -202,8 +202,7 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def free_bytes(self) -> int | None:
-        """The device's free memory if reported; else limit minus in use, but at least the largest free block: logs
-        round totals, not blocks."""
+        """The device's if reported; else limit minus in use, at least the largest block: logs round totals only."""
         if self.device_free_bytes is not None:
             return self.device_free_bytes
         if self.limit_bytes is None or self.in_use_bytes is None:
@@ -226,6 +225,7 @@ class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True):
     process_bytes: int | None = None
     allocator_bytes: int | None = None
     gpu_percent: float | None = None
+    computes: bool | None = None
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ FIELDS: dict[str, str] = {
     "compute_capability": "CUDA compute capability, `9.0`.",
     "compute_instance": "Id of the compute instance.",
     "compute_slices": "Compute slices of the compute instance.",
+    "computes": "Whether NVML saw kernels of the run on the device in this sample; null if it does not tell.",
     "config": "Name of the configuration; `run` for a watched program.",
     "connections": "How each pair of GPUs is connected.",
     "container": "Container in which the process runs; null outside of one.",

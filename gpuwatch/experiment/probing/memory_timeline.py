@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from gpuwatch.core.model.run import MemoryPoint
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 
 MOST = 600
 """Points kept; at twice as many, pairs are merged."""
@@ -75,8 +75,15 @@ class Timeline:
         """Peak of memory in use on that device by all owners, in bytes."""
         return self._shown.device_peak
 
-    def take(self, snapshot: Snapshot, sizes: Mapping[str, float], allocator: int | None, now: float) -> None:
-        """Adds a sample; ``sizes``: the run's memory in bytes, by device."""
+    def take(
+        self,
+        snapshot: Snapshot,
+        sizes: Mapping[str, float],
+        allocator: int | None,
+        now: float,
+        own: Collection[int] = (),
+    ) -> None:
+        """Adds a sample; ``sizes``: the run's memory in bytes, by device; ``own``: the pids of the run."""
         for device in snapshot.devices:
             used, held = device.number("memory.used_bytes"), sizes.get(device.uuid)
             self._traces.setdefault(device.uuid, _Trace()).add(
@@ -86,6 +93,9 @@ class Timeline:
                     process_bytes=None if held is None else int(held),
                     allocator_bytes=allocator,
                     gpu_percent=device.number("utilization.gpu_percent"),
+                    computes=_computes(
+                        device, [row for row in snapshot.processes if row.device_uuid == device.uuid], own
+                    ),
                 )
             )
 
@@ -94,14 +104,32 @@ class Timeline:
         return self._shown.points()
 
 
+def _computes(device: Device, rows: Collection[Process], own: Collection[int]) -> bool | None:
+    """Whether kernels of ``own`` ran on a device; None if the driver does not tell, or none of them is there.
+
+    It has no sample of a process without kernels (nvmlDeviceGetProcessUtilization), and one of 0 % for a few short
+    ones, or for some that ended a while ago. Of nobody has it samples on a GPU that it does not sample.
+    """
+    mine = [row for row in rows if row.pid in own]
+    shares = [row.number("sm_percent") for row in mine]
+    if any(shares):
+        return True
+    lacks = [row.missing.get("sm_percent") for row in mine]
+    unsampled = bool(mine) and all(lack is not None and lack.reason == "no_sample" for lack in lacks)
+    told = device.number("utilization.gpu_percent") == 0 or any(row.number("sm_percent") for row in rows)
+    return False if unsampled and told else None
+
+
 def _most(item: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
     percents = [point.gpu_percent for point in (item, other) if point.gpu_percent is not None]
+    computed = [point.computes for point in (item, other)]
     return msgspec.structs.replace(
         item,
         device_used_bytes=larger(item.device_used_bytes, other.device_used_bytes),
         process_bytes=larger(item.process_bytes, other.process_bytes),
         allocator_bytes=larger(item.allocator_bytes, other.allocator_bytes),
         gpu_percent=max(percents) if percents else None,
+        computes=True if True in computed else False if False in computed else None,
     )
 
 

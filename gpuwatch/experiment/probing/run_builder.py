@@ -144,7 +144,7 @@ class RunBuilder:
             held[process.device_uuid] = max(held.get(process.device_uuid, 0), int(amount))
         own = pids if self._in_run is not None else {self.pid} & pids
         self._ledger.take(snapshot, {pid for pid in own if pid is not None}, pids, round(now - self._started, 3))
-        self._timeline.take(snapshot, sizes, self.state.allocator_now, now)
+        self._timeline.take(snapshot, sizes, self.state.allocator_now, now, pids)
 
     def _seen_late(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot that came after the start, without what was in use: that may be the run's own."""

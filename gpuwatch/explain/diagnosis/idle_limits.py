@@ -9,7 +9,8 @@ HELD_LEAST = 1 << 30
 """Bytes. Less than this, or than :data:`HELD_SHARE` of the device, does not disturb others."""
 _FASTER_INPUT = {
     "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
-    "torch": "Feed it faster: DataLoader(num_workers=8, pin_memory=True, persistent_workers=True).",
+    "torch": "Feed it faster: DataLoader(num_workers=N, pin_memory=True, persistent_workers=True) with N up to"
+    " the number of CPU cores; if these are busy already, do less for each example, or prepare it ahead.",
 }
 
 

@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.others_memory import trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
-from gpuwatch.explain.diagnosis.rule_registry import note_of, rule
+from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.placement import REPLICAS
 from gpuwatch.explain.logs.clean import device as device_name
 
@@ -25,6 +25,13 @@ _SAMPLES = 5
 """Samples of a GPU from which on its utilization tells that nothing ran there."""
 _HELD_SECONDS = 20.0
 """For less nobody waits for the GPU."""
+_WORK_SECONDS = 3.0
+"""For steps of less than this, memory and kernels were not seen often enough."""
+_TO_THE_GPU = (
+    "Move the model and each batch to the GPU (.to(device)) and leave them there: look for .cpu(), .to('cpu') and"
+    " tensors made without device=. If the CPU is meant, hide the GPU (CUDA_VISIBLE_DEVICES=-1)."
+)
+_TO_THE_GPU_OPS = "Look for tf.device('/CPU:0') and for models made before the GPU was there"
 _CHOICES = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
 """Settings by which a program chooses its GPUs."""
 _HELD_LONG = 120.0
@@ -104,6 +111,45 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
             used[mapping] = f"{_shown(mapping)}: {how}"
     if idle and used and (most or not peaks):
         yield _unused(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _HELD_LONG)
+
+
+@rule("idle.memory-held")
+def steps_without_the_gpu(evidence: Evidence) -> Iterator[Finding]:
+    """A program took a GPU and makes its steps elsewhere: its framework holds nothing there meanwhile, or always the
+    same, and NVML sees no kernel of it.
+
+    A framework with tensors on the GPU may run kernels too short for NVML's samples, so that these alone are likely.
+    """
+    run = evidence.run
+    if run is None or run.group != "run" or len(run.processes) > 1 or not run.step_times or not run.memory.devices:
+        return
+    first, last = run.step_times[0], run.step_times[-1]
+    begin = first.t - first.seconds
+    points = [point for point in run.memory.timeline if begin <= point.t <= last.t and point.process_bytes]
+    held = {point.allocator_bytes for point in points}
+    seen = [point for point in points if point.computes is not None]
+    if len(points) < 3 or last.t - begin < _WORK_SECONDS or any(point.computes for point in points):
+        return
+    idle = len(seen) >= max(3, len(points) / 2)
+    never = not run.memory.allocators and run.framework is not None and run.framework.name == "torch"
+    most = max((amount for amount in held if amount is not None), default=0)
+    nothing = most <= _UNTOUCHED and (None not in held or never)
+    if not nothing and not (len(held) == 1 and len(points) == len(seen) >= _SAMPLES):
+        return
+    of_nvml = f"NVML: no kernel of it in {len(seen)} samples" if idle else "NVML does not tell whether it had kernels"
+    place = "placement was looked at" if "placement" in run.settings else "run --placement shows where each op runs"
+    yield warning_of(
+        "idle.memory-held",
+        certainty="fact" if nothing and idle else "likely",
+        title=f"Steps {first.number} to {last.number} did not use the GPU that the program took",
+        evidence=(
+            f"from {begin:.1f} to {last.t:.1f} s the framework held {size(most)} on the GPU in all {len(points)}"
+            f" samples; its peak {size(run.memory.allocator_peak_bytes)}",
+            of_nvml,
+            f"by NVML it kept {memory(points[-1].process_bytes)} of the GPU, its CUDA context included",
+        ),
+        action=_TO_THE_GPU if framework_of(evidence) != TENSORFLOW else f"{_TO_THE_GPU_OPS} ({place}).",
+    )
 
 
 def _held_seconds(entry: DeviceMemory) -> float:
