@@ -10,6 +10,7 @@ import pytest
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain import explain, findings_of
+from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.log_parser import LogParser
 from tests.logs.logs import MIB, NAMES, text
 
@@ -192,3 +193,77 @@ def test_how_much_unallocated_memory_is_fragmentation(
         ]
     ).findings[0]
     assert (found.id, said in " ".join(found.evidence)) == (cause, True)
+
+
+_SUMMARY = """
+python3 train.py   gpuwatch run · host · 2026-11-26 18:01:38 UTC
+{}
+
+  granted       GPU:0→0 NVIDIA H200 –
+  took          14.75 s
+
+Findings
+  ✖ error  unknown  It ended in RuntimeError: Expected all tensors
+      RuntimeError: Expected all tensors to be on the
+    → Move them.
+
+Errors
+  Type          Message
+  RuntimeError  Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!
+written: run.json
+"""
+_FAILED = """\
+Traceback (most recent call last):
+  File "train.py", line 4, in <module>
+    print(model(x))
+RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!
+"""
+_ENDED = "✖ error: It exited with code 1, in RuntimeError: Expected all tensors."
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_the_summary_of_a_run_is_no_evidence_beside_what_the_program_printed(ascii_only: bool) -> None:
+    summary = _SUMMARY.format(_ENDED)
+    if ascii_only:
+        summary = summary.translate(str.maketrans("·✖→–", "-x>-"))
+    alone = explain(_FAILED.splitlines())
+    assert explain((_FAILED + summary).splitlines()) == msgspec.structs.replace(alone, lines=5)
+    after = explain((_FAILED + summary + "\n$ python3 other.py\n" + _FAILED.replace("4", "7")).splitlines())
+    assert "from line 2" in after.findings[0].title or "line 7" in " ".join(after.findings[0].evidence)
+    assert after.lines == len((_FAILED + summary).splitlines()) + 6
+
+
+def test_a_summary_alone_is_read() -> None:
+    assert explain(_SUMMARY.format(_ENDED).splitlines()).primary == "unknown"
+    worked = _SUMMARY.partition("Findings")[0].format("● ok: It succeeded without problems.")
+    assert explain(worked.splitlines()).primary == "healthy"
+
+
+_TRITON = """\
+Traceback (most recent call last):
+  File "train.py", line 6, in <module>
+    k[(1,)](x, 1000, B=1024)
+triton.compiler.errors.CompilationError: at 3:49:
+def k(x, n, B: tl.constexpr):
+    tl.store(x + i, tl.load(x + i, mask=i < n) * undefined_name, mask=i < n)
+                                                 ^
+NameError('undefined_name is not defined')
+"""
+
+
+def test_what_triton_could_not_compile_stands_below_the_kernels_source() -> None:
+    found = explain(_TRITON.splitlines())
+    assert "NameError('undefined_name is not defined')" in found.findings[0].title
+    assert telling(_TRITON.partition("Error: ")[2]) == "NameError('undefined_name is not defined')"
+    assert telling("at 3:49:\ndef k(x):\n    ^") == "def k(x):"
+
+
+def test_an_assertion_that_failed_in_many_threads_is_shown_once() -> None:
+    line = (
+        "/pytorch/aten/src/ATen/native/cuda/IndexKernelUtils.cu:16: vectorized_gather_kernel: block: [{0},0,0], thread:"
+        ' [{0},0,0] Assertion `ind >=0 && ind < ind_dim_size && "vectorized gather kernel index out of bounds"` failed.'
+    )
+    ends = "torch.AcceleratorError: CUDA error: device-side assert triggered"
+    found = explain([*(line.format(number) for number in range(9)), ends])
+    assert found.findings[0].title == "A kernel stopped at an assertion: an index is out of range"
+    assert sum("vectorized_gather_kernel" in shown for shown in found.findings[0].evidence) == 1

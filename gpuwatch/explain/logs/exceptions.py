@@ -67,7 +67,7 @@ _MAX_LINE = 20_000
 
 _HEADING = re.compile(
     r"Graph execution error|Detected at node|<stack traces unavailable>|File \"|Node: '|\[\[|\d+ root error"
-    r"|Traceback \(most|Exception encountered when calling|Original stack trace"
+    r"|Traceback \(most|Exception encountered when calling|Original stack trace|at \d+:\d+:$"
 )
 _IN_USER_CODE = "in user code:"
 """AutoGraph's heading: the traceback within the function follows, and the exception last."""
@@ -86,6 +86,8 @@ def telling(message: str) -> str:
         raised = next((at for at, line in enumerate(within) if is_error(line)), None)
         if raised is not None:
             lines = [within[raised].partition(": ")[2], *within[raised + 1 :]]
+    if "^" in lines:  # Triton shows the kernel's source up to the place
+        lines = lines[lines.index("^") + 1 :] or lines
     return next((line for line in lines if not is_heading(line)), lines[0] if lines else "")
 
 
@@ -183,7 +185,7 @@ class ExceptionFinder:
         """Takes a line below TensorFlow's heading of a message; whether it is the message."""
         self._headed -= 1
         text = unwrapped(undecorated(line[:_MAX_LINE]))
-        node, self._after_node = self._after_node, text.startswith("Node: '")
+        node, self._after_node = self._after_node, text.startswith("Node: '") or text.strip() == "^"
         if (found := _ROOT.match(text)) is None and (not node or is_heading(text)):
             return False
         self._headed, self._in_message = 0, True

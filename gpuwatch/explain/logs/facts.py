@@ -5,6 +5,8 @@ A GPU can be seen (``found_device_lines``, ``seen_pci``), mapped (``device_map``
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
@@ -14,6 +16,8 @@ from gpuwatch.explain.logs.tracebacks import Frame
 
 LINES_PER_TOPIC = 6
 _LINE_CHARS = 400
+_THREAD = re.compile(r"block: \[[\d,]+\], thread: \[[\d,]+\] ")
+"""The kernel's thread whose assertion failed: thousands fail the same way."""
 
 
 class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,7 +232,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
         kept = self.evidence.setdefault(topic, [])
         if len(kept) < LINES_PER_TOPIC:
             line = in_words(line[:_LINE_CHARS])
-            if line not in kept:
+            same = _THREAD.sub("", line)
+            if all(_THREAD.sub("", other) != same for other in kept):
                 kept.append(line)
 
     def forget(self, topic: str) -> None:
