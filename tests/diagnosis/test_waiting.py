@@ -12,6 +12,7 @@ from gpuwatch.core.model.program_threads import Pipeline, Standstill, ThreadStac
 from gpuwatch.core.model.run import Memory, MemoryPoint, Outcome, Phases, Run, Throughput, TimedStep
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.share.reports import run_content
 from tests.diagnosis.cases import on_gpus
 
 
@@ -54,6 +55,13 @@ def waiting(
 
 def told(run: Run, cause: str) -> list[Finding]:
     return [one for one in diagnose(Evidence(run=run)) if one.id == cause]
+
+
+@pytest.mark.parametrize(("run", "says"), [(stepping(), "5.00 ±0.00 steps/s, median step 200 ms"), (uneven(), "2.6")])
+def test_the_speed_is_no_median_of_steps_that_only_queue_work(run: Run, says: str) -> None:
+    told_speed = dict(run_content._facts(run))["speed"]
+    assert told_speed.startswith(says)
+    assert ("on average" in told_speed) == (says == "2.6")
 
 
 @pytest.mark.parametrize(

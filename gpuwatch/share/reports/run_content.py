@@ -11,6 +11,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second, percent, 
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, Setting, Throughput
 from gpuwatch.experiment.trials.speed import SCATTER, speed, step_time, wide
+from gpuwatch.explain.diagnosis.rules.waiting import uneven_step
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.share.reports import charts
 from gpuwatch.share.reports.content import (
@@ -116,6 +117,7 @@ def asked(run: Run) -> str:
 _HEADLINE = 80
 """Characters of a command line that still is a headline."""
 OWN = "gpuwatch run"
+_LATE = "▲ a few steps take most of the time: those that wait for queued work of the GPU, for input or an evaluation"
 """Source of a setting that gpuwatch itself made for one of its options."""
 
 
@@ -229,6 +231,12 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         return
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
     scattered = f" ({SCATTER})" if wide(t) else ""
+    if (mean := uneven_step(run)) is not None:
+        yield (
+            "speed",
+            f"{per_second(1 / mean)} steps/s on average, median step {step_time(t.median_step_seconds)} ({_LATE})",
+        )
+        return
     yield "speed", f"{speed(t)} steps/s{more}, median step {step_time(t.median_step_seconds)}{scattered}"
 
 

@@ -85,11 +85,19 @@ def _dataset_share(run: Run) -> float:
 
 def _before_each(run: Run) -> bool:
     """Whether steps come at an even pace, so that what is between them is between all of them."""
+    return run.throughput is not None and len(run.step_times) >= _LEAST_STEPS and uneven_step(run) is None
+
+
+def uneven_step(run: Run) -> float | None:
+    """Seconds of the average step if most steps are much shorter, so that the median is not their speed; else None.
+
+    PyTorch's steps only queue work for the GPU, until one waits for all of it.
+    """
     times = run.step_times
     if run.throughput is None or len(times) < _LEAST_STEPS:
-        return False
+        return None
     mean = sum(moment.seconds for moment in times) / sum(moment.steps for moment in times)
-    return run.throughput.median_step_seconds >= _EVEN * mean
+    return mean if run.throughput.median_step_seconds < _EVEN * mean else None
 
 
 def busy_while_stepping(run: Run) -> float | None:
