@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED
-from gpuwatch.explain.logs.own_summary import OwnSummary
+from gpuwatch.explain.logs.own_summary import without_summaries
 from gpuwatch.explain.logs.program_starts import LogReader, follows
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
 
@@ -37,17 +37,11 @@ def explain(
     ``reader``: one whose parser's facts the caller looks at meanwhile.
     """
     reader = LogReader() if reader is None else reader
-    feed, queries, own = reader.parser.feed, SmiQueryReader(), OwnSummary()
-    of_query, of_own, run, heard, left_out = queries.take, own.take, 0, False, 0
-    for line in lines:
-        if of_own(line):
-            left_out += 1  # counts only if something follows: the error before it stands at the end
-            continue
-        while left_out:
-            reader.parser.skip()
-            left_out -= 1
+    feed, queries = reader.parser.feed, SmiQueryReader()
+    of_query, run = queries.take, 0
+    for line in without_summaries(lines):
         if not of_query(line):
-            run, heard = 0, heard or bool(line.strip())
+            run = 0
             if (key := reader.key) is not None and key in line and reader.begins(line):
                 feed = reader.parser.feed
             feed(line)
@@ -59,8 +53,6 @@ def explain(
             feed("")
         else:
             reader.parser.skip()
-    for line in own.kept if not heard else ():
-        feed(line)
     reader.parser.close()
     found = explanation(reader.parser.facts, environment or {}, source=source, machine=queries.snapshot())
     return found if reader.earlier is None else _with_earlier(found, reader.earlier, reader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 _HEAD = re.compile(r"\S.{0,4000}? {3}gpuwatch run (?:·|-) ")
 _TITLE = re.compile(r"[A-Z][a-z]+(?: [a-z]+){0,5}$")
@@ -11,22 +12,22 @@ _LAST = "written: "
 _MOST = 1000
 
 
-class OwnSummary:
-    """Takes the lines of a log; keeps those of summaries, which count where a log has nothing else."""
-
-    def __init__(self) -> None:
-        self.kept: list[str] = []
-        self._before: str | None = None
-        """The line before, within a summary."""
-
-    def take(self, line: str) -> bool:
-        """Whether the line belongs to a summary."""
-        if self._before is None and ("gpuwatch run " not in line or _HEAD.match(line) is None):
-            return False
-        text, before = line.rstrip(), self._before
-        own = before is None or not text or text[0] == " " or text.startswith(_LAST) or _HEAD.match(before) is not None
-        own = own or (before == "" and _TITLE.match(text) is not None)
-        self._before = text if own and not text.startswith(_LAST) else None
-        if own and len(self.kept) < _MOST:
-            self.kept.append(line)
-        return own
+def without_summaries(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of a log, those of summaries empty, or left out at its end; all lines if there are no others."""
+    kept, left_out, heard = list[str](), 0, False
+    before: str | None = None
+    """The line before, within a summary."""
+    for line in lines:
+        if before is None:
+            own = "gpuwatch run " in line and _HEAD.match(line) is not None
+        else:
+            own = line[:1] in ("", " ", "\n") or line.startswith(_LAST) or _HEAD.match(before) is not None
+            own = own or (not before.strip() and _TITLE.match(line) is not None)
+        if own:
+            before, left_out = None if line.startswith(_LAST) else line, left_out + 1
+            kept += [line] * (len(kept) < _MOST)
+            continue
+        yield from [""] * left_out
+        yield line
+        before, left_out, heard = None, 0, heard or bool(line.strip())
+    yield from kept if not heard else ()

@@ -129,24 +129,17 @@ def _of_cublas(changes: Sequence[Change], roles: dict[int, Role]) -> None:
 
     What the line keeps of each step is there more than once, and its results are freed.
     """
-    kept: dict[tuple[str, str, Role], list[int]] = defaultdict(list)
-    places: dict[tuple[str, str, Role], list[int]] = defaultdict(list)
-    end = _last_pass(roles)
+    made: dict[tuple[str, str, Role], list[Change]] = defaultdict(list)
     for place, role in roles.items():
-        change = changes[place]
         if role in _PASSES:
-            key = change.stack.line, change.stack.through, role
-            places[key].append(place)
-            if change.requested in _CUBLAS:
-                kept[key].append(place)
-    for key, found in kept.items():
-        change, rest = changes[found[0]], places[key]
-        if len(found) > 1 or not _lasts(change, end):
-            continue
-        earlier = {changes[place].requested for place in rest if place < found[0]}
-        later = {changes[place].requested for place in rest if place > found[0]}
-        if earlier & later or (change.before and later):
-            change.group = "workspace"
+            made[changes[place].stack.line, changes[place].stack.through, role].append(changes[place])
+    for alike in made.values():
+        sizes = [change.requested for change in alike]
+        found = [place for place, size in enumerate(sizes) if size in _CUBLAS]
+        if len(found) == 1 and _lasts(alike[found[0]], _last_pass(roles)):
+            change, later = alike[found[0]], set(sizes[found[0] + 1 :])
+            if later & set(sizes[: found[0]]) or (change.before and later):
+                change.group = "workspace"
 
 
 def _last_pass(roles: dict[int, Role]) -> int:
