@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from gpuwatch import __version__
-from gpuwatch.core.formatting.durations import lasted
+from gpuwatch.core.formatting.durations import lasted, utc
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import reading
@@ -110,14 +110,11 @@ def _settings(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         for name in _SETTINGS:
             old_value, new_value = known.get(name), device.get(name)
             if not isinstance(old_value, Missing) and not isinstance(new_value, Missing) and old_value != new_value:
-                yield _change(at, "setting", f"GPU {device.index}: {_named(name)} {_shown(name, known, device)}")
+                shown = " → ".join(printable(reading(BY_ID[name], value)) for value in (old_value, new_value))
+                yield _change(at, "setting", f"GPU {device.index}: {_named(name)} {shown}")
     for device in before.devices:
         if after.device(device.uuid) is None:
             yield _change(at, "setting", f"GPU {device.index} is no longer listed")
-
-
-def _shown(name: str, before: Device, after: Device) -> str:
-    return " → ".join(printable(reading(BY_ID[name], device.get(name))) for device in (before, after))
 
 
 def _named(name: str) -> str:
@@ -151,7 +148,7 @@ def _readings(recording: Recording, begin: float, moment: float, devices: list[D
 
 
 def _change(at: float, kind: ChangeKind, text: str) -> Change:
-    return Change(at=datetime.datetime.fromtimestamp(at, datetime.UTC), kind=kind, text=text)
+    return Change(at=utc(at), kind=kind, text=text)
 
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
@@ -190,8 +187,8 @@ def period(
         host=host,
         simulated=hours.simulated,
         gpuwatch_version=__version__,
-        begin=_time(first),
-        end=_time(max(end, first + step)),
+        begin=utc(first),
+        end=utc(max(end, first + step)),
         step_seconds=step,
         gaps=hours.gaps,
         primary=main.finding.id if main is not None else None if read else "unknown",
@@ -200,15 +197,15 @@ def period(
         runs=tuple(_runs(runs or RunStore(), begin, end, host, simulated=hours.simulated)),
         events=tuple(
             PeriodEvent(
-                at=_time(event.at), kind=event.kind, severity=event.severity, text=event.text,
+                at=utc(event.at), kind=event.kind, severity=event.severity, text=event.text,
                 device_uuids=event.device_uuids or ((event.device_uuid,) if event.device_uuid else ()),
             )
             for event in recording.events()
             if begin <= event.at <= end
         ),
         findings=findings,
-        trouble=_time(trouble) if trouble is not None else None,
-        changes_begin=_time(trouble - LOOK_BACK) if trouble is not None else None,
+        trouble=utc(trouble) if trouble is not None else None,
+        changes_begin=utc(trouble - LOOK_BACK) if trouble is not None else None,
         changes=tuple(changes(recording, trouble, uuid)) if trouble is not None else (),
         usage=hours,
         notes=hours.notes,
@@ -229,7 +226,7 @@ def _findings(recording: Recording, begin: float, end: float, last: tuple[Findin
     for finding in kept:
         whose = (finding.finding.id, finding.finding.device_uuid, finding.finding.pid)
         still = whose in active and latest[whose] is finding  # earlier ones have ended
-        yield PeriodFinding(begin=_time(finding.since), end=_time(finding.until), finding=finding.finding, active=still)
+        yield PeriodFinding(begin=utc(finding.since), end=utc(finding.until), finding=finding.finding, active=still)
 
 
 def _devices(
@@ -314,8 +311,8 @@ def _processes(recording: Recording, begin: float, end: float) -> Iterator[Perio
             device_uuid=life.device_uuid,
             user=life.user,
             program=program_of(printable(life.command or life.name or "")) or None,
-            begin=_time(life.first),
-            end=_time(life.last),
+            begin=utc(life.first),
+            end=utc(life.last),
         )
 
 
@@ -347,7 +344,3 @@ def _gpus_of(run: Run) -> tuple[str, ...]:
         *(mapping.uuid for mapping in run.device_map),
     ]
     return tuple(dict.fromkeys(uuid for uuid in seen if uuid))
-
-
-def _time(at: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at, datetime.UTC)

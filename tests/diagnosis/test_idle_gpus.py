@@ -156,7 +156,7 @@ def test_the_advice_on_steps_without_the_gpu_is_that_of_the_framework(framework:
     (found,) = [one for one in diagnose(Evidence(run=run)) if "did not use the GPU" in one.title]
     assert ("tf.device" in found.action, ".cpu()" in found.action) == (framework == "tensorflow", framework == "torch")
     assert found.title == "Steps 2 to 7 did not use the GPU that the program took"
-    assert "NVML: no kernel of it in 6 samples" in found.evidence
+    assert "NVML: no kernel of it in 6 of these samples" in found.evidence
 
 
 _NO_SAMPLE = Missing("no_sample")

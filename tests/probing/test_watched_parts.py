@@ -77,7 +77,7 @@ def test_a_month_is_no_longer_than_an_hour_and_keeps_its_peak() -> None:
     device = machines.device(0, busy=50)
     for tick in range(50_000):
         held = 40 * machines.GIB if tick == 31_234 else machines.GIB
-        timeline.take(machines.snapshot((device,), ()), {device.uuid: float(held)}, None, float(tick))
+        timeline.take(machines.snapshot((device,), ()), {device.uuid: float(held)}, None, float(tick), set())
         if tick % 997 == 0:
             assert len(timeline.points()) <= 2 * POINTS
     points = timeline.points()

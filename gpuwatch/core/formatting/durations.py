@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 
 from gpuwatch.core.formatting.text import UNKNOWN
@@ -82,3 +83,8 @@ def seconds(value: float | None) -> str:
     if value >= 1e-3:
         return f"{value * 1e3:.1f} ms"
     return f"{value * 1e6:.0f} µs"
+
+
+def utc(at: float) -> datetime.datetime:
+    """The moment ``at`` seconds after the epoch."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC)

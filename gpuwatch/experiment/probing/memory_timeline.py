@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from gpuwatch.core.model.run import MemoryPoint
-from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Snapshot
 
 MOST = 600
 """Points kept; at twice as many, pairs are merged."""
@@ -76,14 +76,9 @@ class Timeline:
         return self._shown.device_peak
 
     def take(
-        self,
-        snapshot: Snapshot,
-        sizes: Mapping[str, float],
-        allocator: int | None,
-        now: float,
-        own: Collection[int] = (),
+        self, snapshot: Snapshot, sizes: Mapping[str, float], inside: int | None, now: float, own: set[int]
     ) -> None:
-        """Adds a sample; ``sizes``: the run's memory in bytes, by device; ``own``: the pids of the run."""
+        """Adds a sample; ``sizes``: the run's bytes, by device; ``inside``: its allocator's; ``own``: its pids."""
         for device in snapshot.devices:
             used, held = device.number("memory.used_bytes"), sizes.get(device.uuid)
             self._traces.setdefault(device.uuid, _Trace()).add(
@@ -91,11 +86,9 @@ class Timeline:
                     t=round(now - self._started, 3),
                     device_used_bytes=None if used is None else int(used),
                     process_bytes=None if held is None else int(held),
-                    allocator_bytes=allocator,
+                    allocator_bytes=inside,
                     gpu_percent=device.number("utilization.gpu_percent"),
-                    computes=_computes(
-                        device, [row for row in snapshot.processes if row.device_uuid == device.uuid], own
-                    ),
+                    computes=_computes(device, snapshot, own),
                 )
             )
 
@@ -104,20 +97,19 @@ class Timeline:
         return self._shown.points()
 
 
-def _computes(device: Device, rows: Collection[Process], own: Collection[int]) -> bool | None:
+def _computes(device: Device, snapshot: Snapshot, own: set[int]) -> bool | None:
     """Whether kernels of ``own`` ran on a device; None if the driver does not tell, or none of them is there.
 
     It has no sample of a process without kernels (nvmlDeviceGetProcessUtilization), and one of 0 % for a few short
     ones, or for some that ended a while ago. Of nobody has it samples on a GPU that it does not sample.
     """
+    rows = [row for row in snapshot.processes if row.device_uuid == device.uuid]
     mine = [row for row in rows if row.pid in own]
-    shares = [row.number("sm_percent") for row in mine]
-    if any(shares):
+    if any(row.number("sm_percent") for row in mine):
         return True
-    lacks = [row.missing.get("sm_percent") for row in mine]
-    unsampled = bool(mine) and all(lack is not None and lack.reason == "no_sample" for lack in lacks)
+    unsampled = all((lack := row.missing.get("sm_percent")) and lack.reason == "no_sample" for row in mine)
     told = device.number("utilization.gpu_percent") == 0 or any(row.number("sm_percent") for row in rows)
-    return False if unsampled and told else None
+    return False if mine and unsampled and told else None
 
 
 def _most(item: MemoryPoint, other: MemoryPoint) -> MemoryPoint:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import steady_span
+from gpuwatch.core.formatting.durations import steady_span, utc
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.conditions import (
@@ -316,7 +316,7 @@ class Conditions:
         severity = entry.finding.severity
         if before is not None and SEVERITY_ORDER[before.severity] < SEVERITY_ORDER[severity]:
             severity = before.severity  # never lowered while it holds
-        entry.finding = replace(entry.finding, severity=severity, since=_time(entry.occurrence.since))
+        entry.finding = replace(entry.finding, severity=severity, since=utc(entry.occurrence.since))
         phase = "changed" if entry.announced else "began"
         if not entry.announced or (before is not None and before.severity != severity):
             news = news or [entry.finding.title]
@@ -352,7 +352,7 @@ class Conditions:
         if not entry.announced or ended is None:
             return
         if entry.listed:
-            self.past.append(replace(ended, until=_time(entry.occurrence.last)))
+            self.past.append(replace(ended, until=utc(entry.occurrence.last)))
         if entry.condition is None:
             name, text = "finding", f"no longer: {ended.title} ({duration(entry.occurrence)})"
         else:
@@ -369,7 +369,7 @@ class Conditions:
 
     def _break(self, condition: Condition, error: Exception, at: float) -> None:
         name = type(condition).__name__
-        self._broken.setdefault(name, replace(broken(name, condition.causes, error), since=_time(at)))
+        self._broken.setdefault(name, replace(broken(name, condition.causes, error), since=utc(at)))
 
     # -- single-sample rules --------------------------------------------------------------------
 
@@ -392,7 +392,7 @@ class Conditions:
                 entry = self._entries[key] = _Entry(self._next(), occurrence, None, item)
                 self._resume(entry)
             entry.occurrence.add(Sign(cause=item.id), at, context.seconds)
-            entry.finding = replace(item, since=_time(entry.occurrence.since))
+            entry.finding = replace(item, since=utc(entry.occurrence.since))
             if not entry.announced:
                 entry.announced = True
                 yield _event(at, "finding.began", item.title, item, entry)
@@ -405,7 +405,7 @@ class Conditions:
 
     def _nothing_wrong(self, snapshot: Snapshot, since: float) -> Finding:
         found = finding("healthy", "info", "likely", evidence=self._looked_at(snapshot))
-        return replace(found, since=_time(since))
+        return replace(found, since=utc(since))
 
     def _looked_at(self, snapshot: Snapshot) -> tuple[str, ...]:
         """What was watched and for how long, what was looked for, and what could not be judged."""
@@ -480,10 +480,6 @@ def _event(at: float, kind: str, text: str, of: Finding, entry: _Entry, *, good:
         device_uuid=of.device_uuid,
         pid=of.pid,
     )
-
-
-def _time(at: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at, datetime.UTC)
 
 
 def _moment(time: datetime.datetime | None) -> float:

@@ -341,15 +341,14 @@ def _without_dump(message: str) -> Draft | None:
     if match := _ASYNC.search(message):
         return Draft(allocator=match[1], device=_allocator_device(match[1]), requested=int(match[2]), exact=True)
     if match := _XLA.search(message):
-        numbers = [None if part is None else int(part.replace(",", "") or 0) for part in (match[5], match[6])]
-        exact = match[2] in ("bytes", "B")
+        asked, limit, used = (None if part is None else part.replace(",", "") for part in match.group(1, 6, 5))
         return Draft(
-            allocator=match[3] or ("cupy" if match[5] else None),
+            allocator=match[3] or ("cupy" if used else None),
             device=f"GPU:{match[4]}" if match[4] else None,
-            requested=size_bytes(f"{match[1].replace(',', '')} {match[2]}"),
-            exact=exact,
-            in_use=numbers[0],
-            limit=numbers[1],
+            requested=size_bytes(f"{asked} {match[2]}"),
+            exact=match[2] in ("bytes", "B"),
+            limit=int(limit) if limit else None,
+            in_use=int(used) if used else None,
         )
     if match := _HOST.search(message):
         amount = int(match[1]) if match[1] else size_bytes(match[2])

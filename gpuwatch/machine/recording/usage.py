@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Iterator
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.formatting.short_names import program_of
 from gpuwatch.core.formatting.terminal import file_name
 from gpuwatch.core.formatting.text import printable
@@ -68,8 +68,8 @@ def usage(
         simulated=time.simulated,
         gpuwatch_version=__version__,
         by=by,
-        begin=_time(since),
-        end=_time(until),
+        begin=utc(since),
+        end=utc(until),
         hours=(until - since) / _HOUR,
         hours_recorded=time.seconds / _HOUR,
         gaps=tuple(_gaps(recording, since, until)),
@@ -144,7 +144,7 @@ def _gaps(recording: Recording, begin: float, end: float) -> Iterator[UsageGap]:
     gaps = [gap for gap in recording.gaps_of_blocks(begin, end) if gap[1] - gap[0] > longer]
     longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_GAPS]
     for first, last in sorted(longest):
-        yield UsageGap(begin=_time(first), end=_time(last))
+        yield UsageGap(begin=utc(first), end=utc(last))
 
 
 def _notes(recording: Recording, begin: float, end: float) -> Iterator[str]:
@@ -163,7 +163,3 @@ def _common(values: Iterable[str | None]) -> str | None:
 
 def _most(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _time(at: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at, datetime.UTC)

@@ -6,7 +6,6 @@ finding, where it began. With means instead of samples there are ``gpuwatch.mean
 
 from __future__ import annotations
 
-import datetime
 import heapq
 from collections.abc import Iterator
 from operator import itemgetter
@@ -14,9 +13,9 @@ from operator import itemgetter
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.codec import to_json
 from gpuwatch.core.model.export_lines import EventLine, FindingLine, MeansLine, Statistics
-from gpuwatch.core.model.snapshot import Device
 from gpuwatch.share.exports.stretch import Stretch
 
 
@@ -28,7 +27,7 @@ def write(stretch: Stretch) -> Iterator[bytes]:
         (
             event.at,
             EventLine(
-                at=_moment(event.at), host=host, simulated=simulated, kind=event.kind, text=event.text,
+                at=utc(event.at), host=host, simulated=simulated, kind=event.kind, text=event.text,
                 severity=event.severity, certainty=event.certainty, device_uuid=event.device_uuid,
                 device_uuids=event.device_uuids, pid=event.pid, cause=event.cause, occurrence=event.occurrence,
             ),
@@ -38,7 +37,7 @@ def write(stretch: Stretch) -> Iterator[bytes]:
     findings = (
         (
             max(since, stretch.begin),
-            FindingLine(since=_moment(since), until=_moment(until), host=host, simulated=simulated, finding=finding),
+            FindingLine(since=utc(since), until=utc(until), host=host, simulated=simulated, finding=finding),
         )
         for since, until, finding in sorted(stretch.findings(), key=itemgetter(0))
     )
@@ -55,12 +54,12 @@ def _means(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
     host, simulated = stretch.host, stretch.last.simulated
     for at, device, metrics in stretch.means():
         line = MeansLine(
-            at=_moment(at),
+            at=utc(at),
             seconds=stretch.step,
             host=host,
             simulated=simulated,
             device_uuid=device.uuid,
-            device_index=_index(device),
+            device_index=device.index if device.index >= 0 else None,
             metrics={
                 name: Statistics(
                     minimum=summary.least, mean=summary.mean, maximum=summary.most, samples=summary.samples
@@ -69,11 +68,3 @@ def _means(stretch: Stretch) -> Iterator[tuple[float, msgspec.Struct]]:
             },
         )
         yield float(at), line
-
-
-def _index(device: Device) -> int | None:
-    return device.index if device.index >= 0 else None
-
-
-def _moment(at: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at, datetime.UTC)

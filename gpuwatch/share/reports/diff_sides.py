@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from statistics import quantiles
 
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.formatting.units import reading, size
 from gpuwatch.core.model.diagnostic import MACHINE, Diagnostic
 from gpuwatch.core.model.diff import Side, Spread
@@ -153,8 +153,8 @@ def of_recording(
         name=name,
         kind="recording",
         host=snapshot.host.hostname,
-        begin=_moment(begin),
-        end=_moment(end),
+        begin=utc(begin),
+        end=utc(end),
         samples=samples,
     )
     found = Facts(side, snapshot.simulated)
@@ -339,7 +339,3 @@ def spec_of(metric: str) -> MetricSpec | None:
 
 
 _BY_ID = {spec.id: spec for spec in (*MOVING, *COUNTERS)}
-
-
-def _moment(at: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at, datetime.UTC)

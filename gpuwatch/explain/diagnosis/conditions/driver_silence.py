@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import span
+from gpuwatch.core.formatting.durations import span, utc
 from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
@@ -71,7 +71,7 @@ class DriverSilence:
             self._replaced, self.replaced = status.replaced, _replacement(status, at)
             found.append(_event(at, "collector.replaced", self.replaced))
         if status.state == "not-answering":
-            before, since = self.silence, _time(at - status.waiting_seconds)
+            before, since = self.silence, utc(at - status.waiting_seconds)
             if before is not None and before.since is not None:
                 since = before.since
             now = _not_working(status, since) if status.blame else _silent(status, since)
@@ -81,7 +81,7 @@ class DriverSilence:
                 found.append(_event(at, "silence.began", now))
         elif status.state == "ok" and self.silence is not None:
             who = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples arrive again"
-            since = self.silence.since or _time(at)
+            since = self.silence.since or utc(at)
             text = f"{who}, after {span(at - since.timestamp())}"
             found.append(_event(at, "silence.ended", self.silence, text))
             self.silence = None
@@ -91,10 +91,6 @@ class DriverSilence:
         """A snapshot of this moment arrived: the successor of a replaced collector works."""
         if self.replaced is not None and self.replaced.since is not None and at > self.replaced.since.timestamp():
             self.replaced = None
-
-
-def _time(at: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at, datetime.UTC)
 
 
 def _event(at: float, kind: str, found: Finding, ended: str = "") -> MachineEvent:
@@ -113,7 +109,7 @@ def _replacement(status: FeedState, at: float) -> Finding:
         evidence=("gpuwatch queries the driver in a separate process; no sample arrived until another one started",),
         action="The Events tab shows what happened before.",
     )
-    return replace(found, since=_time(at))
+    return replace(found, since=utc(at))
 
 
 def _not_working(status: FeedState, since: datetime.datetime) -> Finding:

@@ -31,7 +31,7 @@ _TO_THE_GPU = (
     "Move the model and each batch to the GPU (.to(device)) and leave them there: look for .cpu(), .to('cpu') and"
     " tensors made without device=. If the CPU is meant, hide the GPU (CUDA_VISIBLE_DEVICES=-1)."
 )
-_TO_THE_GPU_OPS = "Look for tf.device('/CPU:0') and for models made before the GPU was there"
+_TO_THE_GPU_OPS = "Look for tf.device('/CPU:0'); gpuwatch run --placement shows where each op runs."
 _CHOICES = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
 """Settings by which a program chooses its GPUs."""
 _HELD_LONG = 120.0
@@ -103,7 +103,8 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
         peak, busy = peaks.get(_device(mapping)), of_gpu.busiest_percent
         if peak is None and (busy is None or of_gpu.own_samples < _SAMPLES):
             return
-        how = f"its allocator's peak {size(peak)}" if peak is not None else _utilization(of_gpu)
+        how = f"utilization at most {percent(busy)} in {of_gpu.own_samples} samples"
+        how = how if peak is None else f"its allocator's peak {size(peak)}"
         little = peak <= min(_UNTOUCHED, most // _TINY) if peak is not None else busy == 0
         if little and _device(mapping) not in at_work:
             idle.append((mapping, f"{_shown(mapping)}: {how}, by NVML the process held {memory(of_gpu.process_bytes)}"))
@@ -126,29 +127,27 @@ def steps_without_the_gpu(evidence: Evidence) -> Iterator[Finding]:
     first, last = run.step_times[0], run.step_times[-1]
     begin = first.t - first.seconds
     points = [point for point in run.memory.timeline if begin <= point.t <= last.t and point.process_bytes]
-    held = {point.allocator_bytes for point in points}
-    seen = [point for point in points if point.computes is not None]
-    if len(points) < 3 or last.t - begin < _WORK_SECONDS or any(point.computes for point in points):
+    held, told = {point.allocator_bytes for point in points}, [point.computes for point in points]
+    if len(points) < 3 or last.t - begin < _WORK_SECONDS or True in told:
         return
-    idle = len(seen) >= max(3, len(points) / 2)
+    unseen = told.count(False)
+    # What PyTorch has never allocated it does not report.
     never = not run.memory.allocators and run.framework is not None and run.framework.name == "torch"
     most = max((amount for amount in held if amount is not None), default=0)
     nothing = most <= _UNTOUCHED and (None not in held or never)
-    if not nothing and not (len(held) == 1 and len(points) == len(seen) >= _SAMPLES):
+    if not nothing and not (len(held) == 1 and len(points) == unseen >= _SAMPLES):
         return
-    of_nvml = f"NVML: no kernel of it in {len(seen)} samples" if idle else "NVML does not tell whether it had kernels"
-    place = "placement was looked at" if "placement" in run.settings else "run --placement shows where each op runs"
     yield warning_of(
         "idle.memory-held",
-        certainty="fact" if nothing and idle else "likely",
+        certainty="fact" if nothing and unseen >= max(3, len(points) / 2) else "likely",
         title=f"Steps {first.number} to {last.number} did not use the GPU that the program took",
         evidence=(
             f"from {begin:.1f} to {last.t:.1f} s the framework held {size(most)} on the GPU in all {len(points)}"
             f" samples; its peak {size(run.memory.allocator_peak_bytes)}",
-            of_nvml,
+            f"NVML: no kernel of it in {unseen} of these samples" if unseen else "NVML does not tell of its kernels",
             f"by NVML it kept {memory(points[-1].process_bytes)} of the GPU, its CUDA context included",
         ),
-        action=_TO_THE_GPU if framework_of(evidence) != TENSORFLOW else f"{_TO_THE_GPU_OPS} ({place}).",
+        action=_TO_THE_GPU_OPS if framework_of(evidence) == TENSORFLOW else _TO_THE_GPU,
     )
 
 
@@ -160,10 +159,6 @@ def _held_seconds(entry: DeviceMemory) -> float:
         if holder.own and holder.first_seconds is not None and holder.last_seconds is not None
     ]
     return max((holding.last_seconds - holding.first_seconds for holding in own), default=0.0)  # type: ignore[operator]
-
-
-def _utilization(entry: DeviceMemory) -> str:
-    return f"utilization at most {percent(entry.busiest_percent)} in {entry.own_samples} samples"
 
 
 def _device(entry: DeviceMapping) -> str:

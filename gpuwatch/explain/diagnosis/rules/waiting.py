@@ -42,6 +42,7 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
     few = looked < 2 * _FEW_SECONDS and seen.looks < _FEW_LOOKS
     if looked < _FEW_SECONDS or few or steps < _FEW_STEPS:
         return
+    even = len(run.step_times) >= _LEAST_STEPS and uneven_step(run) is None
     short = seen.looked_seconds < _LEAST_SECONDS or steps < _LEAST_STEPS
     busy = busy_while_stepping(run)
     if busy is not None and busy > STARVED:
@@ -53,7 +54,7 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
         share, places, how = waited, seen.places, "is starved for input: the program waits for its next batch"
     elif fed >= (_NEARLY_ALL if looked < 2 * _FEW_SECONDS else _FED) and busy is not None:
         share, places, how = fed, seen.feeds, "is starved for input: the dataset runs Python code for the next batch"
-    elif not short and waited + between >= _WAITS and busy is not None and _before_each(run):
+    elif not short and waited + between >= _WAITS and busy is not None and even:
         share, places = waited + between, (*seen.places, *seen.between)[:3]
         how = "waits between steps: the program runs Python code of its own"
     elif not short and _dataset_share(run) >= _BUSY_STAGE and run.pipeline is not None and busy is not None:
@@ -81,11 +82,6 @@ def _dataset_share(run: Run) -> float:
     """Share of the time in which the busiest stage of the dataset works: a stage that is ahead of the steps rests."""
     seen = run.pipeline
     return seen.busy_seconds / seen.seconds if seen is not None and seen.seconds >= _LEAST_SECONDS else 0.0
-
-
-def _before_each(run: Run) -> bool:
-    """Whether steps come at an even pace, so that what is between them is between all of them."""
-    return run.throughput is not None and len(run.step_times) >= _LEAST_STEPS and uneven_step(run) is None
 
 
 def uneven_step(run: Run) -> float | None:

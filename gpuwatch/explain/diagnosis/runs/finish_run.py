@@ -37,7 +37,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         run,
         device_map=_joined(run.device_map or tuple(log.device_map), before, Evidence(run=run)),
         placements=run.placements or tuple(log.placements),
-        ooms=run.ooms or tuple(log.ooms) or _ooms_of_errors(run),
+        ooms=run.ooms or tuple(log.ooms or parse("\n".join(error.message for error in run.errors)).ooms),
         missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
         processes=tuple(
             replace(process, device_map=_joined(process.device_map, before, Evidence(environment=process.environment)))
@@ -95,11 +95,6 @@ def _predicted(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...
         totals = {device.uuid: device.number("memory.total_bytes") for device in before.devices if device.simulated}
         contexts = {uuid: context_bytes(int(total)) for uuid, total in totals.items() if total is not None}
     return predict(before, asked_of(run), framework=run.framework, simulation=run.simulation, context_bytes=contexts)
-
-
-def _ooms_of_errors(run: Run) -> tuple[Oom, ...]:
-    """OOMs from exceptions, for runs without a log."""
-    return tuple(parse("\n".join(error.message for error in run.errors)).ooms)
 
 
 def _expected(run: Run) -> tuple[Oom, ...]:
