@@ -60,9 +60,7 @@ _WATCHED = frozenset({"tensorflow", "pytorch", "jax"})
 _NOT_INSIDE = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
 _ONLY_OUTSIDE = "which its output names, is not watched; TensorFlow, Keras, PyTorch and JAX are"
 _NO_MEMORY = "memory: no process of the program used a GPU through TensorFlow or PyTorch"
-_JAX_MEMORY = (
-    "memory: that of JAX has no recorder; jax.profiler.save_device_memory_profile writes what gpuwatch explain reads"
-)
+_JAX_MEMORY = "memory: JAX has no recorder of it; what jax.profiler.save_device_memory_profile writes, explain reads"
 _SHARE, _SHARE_YOUNG = 0.005, 0.05
 """Share of a core that diagnosing and saving an unfinished run may cost."""
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.run import Oom, Run
+from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.trials import Answer, Recovery, Trial
 from gpuwatch.experiment.trials.answer import listed, why_failed
@@ -139,7 +139,7 @@ def _free(device: Device | None) -> float:
 
 def _ruled_out(setting: Setting, run: Run, setup: TrialSetup) -> str:
     """Why this setting cannot help here; empty if it might."""
-    oom = _largest(run)
+    oom = max(run.ooms, key=lambda oom: oom.requested_bytes or 0, default=None)
     if oom is None or oom.requested_bytes is None:
         return ""
     total = max((device.number("memory.total_bytes") or 0.0 for device in _reachable(setting, run, setup)), default=0.0)
@@ -158,10 +158,6 @@ def _reachable(setting: Setting, run: Run, setup: TrialSetup) -> Sequence[Device
         return [device for device in setup.machine.devices if str(device.index) == number]
     device = setup.machine.device(run.memory.device_uuid)
     return setup.machine.devices if device is None else (device,)
-
-
-def _largest(run: Run) -> Oom | None:
-    return max(run.ooms, key=lambda oom: oom.requested_bytes or 0, default=None)
 
 
 # -- trying ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
-from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.trials import Trial
 from gpuwatch.experiment.trials.trial_summary import recorded_profiles
 from gpuwatch.explain.traces.held_most import who
@@ -108,7 +108,7 @@ def _holders(profiles: dict[str, MemoryProfile]) -> Table:
     amounts: dict[tuple[str, str], dict[str, int]] = {}
     for name, profile in profiles.items():
         for holder in profile.holders:
-            of = amounts.setdefault((holder.group, _name(holder)), {})
+            of = amounts.setdefault((holder.group, holder.variable or inside(holder.op) or holder.source), {})
             of[name] = of.get(name, 0) + holder.allocated_bytes
     largest = sorted(amounts.items(), key=lambda entry: -max(entry[1].values()))[:_HOLDERS]
     return Table(
@@ -127,7 +127,3 @@ def _holders(profiles: dict[str, MemoryProfile]) -> Table:
         folded=True,
         sortable=True,
     )
-
-
-def _name(holder: MemoryHolderOp) -> str:
-    return holder.variable or inside(holder.op) or holder.source

@@ -65,7 +65,7 @@ def others_memory(device: Device | None, entry: DeviceMemory | None, run: Run | 
         return OthersMemory(total=total, before=before)
     total = total if total is not None else entry.total_bytes
     listed = entry.others_before_bytes
-    before = _first(before, entry.before_bytes, listed)
+    before = next((amount for amount in (before, entry.before_bytes, listed) if amount is not None), None)
     unified = device is not None and device.unified_memory  # then it is that of the host's programs, which swap and end
     hidden = max(before - (listed or 0), 0) if before is not None and not unified else 0
     start = None if entry.others_start_bytes is None else entry.others_start_bytes + hidden
@@ -197,7 +197,3 @@ def _held(run: Run, worker: Worker, device: Device | None) -> tuple[int | None, 
 def _number(device: Device | None, metric: str) -> int | None:
     value = device.number(metric) if device is not None else None
     return None if value is None else int(value)
-
-
-def _first(*amounts: int | None) -> int | None:
-    return next((amount for amount in amounts if amount is not None), None)

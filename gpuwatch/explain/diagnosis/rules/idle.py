@@ -131,15 +131,16 @@ def steps_without_the_gpu(evidence: Evidence) -> Iterator[Finding]:
     if len(points) < 3 or last.t - begin < _WORK_SECONDS or True in told:
         return
     unseen = told.count(False)
+    idle = unseen >= max(3, len(points) / 2)
     # What PyTorch has never allocated it does not report.
     never = not run.memory.allocators and run.framework is not None and run.framework.name == "torch"
     most = max((amount for amount in held if amount is not None), default=0)
-    nothing = most <= _UNTOUCHED and (None not in held or never)
+    nothing = (None not in held or never) and most <= (_UNTOUCHED if idle else 0)
     if not nothing and not (len(held) == 1 and len(points) == unseen >= _SAMPLES):
         return
     yield warning_of(
         "idle.memory-held",
-        certainty="fact" if nothing and unseen >= max(3, len(points) / 2) else "likely",
+        certainty="fact" if nothing and idle else "likely",
         title=f"Steps {first.number} to {last.number} did not use the GPU that the program took",
         evidence=(
             f"from {begin:.1f} to {last.t:.1f} s the framework held {size(most)} on the GPU in all {len(points)}"
