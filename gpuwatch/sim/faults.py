@@ -138,7 +138,7 @@ def describe(machine: SimMachine) -> list[str]:
         if fault.device is not None:
             what.append(f"GPU {fault.device}")
         if fault.code:
-            what.append(f"fails with {_name(fault.code)}")
+            what.append(f"fails with {next((name for name, code in CODES.items() if code == fault.code), fault.code)}")
         if fault.delay_seconds:
             endless = fault.delay_seconds * 1000 >= _FOREVER_MS
             what.append("hangs" if endless else f"takes {fault.delay_seconds:g} s")
@@ -158,7 +158,3 @@ def describe(machine: SimMachine) -> list[str]:
             lines.append(f"mig  {where}  {layout}")
         lines += [f"set  {where}  {name} {value}" for name, value in machine.overrides(device.index).items()]
     return lines
-
-
-def _name(code: int) -> str:
-    return next((name for name, number in CODES.items() if number == code), str(code))

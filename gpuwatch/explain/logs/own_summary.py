@@ -15,8 +15,7 @@ _MOST = 1000
 def without_summaries(lines: Iterable[str]) -> Iterator[str]:
     """The lines of a log, those of summaries empty, or left out at its end; all lines if there are no others."""
     kept, left_out, heard = list[str](), 0, False
-    before: str | None = None
-    """The line before, within a summary."""
+    before: str | None = None  # the line before, within a summary
     for line in lines:
         if before is None:
             own = "gpuwatch run " in line and _HEAD.match(line) is not None

@@ -319,7 +319,8 @@ class OomCollector:
             if (
                 known.verdict == draft.verdict
                 and (known.whole is None) == (draft.whole is None)
-                and _alike(known, draft)
+                and (known.requested is None) == (draft.requested is None)
+                and (known.requested == draft.requested if draft.exact else _near(draft.requested, known.requested))
                 and (known.device == draft.device or None in (known.device, draft.device))
             ):
                 known.device = known.device or draft.device
@@ -372,11 +373,9 @@ def ran_out(message: str) -> bool:
     return _TENSOR.search(message) is not None or (draft is not None and draft.device != "CPU:0")
 
 
-def _alike(known: Draft, draft: Draft) -> bool:
-    """Whether both may be one request: a message may round it."""
-    if known.requested is None or draft.requested is None or draft.exact:
-        return known.requested == draft.requested
-    return abs(known.requested - draft.requested) <= max(_ALIGNMENT, known.requested // 100)
+def _near(named: int | None, requested: int | None) -> bool:
+    """Whether a size of three digits may be that of a request."""
+    return named is None or requested is None or abs(named - requested) <= max(_ALIGNMENT, requested // 100)
 
 
 def _exact(summed: int, reported: str) -> int | None:
@@ -398,8 +397,7 @@ def requested_bytes(line: str) -> int | None:
 
 def same_request(line: str, requested: int | None) -> bool:
     """Whether a line may be about a request of this size."""
-    named = requested_bytes(line)
-    return named is None or requested is None or abs(named - requested) <= max(_ALIGNMENT, requested // 100)
+    return _near(requested_bytes(line), requested)
 
 
 def begins_dump(message: str) -> bool:
@@ -443,9 +441,7 @@ def _same(draft: Draft, allocator: str | None, where: str | None, exact: int | N
         return False
     if where and draft.device and where != draft.device:
         return False
-    if exact is None or draft.requested is None:
-        return True
-    if draft.exact:
+    if draft.exact and None not in (exact, draft.requested):
         return exact == draft.requested
     # Without "(rounded to N)", the head is rounded to three digits: 2.25GiB.
-    return abs(exact - draft.requested) <= max(_ALIGNMENT, draft.requested // 100)
+    return _near(exact, draft.requested)

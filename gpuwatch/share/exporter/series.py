@@ -154,14 +154,10 @@ def _host(found: SampleLines, snapshot: Snapshot, host: str) -> None:
     if snapshot.driver is not None:
         found.add(names.GPUS, host, len(snapshot.devices))
     machine = snapshot.host
-    found.add(names.HOST_CPU, host, _share(machine.cpu_percent))
+    found.add(names.HOST_CPU, host, None if machine.cpu_percent is None else round(machine.cpu_percent / 100, 9))
     found.add(names.HOST_MEMORY_USED, host, machine.memory_used_bytes)
     found.add(names.HOST_MEMORY_TOTAL, host, machine.memory_total_bytes)
     found.add(names.HOST_LOAD, host, machine.load[0] if machine.load is not None else None)
-
-
-def _share(percent: float | None) -> float | None:
-    return None if percent is None else round(percent / 100, 9)
 
 
 def _findings(found: SampleLines, content: Content, options: Options) -> None:

@@ -39,7 +39,8 @@ def write(stretch: Stretch, table: Table) -> Iterator[bytes]:
         rows: list[Row] = []
         for row in table.rows(stretch):
             for place in moments:
-                row[place] = _microseconds(row[place])
+                at = row[place]
+                row[place] = round(at * 1e6) if isinstance(at, (int, float)) else None  # microseconds
             rows.append(row)
             if len(rows) >= _GROUP:
                 writer.write_batch(_batch(rows, schema))
@@ -64,10 +65,6 @@ def _array(values: tuple[object, ...], kind: Any) -> Any:
             value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in values
         ]
         return pa.array(plain, type=kind)
-
-
-def _microseconds(at: object) -> int | None:
-    return round(at * 1e6) if isinstance(at, (int, float)) else None
 
 
 def _taken(out: io.BytesIO) -> bytes:
