@@ -231,7 +231,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         return
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
     scattered = f" ({SCATTER})" if wide(t) else ""
-    if (mean := uneven_step(run)) is not None:
+    if (mean := uneven_step(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
         yield (
             "speed",
             f"{per_second(1 / mean)} steps/s on average, median step {step_time(t.median_step_seconds)} ({_LATE})",

@@ -89,10 +89,10 @@ def uneven_step(run: Run) -> float | None:
 
     PyTorch's steps only queue work for the GPU, until one waits for all of it.
     """
-    times = run.step_times
-    if run.throughput is None or len(times) < _LEAST_STEPS:
+    if run.throughput is None or len(run.step_times) < _LEAST_STEPS:
         return None
-    mean = sum(moment.seconds for moment in times) / sum(moment.steps for moment in times)
+    times = [step for step in run.step_times if step.number > run.throughput.warmup_steps]
+    mean = sum(step.seconds for step in times) / max(sum(step.steps for step in times), 1)
     return mean if run.throughput.median_step_seconds < _EVEN * mean else None
 
 
