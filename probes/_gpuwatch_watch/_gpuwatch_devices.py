@@ -226,8 +226,15 @@ class Devices:
         for device, name in zip(devices, names):  # noqa: B905  (Python 3.7)
             stats = device.memory_stats() if device.platform != "cpu" else None
             if device.platform != "cpu":
-                limit = (stats or {}).get("bytes_limit")
-                self.watcher.once(name, "result", name=name, value={"name": device.device_kind, "granted": limit})
+                ordinal = name.rpartition(":")[2]
+                self.watcher.once(
+                    name,
+                    "mapping",
+                    framework_device=name,
+                    cuda_ordinal=int(ordinal) if name.startswith("cuda:") and ordinal.isdigit() else None,
+                    name=device.device_kind,
+                    granted_bytes=(stats or {}).get("bytes_limit"),
+                )
             if stats:
                 held = stats["bytes_in_use"]
                 self.watcher.changed(

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.experiment.probing.event_state import described_device
 from tests.probing.test_watcher import load
 from tests.trials.programs import document
 
@@ -74,9 +73,8 @@ def test_gpus_and_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found["framework"]["name"], found["framework"]["gpu_build"]) == ("jax", True)
     assert found["devices"]["logical"] == ["cpu:0", "cuda:0"]
     assert found["memory"] == {"device": "cuda:0", "current": GIB, "peak": 2 * GIB}
-    granted = {"name": "NVIDIA H100 80GB HBM3", "granted": 60 * GIB}
-    assert found["result"] == {"name": "cuda:0", "value": granted}
-    assert described_device("cuda:0", 0, granted).granted_bytes == 60 * GIB
+    card = {"cuda_ordinal": 0, "name": "NVIDIA H100 80GB HBM3", "granted_bytes": 60 * GIB}
+    assert found["mapping"] == {"framework_device": "cuda:0", **card}
 
 
 @pytest.mark.parametrize("used", [True, False])

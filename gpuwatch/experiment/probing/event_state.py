@@ -259,7 +259,7 @@ def _standstill(data: dict[str, Any]) -> Standstill:
 
 
 def described_device(name: str, ordinal: int, value: dict[str, Any]) -> DeviceMapping:
-    """Devices that are not logged: PyTorch's ``torch.cuda.get_device_properties``, JAX's with its memory limit."""
+    """PyTorch does not log its devices; these come from ``torch.cuda.get_device_properties``."""
     return DeviceMapping(
         framework_device=name,
         cuda_ordinal=ordinal,
@@ -267,5 +267,4 @@ def described_device(name: str, ordinal: int, value: dict[str, Any]) -> DeviceMa
         pci_bus_id=value.get("pci_bus_id"),
         name=value.get("name"),
         compute_capability=value.get("capability"),
-        granted_bytes=value.get("granted"),
     )
