@@ -143,12 +143,18 @@ def unused(run: Run) -> list[tuple[str, str]]:
         ([0] * 2, [False] * 2, ""),
         ([4096] * 6, [None] * 6, ""),  # a tiny model, perhaps with kernels too short for a sample
         ([None] * 6, [None] * 6, ""),  # of a TF1 session nobody knows
+        ([None] * 6, [False] * 6, "likely"),
     ],
 )
 def test_steps_without_the_gpu_that_the_program_took(
     allocators: list[int | None], computes: list[bool | None], certainty: str
 ) -> None:
     assert unused(stepping(allocators, computes)) == ([("warning", certainty)] if certainty else [])
+
+
+def test_what_a_session_held_is_not_told_as_nothing() -> None:
+    (found,) = [one for one in diagnose(Evidence(run=stepping([None] * 6, [False] * 6))) if "did not use" in one.title]
+    assert "the framework held – on the GPU in all 6 samples" in found.evidence[0]
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "torch"])

@@ -134,8 +134,8 @@ def steps_without_the_gpu(evidence: Evidence) -> Iterator[Finding]:
     idle = unseen >= max(3, len(points) / 2)
     # What PyTorch has never allocated it does not report.
     never = not run.memory.allocators and run.framework is not None and run.framework.name == "torch"
-    most = max((amount for amount in held if amount is not None), default=0)
-    nothing = (None not in held or never) and most <= (_UNTOUCHED if idle else 0)
+    most = max((amount or 0 for amount in held), default=0) if None not in held or never else None
+    nothing = most is not None and most <= (_UNTOUCHED if idle else 0)
     if not nothing and not (len(held) == 1 and len(points) == unseen >= _SAMPLES):
         return
     yield warning_of(
