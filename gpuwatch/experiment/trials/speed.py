@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 from gpuwatch.core.formatting.units import UNKNOWN, per_second
 from gpuwatch.core.model.run import Throughput
@@ -16,6 +18,8 @@ _Z = 1.96
 """Quantile of the normal distribution for 95 %."""
 _LEAST = 6
 """Fewer values have no pair of ranks that holds the median with 95 %."""
+_LONG, _WAITS, _EVEN = 2.0, 6, 0.5
+"""A wait is this many times the mean; so many come again; the median is below this share of the mean then."""
 STEADY = 0.02
 """Half the interval, as a share of the median, from which on a measurement is steady."""
 
@@ -57,16 +61,30 @@ def unproven(throughput: Throughput, other: Throughput, *, simulated: bool) -> s
     return "" if apart else "same speed within noise"
 
 
+def _with_their_waits(times: Sequence[float]) -> Sequence[float]:
+    """Mean times of the steps from one wait to the next, if most steps only queue work for the GPU; else as they are.
+
+    PyTorch's steps do, until one asks for a result (``loss.item()`` every ten steps) and waits for the work of all.
+    """
+    mean = statistics.fmean(times) if times else 0.0
+    waits = [number for number, seconds in enumerate(times) if seconds > _LONG * mean]
+    if len(waits) < _WAITS or statistics.median(times) >= _EVEN * mean:
+        return times
+    return [statistics.fmean(times[before + 1 : wait + 1]) for before, wait in pairwise(waits)]
+
+
 def median_step(times: Sequence[float]) -> StepTime | None:
     """The median of step times in seconds with its 95 % interval; None for fewer than 6.
+
+    Where steps wait for the GPU only now and then, each wait counts for the steps since the one before it.
 
     The interval is that of order statistics (binomial, by its normal approximation): it assumes nothing about how step
     times are distributed.
     """
-    count = len(times)
+    ordered = sorted(_with_their_waits(times))
+    count = len(ordered)
     if count < _LEAST:
         return None
-    ordered = sorted(times)
     half = _Z * math.sqrt(count) / 2
     low = max(math.floor(count / 2 - half), 1)
     high = min(math.ceil(1 + count / 2 + half), count)
