@@ -36,6 +36,7 @@ from gpuwatch.core.formatting.secrets_by_form import without_columns, without_pr
 __all__ = ["COLOUR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
 
 _D = TypeVar("_D", bound=msgspec.Struct)
+_Place = tuple[str, re.Pattern[str], str]
 _PLAIN_MASK = "_gpuwatch_mask_"
 """Stands for :data:`MASK` where a shell needs no quotes."""
 _NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
@@ -52,6 +53,8 @@ _PGPASS = lazy(
 _KUBERNETES = lazy(r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,8}[^\s:]{1,253}:[^\n]*+\n?)++)", re.M)
 """The values of a Secret, which are base64 or plain text."""
 _MEMBER = lazy(r"(:[ \t]{0,8})[^\s][^\n]*")
+_PAIR = lazy(r"^([ \t]{1,40}(?:- )?[\"']?[\w.-]{1,32}:)(?![ \t\n])[^\n\"']+", re.MULTILINE)
+"""``user:password`` in a list of cloud-init."""
 _HEX_KEY = lazy(
     r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4}(?:0x)?)([0-9a-f]{64})(?![0-9a-f])",
     re.IGNORECASE,
@@ -124,7 +127,7 @@ def mask_command(arguments: Sequence[str]) -> str:
     if len(line) == len(words):
         shown = [new if MASK in new else old for new, old in zip(line, shown, strict=True)]
     for at, (name, value) in enumerate(pairwise(shown), start=1):
-        if name.startswith("-") and not value.startswith("-") and is_secret_value(name, value):
+        if name.startswith("-") and "=" not in name and not value.startswith("-") and is_secret_value(name, value):
             shown[at] = MASK  # quotes in it end nothing
     return shlex.join(argument.replace(MASK, _PLAIN_MASK) for argument in shown).replace(_PLAIN_MASK, MASK)
 
@@ -160,10 +163,11 @@ def _masked(text: str) -> str:
 
 
 def _searched(text: str) -> str:
-    for hint, expression, replacement in (*_places(), *_EXPRESSIONS):
+    in_lines, across = _places()
+    for hint, expression, replacement in (*in_lines, *_EXPRESSIONS):
         if hint in text:
             text = _in_lines(text, hint, expression, replacement)
-    for hint, expression, replacement in _ACROSS_LINES:
+    for hint, expression, replacement in (*_ACROSS_LINES, *across):
         if hint in text:
             text = expression.sub(replacement, text)
     if text.count(":") > 3:
@@ -181,14 +185,15 @@ def _searched(text: str) -> str:
 
 
 @cache
-def _places() -> tuple[tuple[str, re.Pattern[str], str], ...]:
-    """The rows of ``secret_places.txt``."""
+def _places() -> tuple[list[_Place], list[_Place]]:
+    """The rows of ``secret_places.txt``: those within a line, those across lines."""
     lines = Path(__file__).with_name("secret_places.txt").read_text(encoding="utf-8").splitlines()
-    found = []
+    found: tuple[list[_Place], list[_Place]] = ([], [])
     for text, *hints in (line.split("\t") for line in lines if not line.startswith("#")):
         expression = lazy(text, re.MULTILINE)
-        found += [(hint, expression, rf"\1{MASK}") for hint in hints]
-    return tuple(found)
+        for hint in hints:
+            found[hint[0] == "+"].append((hint.lstrip("+"), expression, rf"\1{MASK}"))
+    return found
 
 
 def _in_lines(text: str, hint: str, expression: re.Pattern[str], replacement: Any) -> str:
@@ -242,6 +247,11 @@ def _of_secret(match: re.Match[str]) -> str:
     return match[1] + match[2] + _MEMBER.sub(rf"\1{MASK}", match[3])
 
 
+def _hex_arguments(match: re.Match[str]) -> str:
+    plain = bytes.fromhex(match[2]).decode("ascii", "replace").rstrip("\0")
+    return match[1] + (MASK if MASK in mask_command(plain.split("\0")) else match[2])
+
+
 def _hex_key(match: re.Match[str]) -> str:
     before = match[1] or ""
     return match[0] if public_key(before) else f"{before}{match[2]}{MASK}"
@@ -265,6 +275,8 @@ _EXPRESSIONS: Final = (
     ("ey", _TOLD_KEY, lambda match: match[1] + (MASK if looks_random(match[2]) else match[2])),
     ("asic ", lazy(r"(\b[Bb]asic )([A-Za-z0-9+/]{8,}={0,2})"), _basic),
     ("://", _CREDENTIALS, _credentials),
+    # Linux writes arguments with blanks or between NULs so (auditd's documentation: ausearch --interpret).
+    ("audit(", lazy(r"(\b(?:proctitle|a\d{1,3})=)((?:[0-9A-F]{2}){4,4000})(?![\w\"'])"), _hex_arguments),
 )
 """A text that must occur in a line, an expression, and its replacement."""
 _ACROSS_LINES: Final = (
@@ -272,16 +284,9 @@ _ACROSS_LINES: Final = (
     ("read -", _ASKED, _answer),
     ("kind: Secret", _KUBERNETES, _of_secret),
     (
-        "input_value=",
-        lazy(r"((?i:passw|secret|token|api_key)\w{0,20}\n {1,4}[^\n]{0,200}\binput_value=[\"'])[^\"'\n]+"),
-        rf"\1{MASK}",
-    ),
-    (
-        "</t",
-        lazy(
-            r"(?i)(<t[dh]>(?:\w{0,20}[ _])?(?:passw(?:or)?d|token|secret|api[ _-]?key)</t[dh]>\s{0,9}<td>)[^<\n]{4,200}"
-        ),
-        rf"\1{MASK}",
+        "chpasswd:",
+        lazy(r"(^[ \t]*chpasswd:[ \t]*\n)((?:[ \t]+[^\n]*+\n?)+)", re.M),
+        lambda m: m[1] + _PAIR.sub(rf"\1{MASK}", m[2]),
     ),
 )
 
@@ -291,6 +296,7 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
 
     A key is masked from its first line to its last; from the start of ``lines`` if its first is cut off.
     """
+    lines = [_PRIVATE.sub(MASK, line) if _KEY_ENDS.search(line) else line for line in lines]
     shown = list(lines)
     since: int | None = None
     prefix = putty = 0
@@ -308,13 +314,10 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
             if begin is None:
                 begin = number
                 # The last line of a key may be short.
-                while (
-                    begin
-                    and number - begin < _KEY_LINES
-                    and (
-                        _KEY_LINE.search(lines[begin - 1]) or (begin == number and " " not in lines[begin - 1].strip())
-                    )
-                ):
+                while begin and number - begin < _KEY_LINES:
+                    above = lines[begin - 1].strip()
+                    if not _KEY_LINE.search(above) and (begin < number or " " in above):
+                        break
                     begin -= 1
             shown[begin : number + 1] = [MASK] * (number + 1 - begin)
             since = None

@@ -456,6 +456,8 @@ class Redactor:
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         if not value or value.startswith(("/", "~/", "-")) or "://" in value:
             return word
+        if names.PUBLIC_NAME.fullmatch(value) and not names.SCRIPT.fullmatch(value.rpartition("/")[2]):
+            return word
         if "/" in value or names.SCRIPT.fullmatch(value):
             value = self._path(value)
         return f"{option}{equals}{value}"

@@ -125,7 +125,8 @@ username userwarning using val value variable vllm waiting want wants weights wh
 written you your zone attrs broadcasting buffer callback check compiler computer computing database execution
 executor failures feature features functions group groups health interface label layer layers learning maintenance
 memory name names networking operation operations os platform pool power problem proxy redis response restart room
-selector server shutdown side socket store tensorboard tensors thread threads types version while
+selector server shutdown side socket store tensorboard tensors thread threads types version while parent caller peer
+someone everyone today yesterday scheduler master kubernetes ray slurm spawner controller
 """)
 """What logs of many machines have in common: such a word names nobody outside its own field."""
 COUNTED = word_set("""
@@ -136,7 +137,7 @@ clip whisper wav qwen mistral mixtral phi gemma falcon deepseek dino sam opt blo
 worker cpu core thread stream task process device eth ib mlx bond lo docker veth br tty pts sda sdb nvme numa socket
 slot bus port lane irq loop dm ttys iso md sha base adam fsdp zero tp pp dp ep job ps chief run trial version release
 ubuntu debian rhel centos rocky linux windows cp lib libcudart test model input output x amd arm gfx mi part chunk
-shard split seed top rouge bleu f r p v h a l b t k q w u e c n s m z y i j o d g variablev matmul mul add bn fc isa
+shard split seed ipv top rouge bleu f r p v h a l b t k q w u e c n s m z y i j o d g variablev matmul mul add bn fc isa
 pstore
 """)
 """Before a number: what programs count, types, models and devices; no hosts."""
@@ -176,13 +177,21 @@ _NAME = r"[A-Za-z_][\w.-]{0,63}"
 _LIKE_HOST = r"(?=[A-Za-z-]{0,62}\d)[A-Za-z][A-Za-z0-9-]{2,62}(?:\.[A-Za-z][\w-]*){0,8}"
 """A name with a number in it, in places where other words may stand, too."""
 _HOST = r"[A-Za-z](?:[\w.-]{0,61}\w)?(?:\[[\d,-]+\])?"
+_PROGRAM = r"(?:/|\./|(?:i?python|bash|sh|torchrun|jupyter|java|ray|accelerate|deepspeed|vllm|ollama)[\w.-]*(?: |$))"
 _PERSON = r"[A-Z][\w'-]+(?: [A-Z][\w.'-]+){1,2}"
 _KNOWN_OWNERS = (
-    "docs|blog|models|datasets|spaces|papers|api|join|settings|huggingface|meta-llama|facebook|google|openai|openai-community"
-    "|microsoft|nvidia|mistralai|Qwen|deepseek-ai|stabilityai|EleutherAI|bigscience|tiiuae|google-bert|sentence-transformers"
-    "|HuggingFaceH4|HuggingFaceTB|allenai|black-forest-labs|runwayml|TheBloke|unsloth|timm|laion|tensorflow|pytorch|NVIDIA"
+    "docs|blog|models|datasets|spaces|papers|api|join|settings|huggingface|meta-llama|facebook|google|openai"
+    "|openai-community|microsoft|nvidia|mistralai|Qwen|deepseek-ai|stabilityai|EleutherAI|bigscience|tiiuae"
+    "|google-bert|google-t5|FacebookAI|distilbert|sentence-transformers|HuggingFaceH4|HuggingFaceTB|HuggingFaceFW"
+    "|HuggingFaceM4|allenai|black-forest-labs|runwayml|CompVis|TheBloke|unsloth|timm|laion|tensorflow|pytorch|NVIDIA"
+    "|BAAI|THUDM|zai-org|internlm|moonshotai|bigcode|mosaicml|databricks|NousResearch|llava-hf|01-ai|stanfordnlp"
+    "|Salesforce|intfloat|ibm-granite|CohereForAI|CohereLabs|tatsu-lab|lmsys|openbmb|vllm|lmsysorg|rayproject"
 )
-"""Of models that everybody uses, and pages of the site itself."""
+"""Of models and images that everybody uses, and pages of their site."""
+PUBLIC_NAME = lazy(
+    rf"(?!models/|datasets/|spaces/)(?:(?:docker\.io|nvcr\.io|ghcr\.io|quay\.io|gcr\.io)/)?(?:{_KNOWN_OWNERS})(?:/[\w.-]+){{1,2}}(?:[:@][\w.:-]+)?"
+)
+"""A public model, data set or image."""
 
 NOUNS = {
     "user": (
@@ -200,7 +209,8 @@ NOUNS = {
     ),
     "id": (
         "bucket database tenant organisation organization org team workspace entity cluster subscription",
-        "resource_group|resourcegroup|resource-group|github_repository|ci_project_path|conda_default_env|singularity_name"
+        "resource_group|resourcegroup|resource-group|resource group|key vault"
+        "|github_repository|ci_project_path|conda_default_env|singularity_name"
         "|runner_description|wandb_group|wandb-group|log_group|ssid",
     ),
     "serial": ("serial", "service tag|asset tag|board id|boardid|imei|s/n|serialnumber"),
@@ -337,6 +347,8 @@ def _value(text: str, noun: str, start: int, match: re.Match[str]) -> Iterator[t
         return
     if match["blank"] and value.isupper() and value.isalpha():
         return  # the usage of a program: --name NAME
+    if "(" in match["open"] and not _like_host(value) and (noun in _FORM_KIND or value[0].isupper()):
+        return  # "Error from server (Forbidden)"
     if value[0].isupper() and value[1:].islower() and not match["open"] and text[end : end + 1] == " ":
         return  # a sentence after a colon
     sure = noun in _KIND or (match["more"] or "").strip(" _.-") in ("name", "id", "list", "addr", "host", "hosts")
@@ -421,7 +433,10 @@ def _after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Itera
             yield kind, name, name
     elif kind in ("job", "id"):
         numbered = (
-            any(map(str.isdigit, name)) or name.count("-") > 1 or "_" in name or (noun == "bucket" and "-" in name)
+            any(map(str.isdigit, name))
+            or name.count("-") > 1
+            or "_" in name
+            or ("-" in name and (noun == "bucket" or (noun in _KIND and _named_so(name, text, end))))
         )
         if (noun == "entity" and ("/" in name or text.startswith((" not ", " does "), end))) or (
             "/" not in name and numbered and _FORM.fullmatch(name) and not counted(name)
@@ -430,10 +445,17 @@ def _after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Itera
                 yield kind, part, part
 
 
+def _named_so(name: str, text: str, end: int) -> bool:
+    """Whether two words with a hyphen are a name: the sentence goes on, and they are not words of many logs."""
+    goes_on = _THEN.match(text, end) or text.startswith((" of ", " could "), end)
+    return bool(goes_on) and not all(word in COMMON_WORDS for word in name.lower().split("-"))
+
+
 @cache
 def rows() -> tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...]:
     """The rows of ``private_names.txt``; those of whole lines have the kind ``line``."""
-    parts = {"NAME": _NAME, "LIKE HOST": _LIKE_HOST, "HOST": _HOST, "PERSON": _PERSON, "KNOWN OWNERS": _KNOWN_OWNERS}
+    parts = {"NAME": _NAME, "LIKE HOST": _LIKE_HOST, "HOST": _HOST, "PERSON": _PERSON}
+    parts |= {"KNOWN OWNERS": _KNOWN_OWNERS, "PROGRAM": _PROGRAM}
     found = []
     for line in Path(__file__).with_name("private_names.txt").read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

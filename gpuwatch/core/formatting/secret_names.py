@@ -14,26 +14,17 @@ LONGEST_NAME: Final = 80
 """Characters of the longest name; how far a scan goes back."""
 LONGEST_GROUP: Final = 400
 """Characters of a call or a list after a name that are searched for literals."""
-OTHER_LANGUAGES: Final = (
-    *("contrase\u00f1a", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
-    *("\ube44\ubc00\ubc88\ud638", "\uc554\ud638", "\u043f\u0430\u0440\u043e\u043b", "has\u0142o", "l\u00f6senord"),
-    *(
-        "jelsz\u00f3",
-        "\u015fifre",
-        "m\u1eadt kh\u1ea9u",
-        "\u03ba\u03c9\u03b4\u03b9\u03ba\u03cc",
-        "\u05e1\u05d9\u05e1\u05de",
-    ),
-    *(
-        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631",
-        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0633\u0631",
-    ),
-    *(
-        "\u0631\u0645\u0632 \u0639\u0628\u0648\u0631",
-        "\u092a\u093e\u0938\u0935\u0930\u094d\u0921",
-        "\u0e23\u0e2b\u0e31\u0e2a\u0e1c\u0e48\u0e32\u0e19",
-    ),
-    *("\u043b\u043e\u0437\u0438\u043d\u043a", "parol\u0103", "sala s\u00f5na", "slapta\u017eod", "mot de passe"),
+OTHER_LANGUAGES: Final = tuple(
+    word.replace("_", " ")
+    for word in word_set(
+        "contrase\u00f1a \u5bc6\u7801 \u5bc6\u78bc \u53e3\u4ee4 \u30d1\u30b9\u30ef\u30fc\u30c9 "
+        "\ube44\ubc00\ubc88\ud638 \uc554\ud638 \u043f\u0430\u0440\u043e\u043b has\u0142o l\u00f6senord jelsz\u00f3 "
+        "\u015fifre m\u1eadt_kh\u1ea9u \u03ba\u03c9\u03b4\u03b9\u03ba\u03cc \u05e1\u05d9\u05e1\u05de "
+        "\u0643\u0644\u0645\u0629_\u0627\u0644\u0645\u0631\u0648\u0631 "
+        "\u0643\u0644\u0645\u0629_\u0627\u0644\u0633\u0631 \u0631\u0645\u0632_\u0639\u0628\u0648\u0631 "
+        "\u092a\u093e\u0938\u0935\u0930\u094d\u0921 \u0e23\u0e2b\u0e31\u0e2a\u0e1c\u0e48\u0e32\u0e19 "
+        "\u043b\u043e\u0437\u0438\u043d\u043a parol\u0103 sala_s\u00f5na slapta\u017eod mot_de_passe"
+    )
 )
 """Words for "password" of languages that have other letters or blanks in it."""
 
@@ -74,11 +65,15 @@ errors value values heads board map embedding embeddings classification logits m
 algorithm alg schema style hint field level strategy column columns file path dir folder location url uri
 endpoint host port store protected based less free only wise fd
 """)
-_NAMES_FILE = word_set("file path dir folder location")
+_NAMES_OTHER = word_set("file path dir folder location exception error warning fault failure")
 _NO_PASS = word_set("bypass compass trespass encompass surpass getpass")
 _SECRET_KEY = lazy(
     r"(?:api|access|secret|private|account|auth|encrypt|encryption|signing|license|ssh|master|client)keys?"
 )
+_COMPLAINT = lazy(
+    r"(?:[\w.]*\.)?(?:Bad|Invalid|Missing|No|Wrong|Expired|Incorrect|Unknown|Unsupported|Malformed)(?:[A-Z][a-z]+)+"
+)
+"""``BadDsn``, ``InvalidToken``: exceptions, whose message stands behind a colon."""
 _STRONG_WORD = lazy(
     r"passw|passphrase|secret|credential|apikey|accesskey|privatekey|authtoken|accesstoken|webhook|connectionstring"
     r"|authorization|clientsecret|seedphrase|recoveryphrase"
@@ -96,8 +91,10 @@ def strength(name: str) -> Strength:
     if not parts:
         return Strength.NONE
     last, together = parts[-1], "".join(parts)
-    if last in _NAMES_FILE and len(parts) > 1:
+    if last in _NAMES_OTHER and len(parts) > 1:
         return Strength.NONE
+    if _COMPLAINT.fullmatch(name):
+        return Strength.WEAK
     strong = _STRONG_WORD.search(together)
     if strong and not (
         last in _ATTRIBUTE and len(parts) > 1 and not together.endswith(("accesskeyid", "privatekeyid"))

@@ -24,26 +24,13 @@ from gpuwatch.core.formatting.secret_names import (
     public_key,
     strength,
 )
+from gpuwatch.core.formatting.text import word_set
 
-_HINTS: Final = (
-    *(
-        "token",
-        "key",
-        "secret",
-        "passw",
-        "phrase",
-        "pass",
-        "pwd",
-        "credential",
-        "creds",
-        "cookie",
-        "private",
-        "signature",
-    ),
-    *("auth", "login", "dsn", "appid", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
-    *("contrasena", "senha", "wachtwoord", "adgangskode", "salasana", "kennwort", "heslo", "lozinka", "parola"),
-    *("passord", "kodeord", "kata_sandi", "clave", "chave", "sessionid", "phpsessid", "dockerconfigjson", "rootpw"),
-)
+_HINTS: Final = word_set("""
+token key secret passw phrase pass pwd credential creds cookie private signature auth login dsn appid
+connectionstring connection_string webhook bearer sword contrasena senha wachtwoord adgangskode salasana
+kennwort heslo lozinka parola passord kodeord kata_sandi clave chave sessionid phpsessid dockerconfigjson rootpw
+""")
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw", "pat")
 """Hints only as whole words: not ``pin`` in ``spinning``."""
 _NAME_END = lazy(r"[\w.-]*+")
@@ -52,9 +39,9 @@ _NAME_CHARS = frozenset("_.-")
 
 _STATE = lazy(
     r"(?i:incorrect|wrong|expired|denied|rejected|failed|mismatch(?:ed)?|unknown|must|cannot|not|too|please|does)"
-    r"(?=[\s.,;!)]|$)"
+    r"(?=[\s.,;!)]|$)|(?<=\n)(?:\w+://|[A-Za-z][\w.-]{0,60}:\s)"
 )
-"""What programs print after "password:" that is no password."""
+"""What programs print after "password:" that is no password; in the line below, an argument or another name."""
 _ANSI = r"(?:\x1b\[[\d;]{0,8}m|\[/[a-z ]{0,20}\])*+"
 """Colours: codes of a terminal, or closing tags of rich."""
 _CLOSING = lazy(rf"{_ANSI}(\\{{0,8}}[\"'])?\s{{0,3}}\]?")
@@ -81,7 +68,8 @@ _COLON = lazy(
     rf"([ \t]{{4,40}}|\s{{0,3}}){_ANSI}"
     r"(?:![\w!/.-]{0,40}[ \t]{1,4}(?=\S))?(?:[|>][+-]?[ \t]*\n[ \t]*)?"
 )
-_COMMA = lazy(r",\s{0,3}")
+_COMMA = lazy(r",\s{0,3}|[ \t]a\d{1,3}=")
+"""Between two of a list, or of the numbered arguments of Linux's audit log: ``a1="-p" a2="x"``."""
 _TUPLE = lazy(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
 _BLANK = lazy(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
 _BLANKS = lazy(r"[ \t]{1,8}(?=\S)")
@@ -135,6 +123,12 @@ _CHAIN = lazy(
 )
 _SCHEME = lazy(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.IGNORECASE)
 _MAPPING = lazy(r":[ \t]{0,8}\n(?=([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}\S)")
+_LIST = lazy(r"([\[(])(?=\s{0,12}[\"'\w])[^\[\](){}]{1,400}[\])]")
+_ITEM = lazy(r"[\"']([^\"'\n]{4,200})[\"']|(?<=[\[,\s])([^\s\"',\[\](){}]{6,200})(?=[\],\s])")
+_LIST_BELOW = lazy(r":[ \t]{0,8}\n(?:[ \t]{0,24}- [^\n]{1,200}(?:\n|$)){1,40}")
+_ITEM_BELOW = lazy(r"(?<=- )[\"']?([^\s\"']{4,200})[\"']?(?=\n|$)")
+_USER = lazy(r"(?!sha\d)[\w.@-]{1,64}:(?![/:])")
+"""Before a password: ``ana:x``."""
 _MEMBER = lazy(r"([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}[\"']?([^\s\"']++)[^\n]*+(?:\n|$)")
 _SAID_BARE = frozenset({"password", "passwd", "passphrase"})
 """What .netrc and many programs have before a password, without a sign."""
@@ -206,6 +200,8 @@ _Spans = list[tuple[int, int]]
 
 
 def _behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
+    if text.startswith("://", max(0, start - 3)):
+        return [], end  # a host and its port: https://auth-service:443
     if text[max(0, start - 3) : start].endswith(("…", "...")):  # the start of the name is cut off
         match = _ASSIGN.match(text, end)
         value = _BARE.match(text, match.end()) if match else None
@@ -243,6 +239,8 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         return ([(after + 1, stop)] if stop > 0 and is_secret(sure, name, text[after + 1 : stop]) else []), after
     if sure is Strength.STRONG and (match := _MAPPING.match(text, after)):
         return _members(text, match)
+    if sure >= Strength.FIRM and (match := _LIST_BELOW.match(text, after)):
+        return _items(text, match, _ITEM_BELOW, name, sure)
     if match := _COLON.match(text, after):
         if match[1] and not quoted and _STATE.match(text, match.end()):
             return [], match.end()
@@ -299,7 +297,8 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         ):
             return [word.span()], word.end()
     if (match := _BLANK.match(text, end)) and (word := _BARE.match(text, match.end())) and looks_random(word[0]):
-        return [word.span()], word.end()  # "for key x", "LAB_KEY x is revoked"
+        # "for key x", "LAB_KEY x is revoked"; names in braces are examined on their own
+        return ([], match.end()) if word[0][0] == "{" else ([word.span()], word.end())
     return _field(text, name, sure, after)
 
 
@@ -324,6 +323,20 @@ def _members(text: str, mapping: re.Match[str]) -> tuple[_Spans, int]:
             spans.append(member.span(2))
         at = member.end()
     return spans, at
+
+
+def _items(text: str, found: re.Match[str], item: re.Pattern[str], name: str, sure: Strength) -> tuple[_Spans, int]:
+    """``api_keys: ["x", "ana:x"]``: what looks like a secret in the list of such a name; for passwords, any word."""
+    spans: _Spans = []
+    for match in item.finditer(text, *found.span()):
+        begin, stop = match.span(match.lastindex or 0)
+        begin = user.end() if (user := _USER.match(text, begin, stop)) else begin
+        value = text[begin:stop]
+        like = looks_secret(value) or (len(value) >= 6 and any(map(str.isdigit, value)))
+        said = strength(value) and _NAME.fullmatch(value)
+        if (like or "passw" in name.lower()) and ":" not in value and not said and is_secret(sure, name, value):
+            spans.append((begin, stop))
+    return spans, spans[-1][1] if spans else found.start()
 
 
 def _like_password(value: str) -> bool:
@@ -372,6 +385,9 @@ def _one(
         line = _LINE.match(text, at)
         stop = line.end() if line else at
         return ([(at, stop)] if not is_void(text[at:stop].strip()) else []), stop
+    if sure >= Strength.FIRM and (listed := _LIST.match(text, at)) and (listed[1] == "[" or listed[0][1] in "\"'"):
+        spans, stop = _items(text, listed, _ITEM, name, sure)
+        return (spans, stop) if spans else _literals(text, at)
     call = _CALL.match(text, at)
     if call is not None and not (call[0] == "{" and name.lower().endswith("pwd")) and not _is_word(text, call):
         return _literals(text, at)
@@ -384,6 +400,12 @@ def _one(
     if found is None:
         return [], at
     value, begin, stop = found[0], found.start(), found.end()
+    if value.startswith(f"{MASK}:"):
+        return [], stop
+    closed = len(value.rstrip(",)]"))
+    if option and closed and value[closed - 1] in "\"'" and value.count(value[closed - 1]) % 2:
+        closed, stop = closed - 1, begin + closed - 1  # the quote that opened before the option
+        value = value[:closed]
     if member and value.endswith("."):
         value, stop = value[:-1], stop - 1
     bare = value.strip("\"'")
@@ -434,6 +456,7 @@ def _literals(text: str, at: int) -> tuple[_Spans, int]:
         return spans, at
     for literal in _LITERAL.finditer(text, at, limit):
         begin, stop = literal.start(1) + 1, literal.end() - 1
+        begin = user.end() if (user := _USER.match(text, begin, stop)) else begin
         value = text[begin:stop]
         is_random = len(value) >= 8 and " " not in value and ":" not in value and looks_secret(value)
         if is_random or _like_password(value):

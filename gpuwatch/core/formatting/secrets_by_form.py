@@ -100,8 +100,8 @@ def without_tokens(text: str) -> str:
     return "".join((*shown, text[done:]))
 
 
-_S: Final = r"(?:\\{0,4}[\"'],?\s{1,3}\\{0,4}[\"']?|\s{1,8}|=)"
-"""Between an option and its value, on a command line or in a list of arguments as Python prints it."""
+_S: Final = r"(?:\\{0,4}[\"'](?:,\s{0,3}|\s{1,3}(?:a\d{1,3}=)?)\\{0,4}[\"']?|\s{1,8}|=)"
+"""Between an option and its value, on a command line or in a list of arguments as Python and audit logs print it."""
 _VALUE: Final = r"(?!-|•)((?:\"[^\"\n]*+\"|'[^'\n]*+'|\\.|[^\s\"'\\])++)"
 _BEFORE: Final = r"(?<![\w-])"
 
@@ -109,7 +109,7 @@ _BEFORE: Final = r"(?<![\w-])"
 _PORTS: Final = r"(?!\d{1,7}(?![^\s:/,])|/|\./)"
 _USER: Final = r"[\w.@\\+-]{0,64}"
 _WORD: Final = rf"[^\s\"']{{1,200}}{_S}"
-_OPENED: Final = r"(?:\\{0,4}[\"'],?\s{1,3}|\s{1,8}|=)?"
+_OPENED: Final = r"(?:\\{0,4}[\"'](?:,\s{0,3}|\s{1,3}(?:a\d{1,3}=)?)|\s{1,8}|=)?"
 """As ``_S``, up to the quote that opens the value."""
 _USER_QUOTED: Final = r"[\w.@\\+ -]{0,64}?"
 
