@@ -36,7 +36,7 @@ from gpuwatch.core.formatting.secrets_by_form import without_columns, without_pr
 __all__ = ["COLOUR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
 
 _D = TypeVar("_D", bound=msgspec.Struct)
-_Place = tuple[str, re.Pattern[str], str]
+_Place = tuple[str, re.Pattern[str], Any]
 _PLAIN_MASK = "_gpuwatch_mask_"
 """Stands for :data:`MASK` where a shell needs no quotes."""
 _NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
@@ -164,10 +164,10 @@ def _masked(text: str) -> str:
 
 def _searched(text: str) -> str:
     in_lines, across = _places()
-    for hint, expression, replacement in (*in_lines, *_EXPRESSIONS):
+    for hint, expression, replacement in in_lines:
         if hint in text:
             text = _in_lines(text, hint, expression, replacement)
-    for hint, expression, replacement in (*_ACROSS_LINES, *across):
+    for hint, expression, replacement in across:
         if hint in text:
             text = expression.sub(replacement, text)
     if text.count(":") > 3:
@@ -186,14 +186,14 @@ def _searched(text: str) -> str:
 
 @cache
 def _places() -> tuple[list[_Place], list[_Place]]:
-    """The rows of ``secret_places.txt``: those within a line, those across lines."""
+    """The rows of ``secret_places.txt`` and what follows them here: those within a line, those across lines."""
     lines = Path(__file__).with_name("secret_places.txt").read_text(encoding="utf-8").splitlines()
     found: tuple[list[_Place], list[_Place]] = ([], [])
     for text, *hints in (line.split("\t") for line in lines if not line.startswith("#")):
         expression = lazy(text, re.MULTILINE)
         for hint in hints:
             found[hint[0] == "+"].append((hint.lstrip("+"), expression, rf"\1{MASK}"))
-    return found
+    return [*found[0], *_EXPRESSIONS], [*_ACROSS_LINES, *found[1]]
 
 
 def _in_lines(text: str, hint: str, expression: re.Pattern[str], replacement: Any) -> str:

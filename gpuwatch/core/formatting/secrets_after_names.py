@@ -27,9 +27,9 @@ from gpuwatch.core.formatting.secret_names import (
 from gpuwatch.core.formatting.text import word_set
 
 _HINTS: Final = word_set("""
-token key secret passw phrase pass pwd credential creds cookie private signature auth login dsn appid
+token key secret phrase pass pwd credential creds cookie private signature auth login dsn appid
 connectionstring connection_string webhook bearer sword contrasena senha wachtwoord adgangskode salasana
-kennwort heslo lozinka parola passord kodeord kata_sandi clave chave sessionid phpsessid dockerconfigjson rootpw
+kennwort heslo lozinka parola kodeord kata_sandi clave chave sessionid phpsessid dockerconfigjson rootpw
 """)
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw", "pat")
 """Hints only as whole words: not ``pin`` in ``spinning``."""
@@ -239,7 +239,7 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
         return ([(after + 1, stop)] if stop > 0 and is_secret(sure, name, text[after + 1 : stop]) else []), after
     if sure is Strength.STRONG and (match := _MAPPING.match(text, after)):
         return _members(text, match)
-    if sure >= Strength.FIRM and (match := _LIST_BELOW.match(text, after)):
+    if sure >= Strength.FIRM and text.startswith(":", after) and (match := _LIST_BELOW.match(text, after)):
         return _items(text, match, _ITEM_BELOW, name, sure)
     if match := _COLON.match(text, after):
         if match[1] and not quoted and _STATE.match(text, match.end()):
