@@ -53,8 +53,6 @@ _PGPASS = lazy(
 _KUBERNETES = lazy(r"^([ \t]{0,40})((?:stringD|d)ata:[ \t]{0,8}\n)((?:\1[ \t]{1,8}[^\s:]{1,253}:[^\n]*+\n?)++)", re.M)
 """The values of a Secret, which are base64 or plain text."""
 _MEMBER = lazy(r"(:[ \t]{0,8})[^\s][^\n]*")
-_PAIR = lazy(r"^([ \t]{1,40}(?:- )?[\"']?[\w.-]{1,32}:)(?![ \t\n])[^\n\"']+", re.MULTILINE)
-"""``user:password`` in a list of cloud-init."""
 _HEX_KEY = lazy(
     r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4}(?:0x)?)([0-9a-f]{64})(?![0-9a-f])",
     re.IGNORECASE,
@@ -67,7 +65,6 @@ _BASE64 = lazy(r"[A-Za-z0-9+/]+={0,2}")
 _PUTTY_LINES = lazy(r"\bPrivate-Lines: (\d{1,4})\b")
 _KEY_LINES = 200
 """Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
-_WANDB = lazy(r"(\bwandb\b(?:[^\n]{0,40}?|[^\n]{0,160}?hit enter)[\s:=]{1,3})([0-9a-f]{40})(?![0-9a-f])")
 _TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9A-Za-z+/_-]{32,88}={0,2})(?![\w=])")
 _ASKED = lazy(
     r"^((?:(?:(?:\S{1,20} )?(?:[Ee]nter|[Tt]ype|[Rr]epeat|[Vv]erify) [^\n:]{0,40})?"
@@ -177,8 +174,6 @@ def _searched(text: str) -> str:
     text = without_tokens(mask_named(text))
     if "\n" in text:
         text = without_columns(text)
-    if "wandb" in text:
-        text = _WANDB.sub(rf"\1{MASK}", text)
     if len(text) >= _LEAST_ENCODED:
         text = _ENCODED.sub(_encoded, text)
     return _LONG.sub(_random, text) if len(text) >= 40 else text
@@ -235,12 +230,17 @@ def _client(match: re.Match[str]) -> str:
     return match[1] + (MASK if random and looks_secret(match[2]) else match[2])
 
 
-def _encoded(match: re.Match[str]) -> str:
+def _decoded(text: str) -> str:
+    """What stands in base64; empty if it is no text."""
     try:
-        plain = base64.b64decode(match[0], validate=True).decode("ascii")
+        plain = base64.b64decode(text, validate=True).decode()
     except ValueError:
-        return match[0]
-    return MASK if plain.isprintable() and MASK in mask_named(plain) else match[0]
+        return ""
+    return plain if plain.isprintable() else ""
+
+
+def _encoded(match: re.Match[str]) -> str:
+    return MASK if MASK in mask_named(_decoded(match[0])) else match[0]
 
 
 def _of_secret(match: re.Match[str]) -> str:
@@ -257,14 +257,6 @@ def _hex_key(match: re.Match[str]) -> str:
     return match[0] if public_key(before) else f"{before}{match[2]}{MASK}"
 
 
-def _basic(match: re.Match[str]) -> str:
-    try:
-        plain = base64.b64decode(match[2], validate=True).decode()
-    except ValueError:
-        return match[0]
-    return match[1] + (MASK if ":" in plain and plain.isprintable() else match[2])
-
-
 _EXPRESSIONS: Final = (
     ("ass", lazy(r"(\b[Pp]ass(?:word|phrase)\): )(\S{6,64})"), _answer),
     ("<<<", lazy(r"(<<<\s?[\"']?)([^\s\"'$]{8,64})"), _answer),
@@ -273,7 +265,11 @@ _EXPRESSIONS: Final = (
     ("(b", _CLIENT, _client),
     *((hint, _HEX_KEY, _hex_key) for hint in ("key", "Key", "KEY", "ecret", "ECRET", "oken", "OKEN", "eed", "EED")),
     ("ey", _TOLD_KEY, lambda match: match[1] + (MASK if looks_random(match[2]) else match[2])),
-    ("asic ", lazy(r"(\b[Bb]asic )([A-Za-z0-9+/]{8,}={0,2})"), _basic),
+    (
+        "asic ",
+        lazy(r"(\b[Bb]asic )([A-Za-z0-9+/]{8,}={0,2})"),
+        lambda m: m[1] + (MASK if ":" in _decoded(m[2]) else m[2]),
+    ),
     ("://", _CREDENTIALS, _credentials),
     # Linux writes arguments with blanks or between NULs so (auditd's documentation: ausearch --interpret).
     ("audit(", lazy(r"(\b(?:proctitle|a\d{1,3})=)((?:[0-9A-F]{2}){4,4000})(?![\w\"'])"), _hex_arguments),
@@ -283,11 +279,6 @@ _ACROSS_LINES: Final = (
     ("ass", _ASKED, _answer),
     ("read -", _ASKED, _answer),
     ("kind: Secret", _KUBERNETES, _of_secret),
-    (
-        "chpasswd:",
-        lazy(r"(^[ \t]*chpasswd:[ \t]*\n)((?:[ \t]+[^\n]*+\n?)+)", re.M),
-        lambda m: m[1] + _PAIR.sub(rf"\1{MASK}", m[2]),
-    ),
 )
 
 

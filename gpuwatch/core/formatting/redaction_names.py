@@ -432,23 +432,14 @@ def _after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Itera
         if re.fullmatch(r"(?=[A-Z]*\d)[A-Z0-9]{8,20}", name):
             yield kind, name, name
     elif kind in ("job", "id"):
-        numbered = (
-            any(map(str.isdigit, name))
-            or name.count("-") > 1
-            or "_" in name
-            or ("-" in name and (noun == "bucket" or (noun in _KIND and _named_so(name, text, end))))
-        )
+        goes_on = noun in _KIND and (_THEN.match(text, end) or text.startswith((" of ", " could "), end))
+        named = "-" in name and (noun == "bucket" or (goes_on and not COMMON_WORDS.issuperset(name.lower().split("-"))))
+        numbered = any(map(str.isdigit, name)) or name.count("-") > 1 or "_" in name or named
         if (noun == "entity" and ("/" in name or text.startswith((" not ", " does "), end))) or (
             "/" not in name and numbered and _FORM.fullmatch(name) and not counted(name)
         ):
             for part in name.split("/"):
                 yield kind, part, part
-
-
-def _named_so(name: str, text: str, end: int) -> bool:
-    """Whether two words with a hyphen are a name: the sentence goes on, and they are not words of many logs."""
-    goes_on = _THEN.match(text, end) or text.startswith((" of ", " could "), end)
-    return bool(goes_on) and not all(word in COMMON_WORDS for word in name.lower().split("-"))
 
 
 @cache

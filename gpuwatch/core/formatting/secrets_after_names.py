@@ -125,8 +125,12 @@ _SCHEME = lazy(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)
 _MAPPING = lazy(r":[ \t]{0,8}\n(?=([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}\S)")
 _LIST = lazy(r"([\[(])(?=\s{0,12}[\"'\w])[^\[\](){}]{1,400}[\])]")
 _ITEM = lazy(r"[\"']([^\"'\n]{4,200})[\"']|(?<=[\[,\s])([^\s\"',\[\](){}]{6,200})(?=[\],\s])")
-_LIST_BELOW = lazy(r":[ \t]{0,8}\n(?:[ \t]{0,24}- [^\n]{1,200}(?:\n|$)){1,40}")
-_ITEM_BELOW = lazy(r"(?<=- )[\"']?([^\s\"']{4,200})[\"']?(?=\n|$)")
+_LIST_BELOW = lazy(
+    r":[ \t]{0,8}\n(?:[ \t]{1,24}[\w.-]{1,40}:[ \t]{0,4}(?:\||true|false)?\n){0,4}"
+    r"(?:(?:[ \t]{0,24}- |[ \t]{1,24}(?=[\w.-]{1,40}:\S))[^\n]{1,200}(?:\n|$)){1,40}"
+)
+"""A list of YAML, also one or two names deeper, or lines with ``user:password``."""
+_ITEM_BELOW = lazy(r"\n[ \t]{0,24}(?:- )?[\"']?([^\s\"']{4,200})[\"']?(?=\n|$)")
 _USER = lazy(r"(?!sha\d)[\w.@-]{1,64}:(?![/:])")
 """Before a password: ``ana:x``."""
 _MEMBER = lazy(r"([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}[\"']?([^\s\"']++)[^\n]*+(?:\n|$)")
@@ -237,10 +241,10 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
     if quoted and text.startswith(">", after):  # <string name="api_key">x</string>
         stop = text.find("<", after, after + LONGEST_GROUP)
         return ([(after + 1, stop)] if stop > 0 and is_secret(sure, name, text[after + 1 : stop]) else []), after
-    if sure is Strength.STRONG and (match := _MAPPING.match(text, after)):
-        return _members(text, match)
     if sure >= Strength.FIRM and text.startswith(":", after) and (match := _LIST_BELOW.match(text, after)):
         return _items(text, match, _ITEM_BELOW, name, sure)
+    if sure is Strength.STRONG and (match := _MAPPING.match(text, after)):
+        return _members(text, match)
     if match := _COLON.match(text, after):
         if match[1] and not quoted and _STATE.match(text, match.end()):
             return [], match.end()
@@ -400,18 +404,15 @@ def _one(
     if found is None:
         return [], at
     value, begin, stop = found[0], found.start(), found.end()
-    if value.startswith(f"{MASK}:"):
-        return [], stop
-    closed = len(value.rstrip(",)]"))
-    if option and closed and value[closed - 1] in "\"'" and value.count(value[closed - 1]) % 2:
-        closed, stop = closed - 1, begin + closed - 1  # the quote that opened before the option
-        value = value[:closed]
+    whole = value.rstrip(",)]")
+    if option and whole[-1:] in ("'", '"') and whole.count(whole[-1]) % 2:  # the quote opened before the option
+        value, stop = whole[:-1], begin + len(whole) - 1
     if member and value.endswith("."):
         value, stop = value[:-1], stop - 1
     bare = value.strip("\"'")
     if bare[0:1] in ("$", "{") and is_void(bare):  # ${DB_PASSWORD:?not set}: the name in it has no value
         return [], stop
-    if is_void(bare.rstrip(":")):
+    if is_void(bare.rstrip(":")) or value.startswith(f"{MASK}:"):
         return [], begin
     if not is_secret(sure, name, bare) or (not option and strength(bare) and _NAME.fullmatch(bare)):
         return [], begin
@@ -461,6 +462,5 @@ def _literals(text: str, at: int) -> tuple[_Spans, int]:
         is_random = len(value) >= 8 and " " not in value and ":" not in value and looks_secret(value)
         if is_random or _like_password(value):
             spans.append((begin, stop))
-    end = spans[-1][1] if spans else at
     # Names before the last literal are done; others are examined on their own.
-    return spans, max(end, at)
+    return spans, spans[-1][1] if spans else at
