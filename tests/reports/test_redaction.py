@@ -114,10 +114,39 @@ def test_redaction_of_a_line(text: str, told: str) -> None:
         'docker login: Get "https://registry-1.docker.io/": timeout',
         "dns lookup via 8.8.8.8 failed; inet netmask 255.255.255.0",
         "public key: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
+        'Error from server (Forbidden): pods is forbidden\nError from server (InternalError): an error ("x")',
+        "server (reached limit); gke-gcloud-auth-plugin not found; aks-preview is not installed",
+        "failed to connect to remote host ipv6:[::1]:50051; arn:aws:iam::aws:policy/AmazonS3FullAccess",
+        "the model's job is done, torch's server and NCCL's process group; today's job; user ABORTED",
+        "project re-use is fine; the workspace read-only is; project not found; experiment well-known in the field",
+        "ao\u00fbt 25 19:38:04 box: x\nresnet50 12800 76.1 92.9 ok\nepoch 12345 0.5 0.3 python x",
+        "kubectl --context minikube get pods; llama-server --context 4096; docker pull vllm/vllm-openai:v0.6",
+        "python t.py --model-name bert-base --dataset-name wikitext-103 --optimizer-name adamw_8bit",
     ],
 )
 def test_what_a_helper_needs_stays(text: str) -> None:
     assert shown(text) == text
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            "vllm serve Qwen/Qwen2.5-7B --tokenizer=mistralai/Mistral-7B",
+            "vllm serve Qwen/Qwen2.5-7B --tokenizer=mistralai/Mistral-7B",
+        ),
+        ("docker run nvcr.io/nvidia/pytorch:24.05-py3 a", "docker run nvcr.io/nvidia/pytorch:24.05-py3 a"),
+        (
+            "python t.py --tokenizer acme/heron datasets/heron nvidia/run.py",
+            "python file-1.py --tokenizer dir-1/dir-2 dir-3/dir-2 nvidia/file-2.py",
+        ),
+    ],
+)
+def test_public_models_and_images_of_a_command_stay(command: str, told: str) -> None:
+    document = {"group": "run", "title": command}
+    redactor = Redactor()
+    redactor.learn(document)
+    assert redactor.replaced(document)["title"] == told
 
 
 def test_a_user_is_the_same_in_fields_paths_and_lines() -> None:
@@ -262,6 +291,23 @@ def test_the_keys_of_mappings_are_redacted_like_the_values() -> None:
 SAID = {
     "horovodrun -np 8 -H granite17:4,basalt2:4 python t.py": ("granite17", "basalt2"),
     "ssh: connect to host granite-9 port 22: Connection refused": ("granite",),
+    "granita  20114 99.8  3.1 python t.py": ("granita",),
+    "granita  20114 1-02:03:04 pts/3 Rl+ /usr/bin/python t.py\n 20115 basalta 99.8 3.1 python t.py": (
+        "granita",
+        "basalta",
+    ),
+    "Unhandled error starting granita's server: Timeout; killed basalta's job": ("granita", "basalta"),
+    "slack: user U07K2QX91ZP is not in channel C05GH41M2QX": ("U07K2QX91ZP", "C05GH41M2QX"),
+    'context "arn:aws:eks:eu-north-1:318844120977:cluster/granite-prod" does not exist': ("318844120977", "granite"),
+    "no arn:aws:lambda:us-east-1:318844120977:function:granite-resize; arn:aws:s3:::basalt-runs": ("granite", "basalt"),
+    "entry for gke_granite-4471_europe-west4_basalt-a100; clusterUser_rg-granite_aks-slate": (
+        "granite",
+        "basalt",
+        "slate",
+    ),
+    "Workspace slate-1 in resource group rg-granite not found; key vault 'basalt'": ("granite", "basalt"),
+    "project granite-finetune of entity x-1 not found; quota for project basalt-vision in us": ("granite", "basalt"),
+    "docker --context granitebox run a; helm upgrade a b --kube-context basalt-prod": ("granite", "basalt"),
     "granite: Permission denied (publickey).": ("granite",),
     "mount.nfs: access denied by server while mounting granite:/vol1": ("granite",),
     "docker run --name thesis-train --hostname granite a": ("thesis", "granite"),

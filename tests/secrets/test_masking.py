@@ -81,6 +81,40 @@ def test_what_tells_by_its_place_is_masked_in_arguments_too() -> None:
     assert told == "rabbitmqctl add_user mia ••• --note 'a b' ''"
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("wget --password=gran1te https://x.example/a.zip", "wget --password=••• https://x.example/a.zip"),
+        ("sbatch --export=ALL,MY_API_KEY=gran1te8 job.sh", "sbatch --export=ALL,MY_API_KEY=••• job.sh"),
+        ("wandb login --host=https://w.example gran1te8", "wandb login --host=https://w.example •••"),
+        ("rclone copy a :s3,secret_access_key=gran1te8:b/c", "rclone copy a :s3,secret_access_key=•••:b/c"),
+    ],
+)
+def test_what_stands_beside_a_secret_in_a_command_stays(text: str, told: str) -> None:
+    assert mask_command(text.split()) == told
+    assert mask_text(told) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('Auth { user: "mia", secret_key: Some("hOe3uahOdlJU3SDH") }', 'Auth { user: "mia", secret_key: Some("•••") }'),
+        (
+            "SQLAuthException: jdbc:x://h/d?UID=mia;PWD=gran1te",
+            "SQLAuthException: jdbc:x://h/d?UID=mia;PWD=•••",
+        ),
+        ("['a', '--password=gran1te', 'https://x']", "['a', '--password=•••', 'https://x']"),
+        (
+            '{"type": "service_account", "key": "-----BEGIN PRIVATE KEY-----\\nMIIE\\n-----END PRIVATE KEY-----\\n"}',
+            '{"type": "service_account", "key": "•••"}',
+        ),
+        ('hook.sh: {"api_key": ["quartz-lake-2211"], "model": "m"}', 'hook.sh: {"api_key": ["•••"], "model": "m"}'),
+    ],
+)
+def test_what_stands_beside_a_secret_in_a_log_stays(text: str, told: str) -> None:
+    assert mask_lines([text, "end"])[0] == told
+
+
 def test_arguments_in_a_list_are_masked_together() -> None:
     assert mask_lines(["train.py", "--api-key", "aB3xK9zzQ1", "--lr", "0.1"])[2] == "•••"
 
@@ -97,6 +131,8 @@ UNITS = (
     *("token", "token=", "token:", "token=(", "token={a", 'token="\\', "key", "key=", "'key", "--password x "),
     *("mysql -p ", "curl -u a:", "http://a@", "://a", "bearer ", "authorization: ", "cookie: a", "<password>"),
     *("token: a", "token: a[", "token: a | a", "ENV ", "ENV token ", "curl -u 'a:", "curl -u 'a", "token =>"),
+    *("api_key: [a ", "tokens:\n- a:b\n", "/hooks/a1", "echo a:b ", 'assword\nsend "', 'audit( a0="curl" a1="-u" a2="'),
+    *("job's ", "a_1 22.2 ", "project a-b ", "gke_a_", "arn:aws:a:b:123456789012:c/"),
     *("process 1 of a, ", "process 1, 1", "\\", '"', "'", " "),
     *("-----BEGIN PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----"),
 )  # fmt: skip
@@ -332,6 +368,33 @@ def test_passwords_in_other_languages_and_sentences(text: str) -> None:
         ("the passphrase you entered, granite42, is wrong", "granite42"),
         ("key must be 32 bytes, got q8Zt4mWn2Lr7Vb9Xq8Zt4mWn2Lr7Vb9X", "q8Zt4mWn"),
         ("API key provided for model gpt: q8Zt4mWn2Lr7Vb9X", "q8Zt4mWn"),
+        ("args: {'api_key': ['quartz-lake-2211'], 'port': 8000}", "quartz-lake"),
+        ("Namespace(hf_token=('quartz-lake-2211', 'b'), port=8000)", "quartz-lake"),
+        ("admin_passwords=['granite', 'basalt']", "basalt"),
+        ("server:\n  api_keys:\n    - quartz-lake-2211\n  port: 8000", "quartz-lake"),
+        ("chpasswd:\n  expire: false\n  users:\n    - mia:granite\n", "granite"),
+        ('chpasswd: {list: ["mia:gran1teLake"], expire: false}', "gran1teLake"),
+        ("InvalidURL: nonnumeric port: 'Gran-1te@proxy.example:3128'", "Gran-1te"),
+        ("Port could not be cast to integer value as 'gran1teLake'", "gran1teLake"),
+        ('could not translate host name "gran1teLake@db.example" to address', "gran1teLake"),
+        ("curl -u secret_a120152f2b3ae84d: https://api.example.org", "a120152f"),
+        ("Command '['http', '-a', 'a120152f2b3ae84d:', 'https://api.example.org']' failed", "a120152f"),
+        ('"Cmd":["curl","-u","mia:gran1te","http://dcgm:9400"]', "gran1te"),
+        ("url: /api/webhooks/385688702265645755/GX4uhC1BRxgRCeuHQhpQ", "GX4uhC1BRxgR"),
+        (
+            "https://a.example/webhook/f1f5b0dc-9cfe-4daa-a702-297f14cc9146/IncomingWebhook/1b67073d2c68",
+            "1b67073d2c68",
+        ),
+        ("url: /services/T03BBQ1QX/B05JH2M9K/kWq81mZx0pLr (Caused by x)", "kWq81mZx0pLr"),
+        ("+ echo mia:granite > /etc/passwd-s3fs", "granite"),
+        ("+ echo 'gran1teLake' >> ~/.netrc", "gran1teLake"),
+        ("::add-mask::granite", "granite"),
+        ("##vso[task.setvariable variable=feed;issecret=true]granite", "granite"),
+        ('send "granite\\r" to password prompt', "granite"),
+        ("expect('assword:')\n    child.sendline('granite')", "granite"),
+        ('type=EXECVE msg=audit(1.1:3): argc=3 a0="curl" a1="-u" a2="mia:granite"', "granite"),
+        ('type=EXECVE msg=audit(1.1:3): argc=3 a0="x" a1="--password" a2="gran1teLake"', "gran1teLake"),
+        (f"msg=audit(1.1:3): proctitle={b'curl -u mia:granite'.hex().upper()}", b"granite".hex().upper()),
         ("smtp_password\n  String is too long [type=long, input_value='Granite42', input_type=str]", "Granite42"),
     ],
 )
@@ -363,6 +426,17 @@ def test_secrets_by_their_place(line: str, secret: str) -> None:
         "token 128009 ends it; key: !!python/tuple [1, 2]; password set to expire in 30 days",
         "key size is 32, got 00000000000000000000000000000000",
         "the token you passed is too long; echo 3 | python train.py",
+        "pymsteams.TeamsWebhookException: 400 from the server; InvalidAccessKeyIdException: 403 from sts",
+        "sentry_sdk.utils.BadDsn: Unsupported scheme; WebhookDeliveryError: Timeout30s after 3 tries",
+        "'stop_tokens': ['</s>', '<|eot_id|>'], 'keys': ['layer1.weight'], 'api_key': [], 'auth': ['sha256']",
+        "auth:\n  methods:\n    - oauth2\nimagePullSecrets:\n- name: regcred2\ncredentials:\n  region: us-east-1",
+        "nonnumeric port: '31b8'; Port could not be cast to integer value as '8000,8001'; docker run -u 1000: x",
+        "RuntimeError: hook /hooks/backward failed; POST /hooks/nightly-2024-05-01 200",
+        'failed calling webhook "a.kb.io": Post "https://a-webhook-service.kueue.svc:443/mutate--v1-pod?timeout=10s"',
+        "+ echo epoch:40 > /tmp/progress.txt\n+ echo lr:0.0001 > token_log.txt",
+        'send "gradients4" to rank 3 timed out; add_mask: expected a mask of shape [8, 128]',
+        'type=EXECVE msg=audit(1.1:3): a0="python" a1="train.py" a2="-u" a3="lr:0.01" a4=2F746D702F6120622063',
+        "credentials: [REDACTED]; Auth { method: Basic, retries: 3 }",
     ],
 )
 def test_what_stands_in_such_places_and_is_no_secret(line: str) -> None:

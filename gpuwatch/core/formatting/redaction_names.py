@@ -126,7 +126,8 @@ written you your zone attrs broadcasting buffer callback check compiler computer
 executor failures feature features functions group groups health interface label layer layers learning maintenance
 memory name names networking operation operations os platform pool power problem proxy redis response restart room
 selector server shutdown side socket store tensorboard tensors thread threads types version while parent caller peer
-someone everyone today yesterday scheduler master kubernetes ray slurm spawner controller
+someone everyone today yesterday scheduler master kubernetes ray slurm spawner controller killed re pre non multi
+sub self well cross
 """)
 """What logs of many machines have in common: such a word names nobody outside its own field."""
 COUNTED = word_set("""
@@ -433,7 +434,7 @@ def _after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Itera
             yield kind, name, name
     elif kind in ("job", "id"):
         goes_on = noun in _KIND and (_THEN.match(text, end) or text.startswith((" of ", " could "), end))
-        named = "-" in name and (noun == "bucket" or (goes_on and not COMMON_WORDS.issuperset(name.lower().split("-"))))
+        named = "-" in name and (noun == "bucket" or (goes_on and COMMON_WORDS.isdisjoint(name.lower().split("-"))))
         numbered = any(map(str.isdigit, name)) or name.count("-") > 1 or "_" in name or named
         if (noun == "entity" and ("/" in name or text.startswith((" not ", " does "), end))) or (
             "/" not in name and numbered and _FORM.fullmatch(name) and not counted(name)

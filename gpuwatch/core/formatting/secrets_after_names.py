@@ -68,7 +68,7 @@ _COLON = lazy(
     rf"([ \t]{{4,40}}|\s{{0,3}}){_ANSI}"
     r"(?:![\w!/.-]{0,40}[ \t]{1,4}(?=\S))?(?:[|>][+-]?[ \t]*\n[ \t]*)?"
 )
-_COMMA = lazy(r",\s{0,3}|[ \t]a\d{1,3}=")
+_COMMA = lazy(r",\s{0,3}|a\d{1,3}=")
 """Between two of a list, or of the numbered arguments of Linux's audit log: ``a1="-p" a2="x"``."""
 _TUPLE = lazy(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
 _BLANK = lazy(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
@@ -123,7 +123,7 @@ _CHAIN = lazy(
 )
 _SCHEME = lazy(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.IGNORECASE)
 _MAPPING = lazy(r":[ \t]{0,8}\n(?=([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}\S)")
-_LIST = lazy(r"([\[(])(?=\s{0,12}[\"'\w])[^\[\](){}]{1,400}[\])]")
+_LIST = lazy(r"[\[(](?=\s{0,12}[\"'\w])[^\[\](){}]{1,400}[\])]")
 _ITEM = lazy(r"[\"']([^\"'\n]{4,200})[\"']|(?<=[\[,\s])([^\s\"',\[\](){}]{6,200})(?=[\],\s])")
 _LIST_BELOW = lazy(
     r":[ \t]{0,8}\n(?:[ \t]{1,24}[\w.-]{1,40}:[ \t]{0,4}(?:\||true|false)?\n){0,4}"
@@ -336,7 +336,7 @@ def _items(text: str, found: re.Match[str], item: re.Pattern[str], name: str, su
         begin, stop = match.span(match.lastindex or 0)
         begin = user.end() if (user := _USER.match(text, begin, stop)) else begin
         value = text[begin:stop]
-        like = looks_secret(value) or (len(value) >= 6 and any(map(str.isdigit, value)))
+        like = looks_secret(value) or (len(value) >= 8 and "." not in value and any(map(str.isdigit, value)))
         said = strength(value) and _NAME.fullmatch(value)
         if (like or "passw" in name.lower()) and ":" not in value and not said and is_secret(sure, name, value):
             spans.append((begin, stop))
@@ -389,7 +389,7 @@ def _one(
         line = _LINE.match(text, at)
         stop = line.end() if line else at
         return ([(at, stop)] if not is_void(text[at:stop].strip()) else []), stop
-    if sure >= Strength.FIRM and (listed := _LIST.match(text, at)) and (listed[1] == "[" or listed[0][1] in "\"'"):
+    if sure >= Strength.FIRM and (listed := _LIST.match(text, at)) and not is_void(listed[0]):
         spans, stop = _items(text, listed, _ITEM, name, sure)
         return (spans, stop) if spans else _literals(text, at)
     call = _CALL.match(text, at)
