@@ -454,9 +454,7 @@ class Redactor:
 
     def _argument(self, word: str) -> str:
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
-        if not value or value.startswith(("/", "~/", "-")) or "://" in value:
-            return word
-        if names.PUBLIC_NAME.fullmatch(value) and not names.SCRIPT.fullmatch(value.rpartition("/")[2]):
+        if not value or value.startswith(("/", "~/", "-")) or "://" in value or names.PUBLIC_NAME.fullmatch(value):
             return word
         if "/" in value or names.SCRIPT.fullmatch(value):
             value = self._path(value)

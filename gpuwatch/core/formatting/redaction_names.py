@@ -178,7 +178,6 @@ _NAME = r"[A-Za-z_][\w.-]{0,63}"
 _LIKE_HOST = r"(?=[A-Za-z-]{0,62}\d)[A-Za-z][A-Za-z0-9-]{2,62}(?:\.[A-Za-z][\w-]*){0,8}"
 """A name with a number in it, in places where other words may stand, too."""
 _HOST = r"[A-Za-z](?:[\w.-]{0,61}\w)?(?:\[[\d,-]+\])?"
-_PROGRAM = r"(?:/|\./|(?:i?python|bash|sh|torchrun|jupyter|java|ray|accelerate|deepspeed|vllm|ollama)[\w.-]*(?: |$))"
 _PERSON = r"[A-Z][\w'-]+(?: [A-Z][\w.'-]+){1,2}"
 _KNOWN_OWNERS = (
     "docs|blog|models|datasets|spaces|papers|api|join|settings|huggingface|meta-llama|facebook|google|openai"
@@ -190,7 +189,7 @@ _KNOWN_OWNERS = (
 )
 """Of models and images that everybody uses, and pages of their site."""
 PUBLIC_NAME = lazy(
-    rf"(?!models/|datasets/|spaces/)(?:(?:docker\.io|nvcr\.io|ghcr\.io|quay\.io|gcr\.io)/)?(?:{_KNOWN_OWNERS})(?:/[\w.-]+){{1,2}}(?:[:@][\w.:-]+)?"
+    rf"(?!models/|datasets/|spaces/|.*\.(?:{SUFFIXES})$)(?:(?:docker\.io|nvcr\.io|ghcr\.io|quay\.io|gcr\.io)/)?(?:{_KNOWN_OWNERS})(?:/[\w.-]+){{1,2}}(?:[:@][\w.:-]+)?"
 )
 """A public model, data set or image."""
 
@@ -446,8 +445,7 @@ def _after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Itera
 @cache
 def rows() -> tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...]:
     """The rows of ``private_names.txt``; those of whole lines have the kind ``line``."""
-    parts = {"NAME": _NAME, "LIKE HOST": _LIKE_HOST, "HOST": _HOST, "PERSON": _PERSON}
-    parts |= {"KNOWN OWNERS": _KNOWN_OWNERS, "PROGRAM": _PROGRAM}
+    parts = {"NAME": _NAME, "LIKE HOST": _LIKE_HOST, "HOST": _HOST, "PERSON": _PERSON, "KNOWN OWNERS": _KNOWN_OWNERS}
     found = []
     for line in Path(__file__).with_name("private_names.txt").read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

@@ -131,8 +131,7 @@ _LIST_BELOW = lazy(
 )
 """A list of YAML, also one or two names deeper, or lines with ``user:password``."""
 _ITEM_BELOW = lazy(r"\n[ \t]{0,24}(?:- )?[\"']?([^\s\"']{4,200})[\"']?(?=\n|$)")
-_USER = lazy(r"(?!sha\d)[\w.@-]{1,64}:(?![/:])")
-"""Before a password: ``ana:x``."""
+_USER = lazy(r"(?!sha\d)[\w.@-]{1,64}:(?![/:])")  # before a password: ana:x
 _MEMBER = lazy(r"([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}[\"']?([^\s\"']++)[^\n]*+(?:\n|$)")
 _SAID_BARE = frozenset({"password", "passwd", "passphrase"})
 """What .netrc and many programs have before a password, without a sign."""
