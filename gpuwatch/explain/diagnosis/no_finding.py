@@ -104,9 +104,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         if log.last_warning:
             return finding("healthy", "info", "likely", title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.plain_last_line:
-            beginning = "No failure in it; last line" if log.frameworks else _NO_FRAMEWORK
+            beginning, action = ("No failure in it; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
             title = f"{beginning}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
-            return finding("healthy", "info", "likely", title=title, evidence=(log.plain_last_line,))
+            return finding("healthy", "info", "likely", title=title, evidence=(log.plain_last_line,), action=action)
         if not log.frameworks and not log.errors and not any(others):
             return finding(
                 "unknown", "info", "likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS

@@ -12,7 +12,7 @@ import re
 _NAMED = re.compile(
     r"^.{0,200}?\b\d{1,3}%[\s:]{0,2}[^\w\s].{0,120}?\d/\d[^\]]{0,60}\]?"  # a progress bar
     r"|[\"'`][^\"'`]{0,200}\s[^\"'`]{0,200}[\"'`]"  # a text
-    r"|(?<!: )[\"'`]\w+[\"'`](?=[,\])])|\b(?!out-of-|time-out)\w+(?:-\w+)+(?:'\w+)?(?:-\w+)*"  # of a list; compounds
+    r"|(?<!: )[\"'`]\w+[\"'`](?=[,:\])])|\b(?!out-of-|time-out)\w+(?:-\w+)+(?:'\w+)?(?:-\w+)*"  # of a list; compounds
     r"|[a-z_][\w.]*\([^)\s]*\)"  # a call
     r"|\S*[/\\]\S*|\b(?!rc=|code=|status=|exit)[\w.-]+=\S+"  # a file, an option's value
     r"|(?<![\w-])--?[\w-]+|\b[\w.]*_\w*(?=\W|$)|\b\w+\.[a-z]\w{0,4}\b(?:[:(]\d+)?"
@@ -20,7 +20,7 @@ _NAMED = re.compile(
 """Names and texts, in which a word tells nothing."""
 _WORDS = re.compile(
     r"traceback \(most recent|\b(?:fail\w*|err(?:or)?s?|exceptions?|traceback|abort\w*|killed(?! \d)|cannot"
-    r"|can(?:no|')t|could(?: not|n't)|unable"
+    r"|can(?:no|')t|can not|could(?: not|n't)|unable"
     r"|refused|denied|rejected|forbidden|unauthori[sz]ed|unreachable|crash\w*|panic\w*|fatal|died|dead(?:lock)?"
     r"|stuck|hangs?|hung|timed? ?-?out|broken|corrupt\w*|malformed|invalid|illegal|unhandled|uncaught"
     r"|unexpected(?:ly)?(?! behavio| result| key)"
@@ -59,6 +59,7 @@ _MEASURED = re.compile(
     r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|hook|handl\w+|correct\w+|log\w*)\b"
     r"|\b(?:fail|crash|error|exception|time-?out)\w*[ -](?:tests?|rate|safe|fast|over|handl\w+|recovery|mode|hook)"
     r"|\b(?:may|might|c(?:an|ould) cause|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
+    r"|\b\d[\d.]* ?% [\w ]{1,60} (?:was|were) lost\b"
     r"|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set(?: to)?|[:=]) ?\d",
     re.IGNORECASE,
 )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gpuwatch.explain.logs.clean import rank_of, undecorated, unwrapped
 from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
+from gpuwatch.explain.logs.program_output import printed
 from gpuwatch.explain.logs.reported_ends import reported_end
 from gpuwatch.explain.logs.work_words import BEGINS, ENDS, FINISHED, SERVES, STARTED, WHOLE_WORK, WORKS
 
@@ -40,7 +41,7 @@ on.
 _LEVEL = re.compile(
     r"^(?:\S{0,40} ){0,4}?\[?(?P<glog>[IWEF])(?:\d{4} [\d:.]{1,30}|(?= (?:tensorflow|external|[\w/]{1,80}\.cc)))"
     r"|\d: (?P<absl>[IWEF]) \S{1,200}\.cc:\d|\blevel=(?P<logfmt>\w{1,8})|\"level\" ?: ?\"(?P<json>\w{1,8})\""
-    r"|(?:^|[\s\[|:(<-])(?P<word>DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC|ERRO|FTL)\b"
+    r"|(?:^|[\s\[|:(<-])(?P<word>DEBUG|INFO|NOTICE|NOTE(?=:)|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC|ERRO|FTL)\b"
     r"|(?P<python>\w{0,40}Warning): "
 )
 _OF_A_STREAM = re.compile(r"\b[A-Z]{4,8} *\| *std(?:err|out) *\|")
@@ -153,9 +154,14 @@ _BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", r
 _LEFT_BEHIND = re.compile(r"\bresource_tracker: There appear to be \d{1,9} leaked\b")
 _COUNTED = re.compile(r"(?<![\d/.])(\d{1,9})/(\d{1,9})(?![\d/])")
 _SKIPPED = re.compile(r"\W{0,3}skip(?:ped|ping)?\b", re.IGNORECASE)
-_OF_A_LOG = re.compile(
-    r"^\s*\[[\w .:-]{2,40}\] ?\S|\b\d\d:\d\d:\d\d\b|\b[a-z]\w{1,30}[=:] ?-?\d|\b(?:INFO|DEBUG|NOTICE)\b"
+_CRASH = re.compile(
+    r"^#\d{1,3} +(?:0x|\S{1,200} \()|\[0x[0-9a-f]{6,16}\]|^[0-9a-f]{8,16}-[0-9a-f]{8,16} [r-][w-]"
+    r"|^at \S{1,200}\(.{1,200}\)$|^usage: |\| +5\d\d \||HTTP/\d(?:\.\d)?\" 5\d\d\b",
+    re.IGNORECASE,
 )
+"""A frame of a native or Java stack, a map of memory, a usage text, an answer that a server could not give: ends of
+programs that failed without words.
+"""
 _OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension"})
 """Topics of warnings that a program which worked to its end has shown to be harmless."""
 
@@ -227,11 +233,9 @@ def skipped(line: str) -> bool:
     return _SKIPPED.match(line.lstrip()) is not None
 
 
-def of_a_plain_log(lines: Sequence[str]) -> str:
-    """The last line, if most of the last ones have a log's form: a time, a tag in brackets, a number by name."""
-    last = [line for line in lines if line.strip()][-NEAR:]
-    of_a_log = sum(map(bool, map(_OF_A_LOG.search, last)))
-    return undecorated(last[-1][:_CHARS]) if len(last) == NEAR and of_a_log * 2 > NEAR else ""
+def of_an_unknown_program(lines: Sequence[str]) -> str:
+    """The last line, if the last ones are a program's output, and none of them shows a crash."""
+    return "" if any(_CRASH.search(undecorated(raw[:_CHARS])) for raw in lines) else printed(lines)
 
 
 def did_it_all(line: str) -> bool:

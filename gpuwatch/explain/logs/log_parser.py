@@ -288,7 +288,7 @@ class LogParser:
         self._facts.not_a_number = in_words(end.not_a_number[:400])
         self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
         self._facts.last_line = in_words(undecorated(last[:_MAX_LINE])[:400])
-        self._facts.plain_last_line = in_words(last_lines.of_a_plain_log(self._last)[:400])
+        self._facts.plain_last_line = in_words(last_lines.of_an_unknown_program(self._last)[:400])
         self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
         self._facts.failed_after_interrupt = last_lines.failed_after_interrupt(self._last)
         self._facts.left_behind = in_words(last_lines.left_behind(self._last, line)[:400])

@@ -1,0 +1,44 @@
+"""Whether a text is what a program printed, whatever program: not source code, configuration or prose.
+
+A program prints lines, each of which tells something: what it measured, where it is, what it wrote. Code and markup
+have statements, keys and brackets; prose has sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.explain.logs.clean import undecorated
+
+_CODE = re.compile(
+    r"(?:import|from|def|class|return|if|elif|else|for|while|try|except|with|raise|assert|async|await|using|namespace"
+    r"|template|public|private|static|const|let|var|function|echo|export|local|call|use|subroutine|case|then|fi|esac"
+    r"|done|do|end)\b(?:.*[:;({\\]$| [\w.*]+(?: import .*)?$|$)|@\w|</?\w+[ >/]|/[*/]|\*/|#(?:include|define|if|end)"
+    r"|(?:[\w.]+|\w+\[.*\]) ?[-+*/]?= .*[\w)\]'\"]\(|[\w.\[\]]+\([^)]*\)[;:]?$|\.\. \w+::|[}\])]+[;,]?$|.*[;{\\]$"
+)
+"""A statement, or a part of one."""
+_MARKUP = re.compile(r"\s*(?:#+ ?\w|- \S|[\w-]+:$|\"[^\"]{1,80}\": |\$\w|\(\(|```|\S*<)")
+"""Headings, comments, lists, keys of configuration files."""
+_PRINTED = re.compile(
+    r"^\[[\w .:-]{2,40}\] ?\S|\b\d\d:\d\d|\b[A-Za-z][\w .-]{1,40}[=:] ?[-\d/\"'(\[]|\b(?:INFO|DEBUG|NOTICE)\b"
+    r"|(?:^|[\s(\[=:])[-+]?\d[\d.,eE+:-]*\b|[\w.-]*/[\w.-]+/|\b\w+\.[a-z]{2,5}\b|^[-=*#_+~]{4,}|\.\.\.$"
+    r"|^[A-Z]\w+(?:ing|ed)\b|\b\w{3,}: \S"
+)
+"""A time, a tag, a number, a file, a ruler, something by its name."""
+_SENTENCE = re.compile(r"(?:[a-z',]+ ){7}|[a-z]{2}[.!?](?: [A-Z]|$)")
+_LOOKED_AT, _FEW, _CHARS = 30, 3, 1000
+
+
+def printed(lines: Sequence[str]) -> str:
+    """The last one of the last lines of a log, if they are a program's output; empty for other texts."""
+    last = [line.rstrip("\r\n").rpartition("\r")[2][:_CHARS] for line in lines if line.strip()][-_LOOKED_AT:]
+    plain = [undecorated(line) for line in last]
+    markup = sum(1 for line in last if _MARKUP.match(line) is not None)
+    code = sum(1 for line in plain if _CODE.match(line) is not None)
+    other = [line for line in plain if _CODE.match(line) is None]
+    output = sum(1 for line in other if _PRINTED.search(line) is not None)
+    told = sum(1 for line in other if _PRINTED.search(line) is None and _SENTENCE.search(line) is not None)
+    if output < _FEW or output * 2 < len(plain) or code * 5 > len(plain) or max(markup * 3, told * 2) > len(plain):
+        return ""
+    return next((line for line in reversed(plain) if any(map(str.isalnum, line))), plain[-1])
