@@ -171,6 +171,39 @@ def test_another_program_that_failed_later_is_the_last_start() -> None:
     assert not _starts([*_of("fit.py", _FULL[-1]), *_of("fit.py", "KeyError: 'x'")])
 
 
+_BOX = """\
+╭──────── Traceback (most recent call last) ────────╮
+│ /a/fit.py:7 in <module>                           │
+│    6 │   x = 3                                    │
+│ ❱  7 │   main(x)                                  │
+╰───────────────────────────────────────────────────╯""".splitlines()
+
+
+def test_another_start_of_the_same_program_that_failed_later_is_the_last() -> None:
+    begun = [f"reading part {number}" for number in range(30)]
+    for again in (_of("fit.py", "KeyError: 'auc'"), [*_BOX, "KeyError: 'auc'"]):
+        found = explain([*_of("fit.py", _FULL[-1]), *begun, *again])
+        assert "KeyError" in str(found.findings[0])
+        assert "fit.py, line 7: main(" in str(found.findings[0])
+        assert "of 2 starts" in found.findings[-1].title
+        assert "Out of GPU memory" in found.findings[-1].evidence[0]
+        assert not found.ooms
+    # Ranks fail together, and a person who tries lines goes on in the same program.
+    assert not _starts([*_of("fit.py", _FULL[-1]), *begun, "NCCL INFO cleanup", *_of("fit.py", "KeyError: 'x'")])
+    assert not _starts(
+        [*_of("fit.py", _FULL[-1]), *begun, "[rank3]: " + _TRACE[0], *_of("fit.py", "KeyError: 'x'")[1:]]
+    )
+    typed = [line.replace("/a/fit.py", "<stdin>") for line in _of("fit.py", "KeyError: 'x'")]
+    assert not _starts([*typed, *begun, *typed])
+
+
+def test_a_first_line_before_an_error_that_comes_again_begins_another_start() -> None:
+    first = ["the libraries are there", *_of("fit.py", "KeyError: 'x'")]
+    found = explain([*first, first[0], *_WORK])
+    assert (found.primary, found.findings[-1].title.partition(";")[0]) == ("healthy", "The log is of 2 starts or more")
+    assert not _starts([*first, *["closing"] * 30, first[0], *_WORK])
+
+
 def test_a_failure_of_the_last_start_is_its_own() -> None:
     failed = "RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu."
     for error in (failed, "KeyError: 'y'"):

@@ -27,6 +27,7 @@ _NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w{2,}|(?:\w+\.)+(?:error|timeout|g
 _CONTINUES = re.compile(
     r"(?!\s*\d{1,3}%\|)(?:\[?rank:? ?\d+\]?: ?+|\[\d+,[\w:,. -]*\]<std\w+>: ?+)?(?:\s|[\u2502\u2570]|$)"
 )
+_OF_A_BOX = frozenset("\u2502\u2570")
 # Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
 _NOT_THE_END = re.compile(
     r"(?P<ignored>Exception ignored (?:in|on|while|when)|Exception in callback _\w*Transport\.)"
@@ -158,6 +159,9 @@ class ExceptionFinder:
         if self._validated and self._of_validation(unwrapped(undecorated(rest[:_MAX_LINE]))):
             return
         if _CONTINUES.match(rest):
+            if self._in_traceback and rest.lstrip()[:1] in _OF_A_BOX:
+                self._frames.boxed(rest)
+                self._facts.last_frame_line = self._facts.lines
             if self._in_message:
                 self._facts.last_error_line = self._facts.lines
             return

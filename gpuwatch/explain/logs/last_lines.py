@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from gpuwatch.explain.logs.clean import rank_of, undecorated, unwrapped
+from gpuwatch.explain.logs.clean import in_words, rank_of, undecorated, unwrapped
+from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
 from gpuwatch.explain.logs.program_output import printed
 from gpuwatch.explain.logs.reported_ends import reported_end
@@ -32,7 +34,9 @@ _DOUBTED = 25
 """Lines at the end in which a word of failure must be explained for a log to be healthy."""
 _PASSED = 1
 """Lines of steps that explain a word of failure before them."""
-_CHARS = 1000
+_CHARS, _MAX_LINE, _KEPT = 1000, 20_000, 400
+_OF_A_WARNING = 3
+"""Lines of a warning of Python's module: itself, its source line, another one printed with it."""
 _SAID_EARLY = 200
 """Characters in which a line without a level says that it reports a failure: longer ones are texts that a program works
 on.
@@ -308,6 +312,25 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
             doubt = whole
         steps += _is_a_step(whole)
     return End(tells, line, doubt, _not_a_number(last))
+
+
+def tell(facts: LogFacts, lines: Sequence[str], end: End) -> None:
+    """Puts into ``facts`` what the last lines tell, of which ``end`` is a part."""
+    last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE])
+    facts.last_lines_tell, facts.telling_last_line = end.tells, in_words(end.line[:_KEPT])
+    facts.doubt, facts.not_a_number = in_words(end.doubt[:_KEPT]), in_words(end.not_a_number[:_KEPT])
+    facts.last_line_tells = bool(end.line) and end.line in last
+    facts.last_line = in_words(last[:_KEPT])
+    facts.plain_last_line = in_words(of_an_unknown_program(lines)[:_KEPT])
+    warned = (raw for raw in list(lines)[-_OF_A_WARNING:] if "Warning: " in raw)
+    facts.last_warning = in_words(undecorated(next(warned, "")[:_KEPT]))
+    facts.told_interrupt = in_words(told_interrupt(lines)[:_KEPT])
+    facts.failed_after_interrupt = failed_after_interrupt(lines)
+    facts.left_behind = in_words(left_behind(lines, end.line)[:_KEPT])
+    facts.asked_to_end = asked_to_end(lines)
+    if end.tells == FAILED:
+        near = islice(reversed(lines), NEAR)
+        facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:_KEPT]) for text in near)
 
 
 def _last_of_rows(lines: Sequence[str]) -> str:

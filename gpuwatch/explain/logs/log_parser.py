@@ -22,6 +22,7 @@ from gpuwatch.explain.logs import (
     topics,
 )
 from gpuwatch.explain.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
+from gpuwatch.explain.logs.ended_program import EndedProgram
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
@@ -38,8 +39,6 @@ _MAX_KEPT = 2000
 _NAMES_PYTORCH = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
 _PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 """Parts of the path of a program, which tell the system or the service on which it ran."""
-_OF_A_WARNING = 3
-"""Lines of a warning of Python's module: itself, its source line, another one printed with it."""
 _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
@@ -79,6 +78,7 @@ class LogParser:
         self._last: deque[str] = deque(maxlen=last_lines.LOOKED_AT)
         self._keep_last = self._last.append
         self._messages = MessageReader(self._facts, self._ooms, self._units, self._last)
+        self._ended = EndedProgram(self._last)
         self._ooms_seen = self._ooms_survived = 0
         self._dumps = 0
         """Of the lines about memory that ran out, those of an allocator that tries again."""
@@ -112,6 +112,8 @@ class LogParser:
         facts.lines += 1
         if line and not line.isspace():
             self._keep_last(line if len(line) < _MAX_KEPT else bounded(line, _MAX_KEPT))
+        elif self._ended.since is not None:
+            self._ended.since.append(line)
         placer = "): /" in line
         # Of graphs there is a line for each node, in which nothing else needs a look.
         busy = placer and (self._work.open or self._exceptions.open or self._frames.open or self._units.open)
@@ -126,13 +128,14 @@ class LogParser:
         if self._exceptions.open:
             self._frames.rank = rank_of(line)
             self._exceptions.follow(line)
+            if self._frames.another and self._ran_again(line):
+                return
             self._error_here(line)
         if self._frames.open:
             self._frames.rank = rank_of(line)
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
         if ", line " in line and self._frame(line):
-            if self._frames.another:
-                self.starts = [self._traceback, line]
+            if self._frames.another and self._ran_again(line):
                 return
             facts.last_frame_line = facts.lines
             if self._exceptions.outside and not_compiled(line):
@@ -201,9 +204,25 @@ class LogParser:
         return self._marks.program or self._frames.ended_program
 
     def _error_here(self, raw: str) -> None:
-        """Begins to look for work after the exception, if this line is one."""
+        """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
         if self._facts.last_error_line == self._facts.lines:
             self._work.begin(raw, ended=bool(self._frames.ended_program))
+            ended = bool(self._frames.ended_program) and not rank_of(raw)
+            self._ended.error(self._facts.lines if ended else 0)
+            self._keep_last = self._ended.keep if ended else self._last.append
+
+    def _ran_again(self, line: str) -> bool:
+        """Whether the traceback that begins is of another program than the one that ended, or of another start."""
+        self._frames.another = False
+        self.starts = self._ended.again(self._traceback, line, renamed=self._frames.renamed)
+        return bool(self.starts)
+
+    def rewind(self) -> None:
+        """Forgets what came since an exception ended the program, if that was of another start of it."""
+        if self._ended.at:
+            self._facts.lines, self._ooms_survived = self._ended.at, 0
+            self._work.again()
+            self._ended.restore()
 
     def _after_error(self, line: str) -> None:
         ooms = self._facts.topics.get("memory.oom", 0)
@@ -259,43 +278,26 @@ class LogParser:
         for part, environment in _PLACES:
             if part in file.lower():
                 self._facts.note(f"environment.{environment}", file)
-        warned = (raw for raw in list(self._last)[-_OF_A_WARNING:] if "Warning: " in raw)
-        self._facts.last_warning = in_words(undecorated(next(warned, "")[:400]))
-        last = next((line for line in reversed(self._last) if line and not line.isspace()), "")
         closing = [unwrapped(undecorated(text[:_MAX_LINE])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "", self._facts.lines)
         end = last_lines.end_of(self._last, serves="server.started" in self._facts.topics)
-        told, line = end.tells, end.line
+        told, line = end[:2]
         if told in (last_lines.WORKED, last_lines.KERAS):
-            retried = "memory.retried" in self._facts.topics or self._worked_after_dumps(line)
-            if retried:
+            if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
             self._forget_warnings(line)
-            if told == last_lines.WORKED and only_imported_tensorflow(
-                self._facts, placed=bool(self._placements.result())
-            ):
+            placed = bool(self._placements.result())
+            if told == last_lines.WORKED and only_imported_tensorflow(self._facts, placed=placed):
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
-        since = list(itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last)))
+        since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
         self._facts.lines_after_telling = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE])))
         if told in (last_lines.WORKED, last_lines.KERAS) and last_lines.works(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
         worked = told == last_lines.WORKED and "tensorflow" not in line
         leave_out_unused(self._facts, placed=bool(self._placements.result()), worked=worked)
-        self._facts.last_lines_tell, self._facts.telling_last_line = told, in_words(line[:400])
-        self._facts.doubt = in_words(end.doubt[:400])
-        self._facts.not_a_number = in_words(end.not_a_number[:400])
-        self._facts.last_line_tells = bool(line) and line in undecorated(last[:_MAX_LINE])
-        self._facts.last_line = in_words(undecorated(last[:_MAX_LINE])[:400])
-        self._facts.plain_last_line = in_words(last_lines.of_an_unknown_program(self._last)[:400])
-        self._facts.told_interrupt = in_words(last_lines.told_interrupt(self._last)[:400])
-        self._facts.failed_after_interrupt = last_lines.failed_after_interrupt(self._last)
-        self._facts.left_behind = in_words(last_lines.left_behind(self._last, line)[:400])
-        self._facts.asked_to_end = last_lines.asked_to_end(self._last)
-        if told == last_lines.FAILED:
-            near = itertools.islice(reversed(self._last), last_lines.NEAR)
-            self._facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:400]) for text in near)
+        last_lines.tell(self._facts, self._last, end)
 
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):

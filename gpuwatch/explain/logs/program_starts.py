@@ -52,18 +52,20 @@ class _Heads:
         self._matched = 0
         self._known = False
         """Whether a start was found: then these lines begin each, also after one without an error."""
+        self._needed = _HEAD
+        """Lines that must come again: fewer if the first start failed after them."""
 
-    def again(self, line: str, parser: LogParser) -> list[str]:
-        """The lines before this one, with which it begins a new start; empty if it does not."""
+    def again(self, line: str, parser: LogParser) -> list[str] | None:
+        """The lines before this one, with which it begins a new start; None if it does not."""
         # Words with digits differ from start to start: times, paths, ids.
         text = " ".join(word for word in line.split() if word.translate(_DIGITS) == word)
         if not text:
             self._seen += [line] * bool(self._seen)
-            return []
+            return None
         since_error = parser.since_error
-        if len(self._head) < _HEAD:
+        if len(self._head) < self._needed:
             self._begin(line, text, since_error)
-            return []
+            return None
         if text == self._head[self._matched]:
             self._matched += 1
             self._seen.append(line)
@@ -72,20 +74,25 @@ class _Heads:
             self._seen = [line] * self._matched
         self.key = "" if self._matched else self._longest
         if not self._matched:
-            return []
+            return None
         if since_error is None and not self._known and self._matched > 1 and parser.facts.lines < _AT_START:
             self.key = None  # one line may be a table's rule
-        if self._matched < _HEAD or self.key is None:
-            return []
+        if self._matched < self._needed or self.key is None:
+            return None
         before, self._seen, self._matched, self.key = self._seen[:-1], [], 0, self._longest
-        self._known |= since_error is not None and since_error <= _NEAR
-        return before if self._known else []
+        after_error = since_error is not None and since_error <= _NEAR
+        self._known |= after_error and self._needed == _HEAD
+        return before if self._known or after_error else None
 
     def _begin(self, line: str, text: str, since_error: int | None) -> None:
         if not self._head and _DATE.match(line):
             return
         if not self._head:
             self._longest = max(line.translate(_CUT).split("\n"), key=len)
+        if self._head and TRACEBACK in line and since_error is None:
+            self._needed, self._matched = len(self._head), 0
+            self.key = self._longest if len("".join(self._longest.split())) >= _SHORTEST else None
+            return
         self._head.append(text)
         if since_error is not None or TRACEBACK in line or _REPORT in line:
             self.key = None
@@ -117,7 +124,7 @@ class LogReader:
     def begins(self, line: str) -> bool:
         """Whether a line, which is not parsed yet, shows that another start began: then its parser is a new one."""
         begun = self._heads.again(line, self.parser)
-        if not begun:
+        if begun is None:
             return False
         self._start(self.parser.facts.lines - len(begun))
         for text in begun:
@@ -127,7 +134,9 @@ class LogReader:
     def begun(self) -> None:
         """The last lines that the parser took begin a start."""
         lines = self.parser.starts
-        self._start(self.parser.facts.lines - len(lines))
+        before = self.parser.facts.lines - len(lines)
+        self.parser.rewind()
+        self._start(before)
         for line in lines:
             self.parser.feed(line)
         self.parser.starts = []

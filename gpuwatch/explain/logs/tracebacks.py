@@ -12,6 +12,11 @@ _FOREIGN = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d[\d.]*/|/lib-dynload/|^<frozen |^<string>$|^<__array_function__"
     r"|/_gpuwatch_watch/|/__autograph_generated_file|^/tmp/__autograph|\bbazel-out\b|[\\/]Lib[\\/]|[\\/]bin[\\/][\w-]+$|\.exe$|\.pyx$",
 )
+_BOXED = re.compile(
+    r"^\s*[\u2502|]\s+(?:(?P<file>(?:/|[A-Za-z]:\\)[^:]{1,400}):(?P<line>\d{1,9})(?: in (?P<function>\S{1,200}))?"
+    r"|\u2771 +\d+ (?P<code>.*?))[\s\u2502|]*$"
+)
+"""Rich's frames, within a box: a place, and the source with a mark at the line."""
 _PACKAGE = re.compile(
     r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})"
     r"|(?P<program>sglang|(?i:comfyui)|text_generation_server)(?:\.git)?[/\\])"
@@ -103,9 +108,10 @@ class FrameFinder:
         """The file of the current traceback's main module, through which it passed; empty if it did not."""
         self.ended_program = ""
         """That of the last exception, which so ended its program."""
-        self.another = False
-        """Whether the last frame is of another program than the one that an exception ended."""
-        self._outermost = False
+        self.another = self.renamed = False
+        """Whether the last frame is of a program that began after an exception had ended one; of one with another name.
+        """
+        self._outermost = self._boxed = False
         self.packages: set[str] = set()
         """Frameworks whose packages occurred in tracebacks, and in warnings of the last lines."""
 
@@ -116,7 +122,7 @@ class FrameFinder:
 
     def line(self, line: str) -> bool:
         """Takes a line; False if it is not a frame."""
-        self.open = False
+        self.open = self.another = self.renamed = False
         match = _FRAME.search(line)
         if match is not None:
             file, number, function = match[1], match[2], match[3]
@@ -129,8 +135,9 @@ class FrameFinder:
             self._outermost = function == "_run_module_as_main" or file.endswith("runpy.py")
             if function == "<module>" and not _FOREIGN.search(file):
                 self.program = file_name(file)
-                self.another = self.ended_program not in ("", self.program)
-                if self.another:
+                self.renamed = self.ended_program not in ("", self.program)
+                self.another = bool(self.ended_program) and not file.startswith("<")
+                if self.renamed:
                     return True
         self.named(file)
         if not _FOREIGN.search(file):
@@ -140,6 +147,17 @@ class FrameFinder:
             self._below = Frame(file=file, line=int(number), function=function, of_a_package=True)
             self.open = True
         return True
+
+    def boxed(self, line: str) -> None:
+        """Takes a line, as it is, of a traceback in Rich's box."""
+        if (found := _BOXED.match(line)) is None:
+            return
+        if found["file"]:
+            self.line(f'File "{found["file"]}", line {found["line"]}, in {found["function"] or "?"}')
+            self.open, self._boxed = False, self.open
+        elif self._boxed:
+            self._boxed = False
+            self.code(found["code"].strip("\u2502 "))
 
     def named(self, text: str) -> None:
         """Takes a path or line, which may name a framework's package."""

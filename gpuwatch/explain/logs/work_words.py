@@ -79,7 +79,7 @@ WORKS = re.compile(
     rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d"
     r"|(?<!\.py:\d{3}\] )(?<!\.py:\d{4}\] )\[ *\d{1,9}/\d{1,9}\]"  # torch.compile counts its frames so
     r"|\b(?:\w{1,20}loss|(?:train_|val_|eval_|avg_|total_)?(?:loss|acc|accuracy|perplexity|reward)(?:_\w{1,20})?)\b"
-    r"(?:['\"]?[ \t]?[:=]| (?=\d+\.\d))"
+    r"(?: \(\w{1,12}\))?(?:['\"]?[ \t]?[:=]| (?=\d+\.\d))"
     r" ?-?\d"
     r"|(?<!:)\b(?:success rate|precision|recall|f1|auc|ndcg|mrr|bleu|rouge|iou|psnr|ssim|rmse|mae|reciprocal rank|ttft"
     r"|tpot|throughput)\b(?: ?[@(][\w/ ]{1,10}\)?)?(?: ?[:=] ?| {2,})\d"
