@@ -419,5 +419,74 @@ def test_of_several_jobs_of_a_batch_system_the_last_counts_and_words_around_it_d
     condor = ["005 (238.000.000) 12/09 13:44:04 Job terminated.", "\t(1) Normal termination (return value 1)", "..."]
     condor += ["009 (041.000.000) 12/10 09:35:20 Job was aborted by the user.", "\tvia condor_rm (by user a)", "..."]
     assert explain(condor).findings[0].title == "The job was cancelled"
+    condor = [
+        "004 (7.0.0) 2026-02-02 08:52:08 Job was evicted.",
+        "...",
+        "009 (7.0.0) 2026-02-02 08:52:08 Job was aborted.",
+    ]
+    assert explain([*condor, "\tvia condor_rm (by user a)", "..."]).findings[0].title == "The job was cancelled"
     moab = ["job deleted", "Job deleted at request of root@ib0", "MOAB_INFO:  job exceeded wallclock limit", ""]
     assert "time limit" in explain([*moab, "The failure happens as if my limit was 1 minute. Ideas?"]).findings[0].title
+
+
+def test_ends_that_stand_in_other_places_than_at_the_beginning_of_a_line() -> None:
+    bar = "step:  19%|x   | 28/152 [07:43<35:25,  1.71s/it]"
+    assert "SIGKILL" in explain([f"{bar}./a.sh: line 33: 13683 Killed       python3 a.py"]).findings[0].title
+    assert "SIGSEGV" in explain([f"{bar}./a.sh: line 33: 13683 Segmentation fault   python3 a.py"]).findings[0].title
+    block = [
+        "[n1:77] *** Process received signal ***",
+        "[n1:77] Signal: Floating point exception (8)",
+        "[n1:77] Signal code: (3)",
+    ]
+    assert "SIGFPE" in explain(block).findings[0].title
+    assert "SIGFPE" in explain(["[n1:77:0:77] Caught signal 8 (Floating point exception: overflow)"]).findings[0].title
+    slurm = [
+        "slurmstepd: error: execve(): /a/bin/mix: Permission denied",
+        "srun: error: n1: task 0: Exited with exit code 13",
+    ]
+    assert "Slurm could not start the command" in explain(slurm).findings[0].title
+
+
+def test_an_error_that_the_program_passed_before_a_person_stopped_it() -> None:
+    raised = [
+        "Traceback (most recent call last):",
+        '  File "/a/nodes.py", line 1, in <module>',
+        "OSError: a.so: undefined symbol: _ZN2",
+    ]
+    passed = [*raised, "To see the GUI go to: http://127.0.0.1:8188", *["Prompt executed in 9.4 seconds"] * 9]
+    found = explain([*passed, "Keyboard interruption in main thread... closing server."])
+    assert found.primary == "healthy"
+    assert "undefined symbol" in str(explain(passed).findings[0])
+    ended = explain(["Keyboard interruption in main thread... closing server.", *raised])
+    assert ended.findings[0].severity == "error" or "interrupted" in ended.findings[0].title
+
+
+def test_errors_of_logging_itself_are_none_of_the_program() -> None:
+    cut = [
+        "--- Logging error ---",
+        "Traceback (most recent call last):",
+        '  File "/a/logging/__init__.py", line 9, in flush',
+    ]
+    stack = [
+        "OSError: [Errno 5] Input/output error",
+        "Call stack:",
+        '  File "/a/poller.py", line 35, in run',
+        "    warn(x)",
+    ]
+    logged = [*cut, *stack, "Message: 'Parent appears to have exited, shutting down.'", "Arguments: ()"]
+    assert "ended when its parent process did" in explain(["step 3: loss 0.2", *logged]).findings[0].title
+    assert (
+        explain(["step 3: loss 0.2", *cut, *stack, "Message: 'a'", "Arguments: ()", "step 4: loss 0.2"]).primary
+        == "healthy"
+    )
+    assert explain(["starting", *cut]).primary == "unknown"
+    own = ["Traceback (most recent call last):", '  File "/a/fit.py", line 3, in <module>', "KeyError: 'x'"]
+    assert "KeyError" in explain([*logged, *own]).findings[0].title
+
+
+def test_a_countdown_at_the_end_of_a_server_is_no_failure() -> None:
+    triton = ["I0202 15:33:18.794436 35 http_server.cc:3477] Started HTTPService at 0.0.0.0:8000"]
+    triton += [
+        "I0202 15:37:19.772781 35 server.cc:302] Timeout 29: Found 0 live models and 0 in-flight non-inference requests"
+    ]
+    assert explain(triton).primary == "healthy"

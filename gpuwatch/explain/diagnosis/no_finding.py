@@ -152,6 +152,10 @@ def _stopped(log: LogFacts) -> Finding | None:
         until = " while it started" if while_started else "; until then the log shows no failure"
         title = f"It was ended by SIGTERM{until}"
         action = "Find who sent it: a supervisor's time limit, a scheduler (sacct -j JOB) or a person."
+    if "arent appears" in told:
+        title = (
+            "It ended when its parent process did (a closed session or notebook); until then the log shows no failure"
+        )
     return finding("unknown", "warning", "fact", title=title, evidence=(told,), action=action)
 
 

@@ -31,8 +31,10 @@ _OF_A_BOX = frozenset("\u2502\u2570")
 # Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
 _NOT_THE_END = re.compile(
     r"(?P<ignored>Exception ignored (?:in|on|while|when)|Exception in callback _\w*Transport\.)"
-    r"|(?P<thread>Exception in thread )|(?P<task>Task exception was never|Exception in callback )"
+    r"|(?P<logging>--- Logging error ---)|(?P<thread>Exception in thread )"
+    r"|(?P<task>Task exception was never|Exception in callback )"
 )
+_NO_CONSEQUENCE = ("ignored", "logging")
 _OF_A_WRAPPER = ("Error", "Exception")
 """Names of no class, as scripts print them after the traceback of what they ran: "Error: training failed"."""
 _CARRIED_INTERRUPT = re.compile(r"KeyboardInterrupt(?:\(\))?(?::|\s*$)")
@@ -130,12 +132,19 @@ class ExceptionFinder:
         """Whether the next exception was raised while the last one was handled."""
         self._elsewhere = ("", 0)
         """Where the next exception happens, if it does not end the program, and the line that says so."""
+        self._logging = 0
+        """The line of the last error of Python's own logging, below which stands the stack of who logged."""
 
     @property
     def outside(self) -> bool:
         """Whether the last exception is complete, and none of the ranks that could not compile one program."""
         errors = self._facts.errors
         return bool(errors) and not self._in_traceback and errors[-1].type not in _NOT_COMPILED
+
+    def of_a_stack(self) -> bool:
+        """Whether a frame is of no traceback but of the stack that follows an error of logging."""
+        since = self._facts.lines - self._logging
+        return self._logging > 0 and not self._in_traceback and since <= _TRACEBACK_LINES
 
     def begin(self, line: str) -> None:
         """A traceback begins: its next line that is neither indented nor a frame is its exception."""
@@ -218,7 +227,7 @@ class ExceptionFinder:
     def ignores(self, line: str) -> bool:
         """Whether a line without prefixes is an exception that Python itself ignored, as it has just said."""
         where, said_at = self._elsewhere
-        return where == "ignored" and self._facts.lines - said_at <= _TRACEBACK_LINES and is_error(line)
+        return where in _NO_CONSEQUENCE and self._facts.lines - said_at <= _TRACEBACK_LINES and is_error(line)
 
     def other(self, line: str) -> bool:
         """Takes a line without prefixes that is no exception; False if it says nothing of one."""
@@ -243,8 +252,9 @@ class ExceptionFinder:
         (where, said_at), self._elsewhere = self._elsewhere, ("", 0)
         if facts.lines - said_at > _TRACEBACK_LINES:
             where = ""
-        if where == "ignored":
+        if where in _NO_CONSEQUENCE:
             facts.last_frame_line = None
+            self._logging = facts.lines if where == "logging" else 0
             return
         half = name[: len(name) // 2]
         if name == half * 2:  # printed into each other by two ranks: "SyntaxErrorSyntaxError: : bad inputbad input"

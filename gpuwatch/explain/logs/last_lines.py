@@ -102,7 +102,7 @@ _PROSE = re.compile(
 _ALLOWED = re.compile(r"^\+{1,3} (?:true|:)$")
 """After a command that may fail ("|| true"), as a shell traces it (set -x)."""
 _RAISED = re.compile(r"(?!SystemExit: [1-9])(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?::|$)")
-_IGNORED = ("Exception ignored ", "Exception in callback _ProactorBasePipeTransport.")
+_IGNORED = ("Exception ignored ", "Exception in callback _ProactorBasePipeTransport.", "--- Logging error ---")
 """Heads of tracebacks that Python prints of what it does without."""
 _ERROR_OF_A_TRACEBACK = re.compile(r"(?:\w+\.)*[A-Z]\w+(?::|$)")
 _INTERRUPTED = re.compile(r"^KeyboardInterrupt:?$")
@@ -143,6 +143,7 @@ _TOLD_OF_INTERRUPT = re.compile(
     r"|\b(?:time limit|max(?:imum)? (?:run|wall|training)?[ -]?time)\b.{0,40}\b(?:reached|exceeded|expired)\b"
     r".{0,60}\b(?:stop|signal|exit|end|terminat|finish)|^exiting from training early\b|^\^C"
     r"|^(?:[\W\d]{0,40}[A-Z]{4,9}\W{1,4})?keyboard ?interrupt(?:ion)?(?:[.!,;]|$)"
+    r"|\bkeyboard interruption in main thread|\bparent appears to have exited\b"
     r"|\b(?:received|caught) (?:signal )?SIGTERM\b(?!:)|\bSIGTERM received",
     re.IGNORECASE,
 )
@@ -200,7 +201,12 @@ def failed_after_interrupt(lines: Sequence[str]) -> bool:
 
 
 def _by_keyboard(line: str) -> bool:
-    return _TOLD_OF_INTERRUPT.search(line) is not None and _BY_KEYBOARD.search(line) is not None
+    return _TOLD_OF_INTERRUPT.search(line) is not None and of_keyboard(line)
+
+
+def of_keyboard(told: str) -> bool:
+    """Whether the line that tells of an interrupt says that it came from the keyboard."""
+    return _BY_KEYBOARD.search(told) is not None
 
 
 def only_began(line: str) -> bool:
@@ -341,14 +347,16 @@ def _last_of_rows(lines: Sequence[str]) -> str:
 
 
 def _counting(lines: Sequence[str]) -> Iterator[str]:
-    """The lines without the exceptions that Python ignored, each with its traceback."""
-    ignored = False
+    """The lines without the exceptions that Python ignored, each with its traceback, unless that is cut off."""
+    ignored: list[str] = []
     for raw in lines:
-        ignored = ignored or any(head in raw for head in _IGNORED)
-        if not ignored:
+        if not ignored and not any(head in raw for head in _IGNORED):
             yield raw
-        elif _ERROR_OF_A_TRACEBACK.match(unwrapped(undecorated(raw[:_CHARS]))) is not None:
-            ignored = False
+            continue
+        ignored.append(raw)
+        if _ERROR_OF_A_TRACEBACK.match(unwrapped(undecorated(raw[:_CHARS]))) is not None:
+            ignored = []
+    yield from ignored
 
 
 def _is_doubtful(whole: str, *, worked: bool) -> bool:

@@ -137,7 +137,7 @@ class LogParser:
         if ", line " in line and self._frame(line):
             if self._frames.another and self._ran_again(line):
                 return
-            facts.last_frame_line = facts.lines
+            facts.last_frame_line = None if self._exceptions.of_a_stack() else facts.lines
             if self._exceptions.outside and not_compiled(line):
                 self.starts = [line]
         elif TRACEBACK in line:

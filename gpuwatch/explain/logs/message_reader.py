@@ -17,7 +17,7 @@ GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "p
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
 _KILLED = re.compile(
     r"^(?:\S{1,400}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)"
-    r"|^\S{1,400}: line \d{1,9}: +\d{1,10} Killed(?= )"
+    r"|(?:^|(?<=\]))[^\s\]]{1,400}: line \d{1,9}: +\d{1,10} Killed(?= )"  # also behind a progress bar
 )
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _RANGE_FOLLOWS = "capability supported by this version of PyTorch is"

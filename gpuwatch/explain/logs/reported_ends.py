@@ -53,6 +53,7 @@ _CODE = re.compile(
     r"|^g?make(?:\[\d+\])?: [* ]{0,4}\[[^\]]{1,200}\] Error (?P<make>\d{1,3})\b"
     r"|^\[?Process (?:finished|exited) with (?:exit )?code (?P<editor>-?\d{1,10})\b"
     r"|\bexited on signal (?P<mpirun>\d{1,2})\b"
+    r"|^Signal: .{3,60} \((?P<openmpi>\d{1,2})\)$|\bCaught signal (?P<ucx>\d{1,2}) \("
     r"|\bdied through signal \w{2,10} \((?P<sge>\d{1,2})\)"
     r"|: Main process exited, code=(?:killed|dumped), status=(?P<systemd>\d{1,2})/"
     r"|: Main process exited, code=exited, status=(?P<unit>\d{1,3})/"
@@ -70,17 +71,19 @@ _OF_A_JOB = re.compile(
     r"|.*\bJob was (?:aborted|evicted)\b"
 )
 """LSF's and HTCondor's ends of a job: of jobs that append to one log, the last counts."""
+_SIGNAL_BELOW = "Process received signal ***"
+"""Open MPI's heading of a crash, below which the signal stands."""
 _REASON = "TERM_"
 """LSF's reason for an end stands in the line before its exit code."""
-_SIGNALS = frozenset({"mpirun", "sge", "systemd", "condor_signal", "tgi"})
+_SIGNALS = frozenset({"mpirun", "openmpi", "ucx", "sge", "systemd", "condor_signal", "tgi"})
 """Groups of ``_CODE`` that are signals."""
 _CRASHES = "[Ss]egmentation fault|[Aa]bort(?:ed)?|[Bb]us error|[Ii]llegal instruction|[Ff]loating point exception"
 _WORD = re.compile(
     rf"^[\"'`]?srun: error: \S{{1,200}}: tasks? [\d,-]{{1,80}}: (?P<srun>Killed|Terminated|{_CRASHES})"
     rf"|^(?:zsh|bash|sh|dash|fish): (?P<shell>killed|terminated|{_CRASHES})\b"
     rf"|^(?:\[\d+\] *[-+]? *)?\d{{1,10}} (?P<job>killed|terminated|{_CRASHES})\b {{1,2}}\S"
-    rf"|^(?:\S{{1,400}}: line \d{{1,9}}: +\d{{1,10}} )?(?P<alone>Terminated|{_CRASHES})(?: \(core dumped\))?"
-    r"(?: {2,}|$)"
+    rf"|(?:^|(?:^|(?<=\]))[^\s\]]{{1,400}}: line \d{{1,9}}: +\d{{1,10}} )(?P<alone>Terminated|{_CRASHES})"
+    r"(?: \(core dumped\))?(?: {2,}|$)"
 )
 # The same in any language: "train.sh: Zeile 3:  4711 Get\u00f6tet                python train.py".
 _JOB = re.compile(
@@ -96,6 +99,7 @@ _CRASHED = re.compile(
 _PANIC = re.compile(r"^thread '[^']{1,80}' (?:\(\d+\) )?panicked at ")
 _NOT_STARTED = re.compile(
     r"^(?:\S{0,200}python[\w.]{0,12}: (?:can't (?:open|find) |No module named|symbol lookup error|error while loading)"
+    r"|slurmstepd: error: execve\(\): \S{1,300}: (?:No such file|Permission denied|Exec format error|Not a directory)"
     r"|\S{1,200}\.py: error: |[\w.-]{1,40}: error: (?:unrecognized arg|the following arg|argument [^:]{1,80}: )"
     r"|\S{1,200}: (?:line \d{1,9}: )?(?:(?P<continued>--?\w\S{0,200})|\S{1,200}): command not found$)"
 )
@@ -141,6 +145,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     ),
     CANCELLED: (
         "TERM_OWNER: ", "TERM_ADMIN: ", "TERM_FORCE_OWNER: ", "TERM_FORCE_ADMIN: ", "Job was aborted by the user",
+        "Job was aborted.",
         "Job deleted at request of ",
     ),
     PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: ", "Job was evicted"),
@@ -329,7 +334,8 @@ class ReportedEnds:
                 or KILLS_RANKS in self.line
                 or (self._root and (self.topic, topic) != (NOT_STARTED, FAILED))
                 or topic == CONTINUED
-                or (self.topic, topic) == (CANCELLED, TIME_LIMIT)
+                or (self.topic, topic) in ((CANCELLED, TIME_LIMIT), (PREEMPTED, CANCELLED))
+                or self.line.endswith(_SIGNAL_BELOW)
                 or self._another_job(line)
             ):
                 self.topic, self.line = topic, line

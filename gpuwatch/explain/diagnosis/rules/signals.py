@@ -75,6 +75,7 @@ _CRASH_WORDS = (
     ("sigsegv", signal.SIGSEGV),
     ("bus error", signal.SIGBUS),
     ("illegal instruction", signal.SIGILL),
+    ("floating point exception", signal.SIGFPE),
     ("abort", signal.SIGABRT),
     ("terminate called", signal.SIGABRT),
     ("corrupt", signal.SIGABRT),
@@ -82,7 +83,8 @@ _CRASH_WORDS = (
 
 
 _SIGNAL_NUMBER = re.compile(
-    r"\b(?:(?:with|on|by) signal |return code = -|exit ?code *: -|exit status -|(?:status|code) (?=1[34]\d))(\d{1,3})\b"
+    r"\b(?:(?:with|on|by|caught) signal |return code = -|exit ?code *: -|exit status -|(?:status|code) (?=1[34]\d))"
+    r"(\d{1,3})\b"
 )
 
 

@@ -42,7 +42,7 @@ from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import WORKED
+from gpuwatch.explain.logs.last_lines import WORKED, of_keyboard
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.explain.logs.work_words import SERVER_STOPPED
 
@@ -336,8 +336,8 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if _explains(log):
         only_warned = not log.ooms and not any(names_cause(topics_of(error.message)) for error in log.errors)
         return [line_of(log.errors[-1])] if only_warned and _of_the_programs_data(log) else []
-    if log.failed_after_interrupt and log.told_interrupt:
-        return []  # code that lacked what the interrupted work had not made
+    if log.told_interrupt and (log.failed_after_interrupt or (of_keyboard(log.told_interrupt) and not ends_log(log))):
+        return []  # code that lacked what the interrupted work had not made, or an error that the program had passed
     endings = [line for topic in _endings(log) for line in log.lines_of(topic)][:1]
     if endings:
         return endings
