@@ -444,6 +444,9 @@ def test_ends_that_stand_in_other_places_than_at_the_beginning_of_a_line() -> No
         "slurmstepd: error: execve(): /a/bin/mix: Permission denied",
         "srun: error: n1: task 0: Exited with exit code 13",
     ]
+    joblib = "TerminatedWorkerError: A worker was terminated. This could be caused by a segmentation fault or by"
+    head = ["Traceback (most recent call last):", '  File "a.py", line 3, in <module>']
+    assert "SIGSEGV" not in explain([*head, joblib]).findings[0].title
     assert "Slurm could not start the command" in explain(slurm).findings[0].title
 
 
@@ -490,3 +493,11 @@ def test_a_countdown_at_the_end_of_a_server_is_no_failure() -> None:
         "I0202 15:37:19.772781 35 server.cc:302] Timeout 29: Found 0 live models and 0 in-flight non-inference requests"
     ]
     assert explain(triton).primary == "healthy"
+
+
+def test_a_script_that_went_on_after_a_command_that_did_not_start() -> None:
+    went_on = ["/a/job.sh: line 3: s: command not found", *[f"pass {number} of 900" for number in range(30)]]
+    limit = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-10-01T15:25:39 DUE TO TIME LIMIT ***"
+    assert explain([*went_on, limit]).findings[0].title == "The job reached its time limit"
+    assert explain([*went_on, "Launcher: Done. Job exited without errors"]).primary == "healthy"
+    assert "command" in explain([*went_on[:1], "srun: error: n1: task 0: Exited with exit code 127"]).findings[0].title

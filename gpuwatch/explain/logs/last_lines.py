@@ -327,7 +327,7 @@ def tell(facts: LogFacts, lines: Sequence[str], end: End) -> None:
     facts.doubt, facts.not_a_number = in_words(end.doubt[:_KEPT]), in_words(end.not_a_number[:_KEPT])
     facts.last_line_tells = bool(end.line) and end.line in last
     facts.last_line = in_words(last[:_KEPT])
-    facts.plain_last_line = in_words(of_an_unknown_program(lines)[:_KEPT])
+    facts.plain_last_line = "" if end.tells else in_words(of_an_unknown_program(lines)[:_KEPT])
     warned = (raw for raw in list(lines)[-_OF_A_WARNING:] if "Warning: " in raw)
     facts.last_warning = in_words(undecorated(next(warned, "")[:_KEPT]))
     facts.told_interrupt = in_words(told_interrupt(lines)[:_KEPT])

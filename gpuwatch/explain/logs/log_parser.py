@@ -207,9 +207,10 @@ class LogParser:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
         if self._facts.last_error_line == self._facts.lines:
             self._work.begin(raw, ended=bool(self._frames.ended_program))
-            ended = bool(self._frames.ended_program) and not rank_of(raw)
-            self._ended.error(self._facts.lines if ended else 0)
-            self._keep_last = self._ended.keep if ended else self._last.append
+            ended = self._frames.ended_program and not rank_of(raw)
+            if ended or self._ended.since is not None:
+                self._ended.error(self._facts.lines if ended else 0)
+                self._keep_last = self._ended.keep if ended else self._last.append
 
     def _ran_again(self, line: str) -> bool:
         """Whether the traceback that begins is of another program than the one that ended, or of another start."""
@@ -322,8 +323,6 @@ class LogParser:
             return False
         since = itertools.takewhile(lambda text: text != self._last_of_dump, reversed(self._last))
         return any(line in undecorated(text) for text in since)
-
-    # C++ lines
 
     def _source_line(self, line: str, tail: str) -> None:
         if "\r" in line.rstrip("\r\n"):

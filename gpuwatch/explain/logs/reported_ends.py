@@ -53,7 +53,7 @@ _CODE = re.compile(
     r"|^g?make(?:\[\d+\])?: [* ]{0,4}\[[^\]]{1,200}\] Error (?P<make>\d{1,3})\b"
     r"|^\[?Process (?:finished|exited) with (?:exit )?code (?P<editor>-?\d{1,10})\b"
     r"|\bexited on signal (?P<mpirun>\d{1,2})\b"
-    r"|^Signal: .{3,60} \((?P<openmpi>\d{1,2})\)$|\bCaught signal (?P<ucx>\d{1,2}) \("
+    r"|^Signal: .{3,60} \((?P<openmpi>\d{1,2})\)$|^\[\S{1,80}:\d{1,10}\] Caught signal (?P<ucx>\d{1,2}) \("
     r"|\bdied through signal \w{2,10} \((?P<sge>\d{1,2})\)"
     r"|: Main process exited, code=(?:killed|dumped), status=(?P<systemd>\d{1,2})/"
     r"|: Main process exited, code=exited, status=(?P<unit>\d{1,3})/"
@@ -335,6 +335,7 @@ class ReportedEnds:
                 or (self._root and (self.topic, topic) != (NOT_STARTED, FAILED))
                 or topic == CONTINUED
                 or (self.topic, topic) in ((CANCELLED, TIME_LIMIT), (PREEMPTED, CANCELLED))
+                or (self.topic == NOT_STARTED and topic in FROM_OUTSIDE)
                 or self.line.endswith(_SIGNAL_BELOW)
                 or self._another_job(line)
             ):

@@ -37,6 +37,7 @@ WHOLE_WORK = (
 _ENDED_WELL = (
     rf"{WHOLE_WORK}"
     r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
+    r"|\bexited without errors"
     r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
     r"|\[shutdown\] |signal=SIGTERM|SIGTERM received|caught SIGTERM|shutting down gracefully|received SIGTERM"
     r"|Handling signal: term|Worker exiting \(pid|Shutting down: Master"
