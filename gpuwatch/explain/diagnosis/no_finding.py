@@ -38,6 +38,7 @@ _TOLD = {
 """Topics that say what happened where nothing else does, and no work came after."""
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
 _AT_ITS_LIMIT = "The program stopped at a time limit of its own; no failure in it"
+_SERVER_STOPPED = "The server was stopped by Ctrl+C (SIGINT); no failure in it"
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in it"
 _OF_A_PART = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
 """Beginnings of titles that the rest of a log may contradict."""
@@ -141,7 +142,9 @@ def _stopped(log: LogFacts) -> Finding | None:
         last = None
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:
-        return None
+        by_a_person = bool(told) and last_lines.of_keyboard(log.told_interrupt) and not log.doubt
+        told_so = finding("healthy", "info", "likely", title=_SERVER_STOPPED, evidence=(told,))
+        return told_so if by_a_person and log.last_lines_tell != last_lines.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:
         return finding("healthy", "info", "likely", title=_AT_ITS_LIMIT, evidence=(told,))
     if last is not None and last_lines.did_it_all(log.telling_last_line):

@@ -336,8 +336,9 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if _explains(log):
         only_warned = not log.ooms and not any(names_cause(topics_of(error.message)) for error in log.errors)
         return [line_of(log.errors[-1])] if only_warned and _of_the_programs_data(log) else []
-    if log.told_interrupt and (log.failed_after_interrupt or (of_keyboard(log.told_interrupt) and not ends_log(log))):
-        return []  # code that lacked what the interrupted work had not made, or an error that the program had passed
+    passed = of_keyboard(log.told_interrupt) and not ends_log(log) and not log.reported_end
+    if log.told_interrupt and (log.failed_after_interrupt or passed):
+        return []  # code that lacked what the interrupted work had not made, or an error before the person's interrupt
     endings = [line for topic in _endings(log) for line in log.lines_of(topic)][:1]
     if endings:
         return endings
