@@ -178,6 +178,23 @@ class Scopes:
             found = self.parsed[name] = (kind, spec.device_index)
         return found
 
+    def lacks(self, request, devices=None):
+        """Whether a GPU was requested that is not among the GPUs of a session (``devices``), else of the process."""
+        if devices is None:
+            context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+            devices = getattr(context, "_logical_devices", None) or ()
+        gpus = [self.parse(one.name)[1] for one in devices if one.device_type == "GPU"]
+        return request.type == "GPU" and request.line is not None and gpus != [] and request.index not in (None, *gpus)
+
+    def strategy_made(self, frame, extended):
+        """A OneDeviceStrategy has its device, by the program's line in or around ``frame``."""
+        extended._gpuwatch_line = self.caller(frame)
+
+    def _of_strategy(self, extended):
+        """The program's line that has given a OneDeviceStrategy a GPU which does not exist; None for one that does."""
+        line = getattr(extended, "_gpuwatch_line", None)
+        return line if line and self.lacks(Request(*self.parse(extended._device), line)) else None
+
     def same(self, request, actual):
         """Whether an op on the device ``actual`` is where it was requested, as far as that says."""
         kind, index = self.parse(actual) if actual else (None, None)
@@ -203,6 +220,8 @@ class Scopes:
             self.mirrors.add(line)
             return line, True
         if name.startswith(self.folders):
+            if name.endswith("one_device_strategy.py"):
+                return self._of_strategy(frame.f_locals.get("self")), True
             return None, not name.endswith(_WITH_THEIR_RESOURCE)
         return "%s:%d" % (os.path.basename(name), line), False
 
@@ -222,6 +241,10 @@ class Scopes:
     def _is_the_programs(self, name):
         own = os.path.basename(name).startswith("_gpuwatch_")
         return not own and name not in self.through and not name.startswith((*self.folders, "<frozen"))
+
+    def is_the_programs_own(self, frame):
+        """Whether the program makes an op of tf.data in its own scope: Keras makes others within, for fit()."""
+        return self.now()[0].line is not None and self._own_line(frame) is not None
 
     def _own_line(self, frame):
         """The program's line that makes a variable; None if Keras makes it, for the program or for itself."""

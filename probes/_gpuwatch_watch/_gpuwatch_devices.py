@@ -32,11 +32,7 @@ class Devices:
         self.watcher.once(
             "tensorflow",
             "framework",
-            name="tensorflow",
-            version=module.__version__,
-            gpu_build=bool(module.test.is_built_with_cuda()),
-            interpreter=sys.executable,
-            python_version=sys.version.split()[0],
+            **_framework("tensorflow", module, gpu_build=bool(module.test.is_built_with_cuda())),
         )
         if context is None:
             self.session()
@@ -142,26 +138,12 @@ class Devices:
         started = cuda.is_initialized()  # False in a fork whose parent has started CUDA
         if self.watcher.forked and not started:
             return
-        self.watcher.once(
-            "torch",
-            "framework",
-            name="torch",
-            version=str(module.__version__),
-            gpu_build=getattr(getattr(module, "version", None), "cuda", None) is not None,
-            interpreter=sys.executable,
-            python_version=sys.version.split()[0],
-        )
+        built = getattr(getattr(module, "version", None), "cuda", None) is not None
+        self.watcher.once("torch", "framework", **_framework("torch", module, gpu_build=built))
         if not started:
             return
         count = cuda.device_count()
-        self.watcher.once(
-            "cuda",
-            "devices",
-            physical=["cuda:%d" % number for number in range(count)],
-            visible=["cuda:%d" % number for number in range(count)],
-            virtual=[],
-            logical=["cuda:%d" % number for number in range(count)],
-        )
+        self.watcher.once("cuda", "devices", **_listed(["cuda:%d" % number for number in range(count)]))
         for number in range(count):
             held, peak = cuda.memory_allocated(number), cuda.max_memory_allocated(number)
             if not held and not peak:
@@ -209,20 +191,13 @@ class Devices:
         if not clients and ({"tensorflow", "torch"} & set(sys.modules) or "jax devices" in self.watcher.latest):
             return  # perhaps another framework does the work; or JAX has cleaned up, at the end
         factories = set(getattr(bridge, "_backend_factories", ()))
-        self.watcher.changed(
-            "jax",
-            "framework",
-            name="jax",
-            version=str(module.__version__),
-            gpu_build=bool(factories & {"cuda", "rocm", "gpu"}) if clients and factories else None,
-            interpreter=sys.executable,
-            python_version=sys.version.split()[0],
-        )
+        built = bool(factories & {"cuda", "rocm", "gpu"}) if clients and factories else None
+        self.watcher.changed("jax", "framework", **_framework("jax", module, gpu_build=built))
         devices = [device for client in clients.values() for device in client.local_devices()]
         names = [str(device) for device in devices]
         if not names:
             return
-        self.watcher.changed("jax devices", "devices", physical=names, visible=names, virtual=[], logical=names)
+        self.watcher.changed("jax devices", "devices", **_listed(names))
         for device, name in zip(devices, names):  # noqa: B905  (Python 3.7)
             stats = device.memory_stats() if device.platform != "cpu" else None
             if device.platform != "cpu":
@@ -240,6 +215,15 @@ class Devices:
                 self.watcher.changed(
                     name, "memory", device=name, current=held, peak=stats.get("peak_bytes_in_use", held)
                 )
+
+
+def _framework(name, module, gpu_build):
+    python = {"interpreter": sys.executable, "python_version": sys.version.split()[0]}
+    return {"name": name, "version": str(module.__version__), "gpu_build": gpu_build, **python}
+
+
+def _listed(names):
+    return {"physical": names, "visible": names, "virtual": [], "logical": names}
 
 
 def _complete(module):

@@ -19,42 +19,29 @@ _POOL = 48
 _ENDS = frozenset(["_Arg", "_Retval"])
 _FEED = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
 _IDLE = frozenset(
-    [
-        "Const",
-        "NoOp",
-        "Identity",
-        "Switch",
-        "Merge",
-        "Enter",
-        "Exit",
-        "NextIteration",
-        "LoopCond",
-        "_Send",
-        "_Recv",
-        "_HostSend",
-        "_HostRecv",
-        "_HostCast",
-        "_EagerConst",
-    ]
+    {
+        *("Const", "NoOp", "Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_EagerConst"),
+        *("_Send", "_Recv", "_HostSend", "_HostRecv", "_HostCast"),
+    }
 )
 """Ops that compute nothing, most of them TensorFlow's own after placement."""
 _CALLS = {
-    "PartitionedCall": ("f",),
-    "StatefulPartitionedCall": ("f",),
-    "While": ("cond", "body"),
-    "StatelessWhile": ("cond", "body"),
-    "If": ("then_branch", "else_branch"),
-    "StatelessIf": ("then_branch", "else_branch"),
-    "Case": (),
-    "StatelessCase": (),
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
+    **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+    **dict.fromkeys(("Case", "StatelessCase"), ()),
 }
 """Ops that call functions, with the attributes that name them; Case has a list."""
 _LOWERED = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
 """What TensorFlow puts before the nodes of a lowered loop or branch."""
 _OF_INPUTS = frozenset(["Shape", "ShapeN", "Size", "Rank"])
 """Ops that TensorFlow places where their input is, unless the node itself names a device (placer.cc, IsMetadata)."""
+_READS = frozenset(["ReadVariableOp", "VarIsInitializedOp"])
+"""Each use of a variable: its value is copied to where it is used."""
 _INLINED = ("PartitionedCall", "StatefulPartitionedCall")
 _COMPILED = "_XlaMustCompile"
+_ONLY_CPU = "/device:CPU:0"
+"""Where every node is if TensorFlow has no other device."""
 _DEEPEST = 12
 NOT_PLACED = _FEED | _IDLE | frozenset(_CALLS)
 """Ops that say nothing of where the program's own ops ran."""
@@ -155,6 +142,7 @@ class PlacedFunctions:
 
     def install(self):
         """Begins to collect; TensorFlow is imported. Raises AttributeError in a version without these names."""
+        from tensorflow.python.distribute import one_device_strategy
         from tensorflow.python.eager import context
         from tensorflow.python.eager.polymorphic_function import atomic_function
         from tensorflow.python.framework import ops
@@ -178,6 +166,7 @@ class PlacedFunctions:
             return made
 
         atomic_function.from_func_graph = from_func_graph
+        one_device_strategy.OneDeviceExtended._device = self.attribute("_device", written=self.scopes.strategy_made)
         if context._context is not None and getattr(context._context, "_initialized", False):
             self.collect(context._context)
         else:
@@ -193,6 +182,8 @@ class PlacedFunctions:
                     request = self.scopes.of_node(this, op)
                     if request.line == self.copy:
                         request = self._original(this, op, request)
+                    elif request.line is None and request.type is not None and op.type not in _READS:
+                        request = self._of_its_resource(this, op, request)
                     if request.type is not None:
                         self.requests.setdefault(this, {})[op.name] = request
             except Exception:  # our errors must not disturb the program
@@ -205,6 +196,13 @@ class PlacedFunctions:
         source = self.functions.get(graph.name)
         found = source.requests.get(op.name) if source is not None else None
         return found if found is not None and found[:2] == copied[:2] else self.unknown
+
+    def _of_its_resource(self, graph, op, own):
+        """``own``: of TensorFlow's scope. Where that repeats the device of the op's variable or table: what the
+        program requested for that."""
+        made = next((one.op for one in op.inputs if one.dtype.as_datatype_enum == _DT_RESOURCE), None)
+        found = self.of_node(graph, made.name) if made is not None else None
+        return found if found is not None and found[:2] == own[:2] else own
 
     def of_node(self, graph, name):
         """What was requested for a node; None for nothing."""
@@ -242,6 +240,8 @@ class PlacedFunctions:
             self.collect(context)
 
     def collect(self, context):
+        if self._has_only_a_cpu():
+            return
         pywrap = sys.modules["tensorflow.python.pywrap_tfe"]
         pywrap.TFE_ContextEnableGraphCollection(context._context_handle)
         self.collecting = True
@@ -284,6 +284,9 @@ class PlacedFunctions:
             if name in self.compiled:
                 self._judge(graph, ask, device)
                 return
+            if self._has_only_a_cpu():
+                self._judge(graph, ask, _ONLY_CPU)
+                return
             collected = self._of(identity, made.number) if alone else None
             if collected is not None:
                 self.hops.look(name, graph, collected.placed, self._place(graph, ask, collected))
@@ -294,6 +297,11 @@ class PlacedFunctions:
     def _own_devices():
         """What the names of this process's devices begin with; a call elsewhere is placed in another process."""
         return sys.modules["tensorflow.python.eager.context"].context().host_address_space()
+
+    @staticmethod
+    def _has_only_a_cpu():
+        devices = sys.modules["tensorflow.python.eager.context"].context()._logical_devices or ()
+        return [one.device_type for one in devices] == ["CPU"]
 
     def _fill_pool(self):
         if not self.collecting or getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
@@ -380,19 +388,18 @@ class PlacedFunctions:
         if graph is not None and graph not in self.judged:
             with self.lock:
                 self.judged.add(graph)
-                self._judge(graph, self.nothing, why="data")
+                self._judge(graph, self.nothing, _ONLY_CPU if self._has_only_a_cpu() else "", why="data")
 
     def _judge(self, graph, ask, device="", depth=0, why=""):
-        """Where a function's nodes ran, without a placed graph: all on ``device`` if XLA has compiled it.
-
-        Else what has no GPU kernel ran on the CPU; of the rest it is not known where it ran.
+        """Where a function's nodes ran, without a placed graph: all on ``device`` if XLA has compiled it, or if there
+        is no other. Else what has no GPU kernel ran on the CPU; of the rest it is not known where it ran.
         """
         for op in graph.get_operations():
             own = self.of_node(graph, op.name)
             wanted = own if own is not None else ask
             if op.type in _CALLS:
                 self._judge_called(op.node_def, wanted, device, depth, why)
-            elif op.type not in _FEED and op.type not in _IDLE:
+            elif op.type not in _FEED and (op.type not in _IDLE or (op.type == "Const" and device == _ONLY_CPU)):
                 self._judge_node(op, wanted, device, why)
 
     def _judge_called(self, call, ask, device, depth, why=""):
@@ -408,12 +415,13 @@ class PlacedFunctions:
                 self.unclear += 1
 
     def _judge_node(self, op, wanted, device, why):
-        if wanted != self.unknown and (wanted.line is None or wanted.type != "GPU"):
+        asked = wanted == self.unknown or (wanted.line is not None and wanted.type == "GPU")
+        if not asked and (device != _ONLY_CPU or why):
             return
         self.nodes += 1
         attributes = op.node_def.attr
         if wanted != self.unknown and device:
-            self.count(op.type, attributes, wanted, device, "compiled")
+            self.count(op.type, attributes, wanted, device, why or ("" if device == _ONLY_CPU else "compiled"))
         elif wanted != self.unknown and op.type not in _OF_INPUTS and self.has_kernel(op.type, attributes) is False:
             self.count(op.type, attributes, wanted, "/device:CPU:0", why)
         else:
@@ -421,23 +429,12 @@ class PlacedFunctions:
 
 
 _ON_RESOURCES = frozenset(
-    [
-        "ReadVariableOp",
-        "AssignVariableOp",
-        "AssignAddVariableOp",
-        "AssignSubVariableOp",
-        "VarIsInitializedOp",
-        "ResourceGather",
-        "ResourceScatterAdd",
-        "ResourceScatterUpdate",
-        "LookupTableFindV2",
-        "LookupTableInsertV2",
-        "LookupTableSizeV2",
-        "LookupTableImportV2",
-        "QueueEnqueueV2",
-        "QueueDequeueV2",
-        "QueueSizeV2",
-    ]
+    {
+        *("ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp"),
+        *("ResourceGather", "ResourceScatterAdd", "ResourceScatterUpdate"),
+        *("LookupTableFindV2", "LookupTableInsertV2", "LookupTableSizeV2", "LookupTableImportV2"),
+        *("QueueEnqueueV2", "QueueDequeueV2", "QueueSizeV2"),
+    }
 )
 _MAKES_RESOURCE = frozenset(["VarHandleOp", "HashTableV2", "MutableHashTableV2", "FIFOQueueV2"])
 _DT_RESOURCE = 20

@@ -25,10 +25,11 @@ class Sessions:
         self.functions = functions
         self.placed = placed
         self.seen = set()
-        self.absent = set()
-        """Nodes in no placed graph that requested a GPU which does not exist: TensorFlow replaced or never ran them."""
         self.unseen = weakref.WeakKeyDictionary()
-        """By graph, its nodes with a requested GPU that no placed graph has: not run, or replaced by a constant."""
+        """By graph, its nodes with a requested GPU that no placed graph has: not run, replaced by a constant, or of a
+        run that cannot hand over its graphs."""
+        self.placed_nodes = weakref.WeakKeyDictionary()
+        """By graph, the names of those that some placed graph has, or whose requested GPU does not exist."""
 
     def left(self):
         """How many nodes that requested a GPU were in no placed graph."""
@@ -41,13 +42,18 @@ class Sessions:
 
         module = session.tf_session
         original = module.TF_SessionRun_wrapper
-        wanted = config_pb2.RunOptions(output_partition_graphs=True).SerializeToString()
 
         def TF_SessionRun_wrapper(of, options, feeds, fetches, targets, metadata):  # noqa: N802 - TensorFlow's own name
-            new = self._new(sys._getframe(1)) if options is None and metadata is None else None
+            new = self._new(sys._getframe(1))
             if new is None:
                 return original(of, options, feeds, fetches, targets, metadata)
-            asked, answer = module.TF_NewBufferFromString(wanted), module.TF_NewBuffer()
+            wanted = config_pb2.RunOptions.FromString(module.TF_GetBuffer(options) if options is not None else b"")
+            # MonitoredSession always passes both; without a trace, the metadata stay empty.
+            traced = metadata is not None and (wanted.trace_level or wanted.output_partition_graphs)
+            if self._keeps_its_graphs(new, traced):
+                return original(of, options, feeds, fetches, targets, metadata)
+            wanted.output_partition_graphs = True
+            asked, answer = module.TF_NewBufferFromString(wanted.SerializeToString()), module.TF_NewBuffer()
             try:
                 result = original(of, asked, feeds, fetches, targets, answer)
                 self._take(new, module.TF_GetBuffer(answer), config_pb2)
@@ -66,7 +72,7 @@ class Sessions:
         errors_impl.OpError.__init__ = noted
 
     def _new(self, frame):
-        """A session that runs these for the first time; None also where it cannot hand over its graphs."""
+        """A session that runs these for the first time."""
         try:
             while frame.f_code.co_name != "_do_run":
                 frame = frame.f_back
@@ -76,10 +82,16 @@ class Sessions:
             if key in self.seen or len(self.seen) > 500:
                 return None
             self.seen.add(key)
-            refused = session._config is not None and session._config.experimental.disable_output_partition_graphs
-            return None if refused or session._target else session
+            return session
         except Exception:  # another version: its nodes are not joined
             return None
+
+    def _keeps_its_graphs(self, session, traced):
+        """Whether a run cannot hand over its graphs: that of a server, or one whose metadata are the program's."""
+        refused = session._config is not None and session._config.experimental.disable_output_partition_graphs
+        if traced or refused or session._target:
+            self.unseen[session.graph] = self._asked(session.graph) - self.placed_nodes.get(session.graph, set())
+        return traced or refused or session._target
 
     def _take(self, session, data, config_pb2):
         graph = session.graph
@@ -93,23 +105,23 @@ class Sessions:
                 for part in metadata.partition_graphs:
                     for node in part.node:
                         self._node(of, graph, nodes, node)
-                asked = {
-                    name
-                    for name, ask in of.requests.get(graph, {}).items()
-                    if ask.line is not None and ask.type == "GPU" and nodes[name].op not in self.placed.NOT_PLACED
-                }
-                left = (self.unseen.get(graph, asked) & asked) - placed
+                placed |= self.placed_nodes.get(graph, set())
+                left = self._asked(graph) - placed
                 devices = session.list_devices() if left else ()
-                absent = {name for name in left if self._is_missing(of, graph, nodes[name], devices)}
-                self.unseen[graph] = left - absent
+                asked = {name: (nodes[name].op, nodes[name].attr, of.of_node(graph, name)) for name in left}
+                self.placed_nodes[graph] = placed | {name for name in left if of.missing(*asked[name], devices)}
+                self.unseen[graph] = left - self.placed_nodes[graph]
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 
-    def _is_missing(self, of, graph, node, devices):
-        key = (id(graph), node.name)
-        if key not in self.absent and of.missing(node.op, node.attr, of.of_node(graph, node.name), devices):
-            self.absent.add(key)
-        return key in self.absent
+    def _asked(self, graph):
+        """Names of the nodes for which the program requested a GPU."""
+        nodes = {op.name: op.type for op in graph.get_operations()}
+        return {
+            name
+            for name, ask in self.functions.requests.get(graph, {}).items()
+            if ask.line is not None and ask.type == "GPU" and nodes[name] not in self.placed.NOT_PLACED
+        }
 
     def _refused(self, op, message, frame):
         """Without soft placement, a session that cannot place a node does not run; ``frame``: of what makes the error.

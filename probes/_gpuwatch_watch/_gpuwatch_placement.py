@@ -18,6 +18,7 @@ _REFUSED = re.compile(
 )
 """Without an op it is about a constant."""
 _VARIABLE = "VarHandleOp"
+_SENT = ("op", "dtype", "requested", "scope", "actual", "why", "gpu_kernel", "cuda_kernel", "some_type", "blamed")
 _PLUMBING = (
     *("Anonymous", "DeleteIterator", "DestroyResource", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional"),
     "RemoteCall",
@@ -41,6 +42,8 @@ class Ops:
         self.functions = placed.PlacedFunctions(self.scopes, self, scopes, load)
         self.sessions = load("_gpuwatch_placed_sessions").Sessions(self.functions, placed, self._refuse)
         self.problems = []
+        self.emit = None
+        """Sends an event (see _gpuwatch_watcher.py)."""
         self.reset()
 
     def reset(self):
@@ -104,7 +107,7 @@ class Ops:
                 return
             if "Dataset" in name:
                 self._dataset(attrs)
-            if _plumbing(name):
+            if _plumbing(name) and not ("Dataset" in name and self.scopes.is_the_programs_own(sys._getframe(1))):
                 return
             key = self._key(name, inputs, attrs, outputs)
             frame = sys._getframe(1)
@@ -122,6 +125,8 @@ class Ops:
             self._first(key, attributes)
             if line is not None and key in self.kernels:
                 self.lines[key] = line()
+            if key in self.kernels and key[2] and self.emit is not None:
+                self._send(self.emit, key, 1)  # at once: SIGKILL leaves no time
             self.counts[key] = 1  # at last: from now on another thread may send it
         else:
             self.beyond += 1
@@ -215,15 +220,8 @@ class Ops:
         self._add(key, lambda: attributes)
 
     def missing(self, op, attributes, request, devices=None):
-        """Whether a node requested a GPU that TensorFlow does not have: that is known wherever it ran, and counted.
-
-        ``devices``: of a session; else those of the process.
-        """
-        if devices is None:
-            context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
-            devices = getattr(context, "_logical_devices", None) or ()
-        gpus = [self.scopes.parse(one.name)[1] for one in devices if one.device_type == "GPU"]
-        if request.type != "GPU" or request.line is None or not gpus or request.index in (None, *gpus):
+        """Whether a node requested a GPU that TensorFlow does not have: that is known wherever it ran, and counted."""
+        if not self.scopes.lacks(request, devices):
             return False
         key = (op, self.kernels_of.node_type(op, attributes), self.text(request), request.line, "", "missing")
         self._add(key, lambda: attributes)
@@ -276,24 +274,7 @@ class Ops:
         for key, count in list(self.counts.items()):
             more = count - self.sent.get(key, 0)
             if more:
-                self.sent[key] = count
-                op, dtype, asked, line, actual, why = key
-                gpu, cuda, some, blamed = self.kernels.get(key, (None, None, None, None))
-                emit(
-                    "placement",
-                    op=op,
-                    dtype=blamed or dtype,
-                    requested=asked,
-                    scope=line,
-                    why=why,
-                    actual=actual,
-                    count=more,
-                    gpu_kernel=gpu,
-                    cuda_kernel=cuda,
-                    some_type=some,
-                    line=self.lines.get(key, ""),
-                )
-
+                self._send(emit, key, more)
         for key, count in list(self.copies.items()):
             if count != self.sent.get(key):
                 self.sent[key] = count
@@ -306,6 +287,13 @@ class Ops:
         if coverage[0] and coverage != self.sent.get("coverage"):
             self.sent["coverage"] = coverage
             emit("placement_coverage", nodes=coverage[0], unclear=coverage[1])
+
+    def _send(self, emit, key, more):
+        """``more``: calls since the kind of op was last sent."""
+        self.sent[key] = self.sent.get(key, 0) + more
+        data = dict(zip(_SENT, (*key, *self.kernels.get(key, (None,) * 4))))  # noqa: B905  (Python 3.7)
+        data["dtype"] = data.pop("blamed") or data["dtype"]
+        emit("placement", count=more, line=self.lines.get(key, ""), **data)
 
     def left_out(self):
         """What was not counted, in sentences."""
@@ -335,6 +323,7 @@ class Switches:
         self.actions = {"tensorflow": self.switch_on}
 
     def switch_on(self, tensorflow):
+        self.watcher.ops.emit = self.watcher.emit
         self.watcher.ops.begin()
         self.watcher.emit("setting", name="placement", asked=True, effective=True, source="gpuwatch run")
 

@@ -6,6 +6,7 @@ has the setting in its arguments (tensorflow/python/eager/context.py). A session
 passed to the C API, after TensorFlow has checked it. Standard library only, Python 3.7 or newer.
 """
 
+import gc
 import os
 import sys
 
@@ -15,6 +16,7 @@ _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
 _FOR_THE_RUNTIME = frozenset(["_compute_device_options", "_compute_gpu_options"])
 """Functions of TensorFlow that hand its settings to the C++ runtime, and refuse growth that differs."""
 _DIFFERS = "refused: it cannot differ between GPUs, and was not asked for on %s"
+_NOT_GIVEN = "not in effect: the session of %s was made without this ConfigProto"
 _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "visible_device_list", "allocator_type")
 
 
@@ -138,9 +140,15 @@ class Settings:
             frame = frame.f_back
         late = "too late: TensorFlow already has its devices, configured by the first session" if self.sessions else ""
         self.sessions += 1
+        place = _place(frame)
+        if given is None and frame is not None and not late:
+            seen = [*frame.f_locals.values(), *frame.f_globals.values()]
+            seen = [one for one in seen if type(one).__name__ == "ConfigProto"]
+            for one in [one.gpu_options for one in seen if hasattr(one, "gpu_options")]:
+                for name in [name for name in _GPU_OPTIONS if getattr(one, name) and name not in self.asked]:
+                    self.note(name, getattr(one, name), "", _NOT_GIVEN % place)
         if config is None or given is None:
             return  # from tf.config, which is reported separately
-        place = _place(frame)
         for name in _GPU_OPTIONS:
             value = getattr(config.gpu_options, name)
             if value and not (late and self.asked.get(name, {}).get("asked") == value):
@@ -154,6 +162,19 @@ class Settings:
     def note(self, name, asked, source, note):
         """Notes a setting; the last value counts."""
         self.asked[name] = {"asked": asked, "source": self.by or source, "note": note}
+
+    def policy(self, emit):
+        """At the end, in the main thread: a policy of mixed precision that no layer of Keras with weights has."""
+        state = sys.modules.get("keras.src.backend.common.global_state")
+        policy = state.get_global_attribute("dtype_policy") if state is not None else None
+        if not getattr(policy, "name", "").startswith("mixed_"):
+            return
+        kind = sys.modules["keras.src.layers.layer"].Layer
+        layers = [one for one in gc.get_objects() if issubclass(type(one), kind)]
+        layers = [one for one in layers if one.__dict__.get("_trainable_variables")]
+        if layers and all(one.compute_dtype != policy.compute_dtype for one in layers):
+            note = "not in effect: no layer computes in it, all %d with weights in another type" % len(layers)
+            emit("setting", name="mixed precision", asked=policy.name, effective=None, note=note, source="")
 
     # Effective values
 

@@ -184,15 +184,8 @@ class Watcher:
     def last_words(self):
         """The program's final memory, its speed, and its exception."""
         looks = [
-            self.devices.tensorflow,
-            self.devices.last_torch,
-            self.devices.jax,
-            self.hooks,
-            self.last_functions,
-            self.last_speed,
-            self.last_tried,
-            self.late_variable,
-            self.exception,
+            *(self.devices.tensorflow, self.devices.last_torch, self.devices.jax, self.hooks, self.last_functions),
+            *(self.last_speed, self.last_tried, self.late_settings, self.exception),
         ]
         if self.memory is not None:
             looks.insert(0, self.memory.end)
@@ -205,9 +198,14 @@ class Watcher:
             exhausted, other = self.failures.total(jax="jax devices" in self.latest)
             self.emit("end", ok=True, exhausted=exhausted, failures=other, forks=self.failures.forks)
 
-    def late_variable(self):
-        """Reports a CUDA_VISIBLE_DEVICES that came after the devices (sitecustomize.py)."""
+    def late_settings(self):
+        """Reports variables that came after the devices (sitecustomize.py), and a policy that came after the layers."""
+        self.settings.policy(self.emit)
         data = getattr(os.environ, "_data", None)
+        for key, (_, value) in getattr(data, "too_late", {}).items():
+            name, note = os.fsdecode(key), "too late: TensorFlow had its devices already"
+            source = self.places().get(name, "")
+            self.emit("setting", name=name, asked=os.fsdecode(value), effective=None, note=note, source=source)
         if getattr(data, "late", None) is not None:
             used = "all GPUs" if data.used[0] is None else repr(os.fsdecode(data.used[0]))
             note = "too late: the devices were there already, with %s" % used

@@ -37,6 +37,8 @@ class _Noted(dict):
     def __init__(self, data):
         dict.__init__(self, data)
         self.places = {}
+        self.too_late = {}
+        """By name, what TensorFlow read when it made its devices, and what was set later, unless for a child."""
         self.late = self.used = None
         """CUDA_VISIBLE_DEVICES as it was set once the devices were there, unless for a child; as these use it, in a
         tuple."""
@@ -48,6 +50,11 @@ class _Noted(dict):
             if key == _VISIBLE and _devices_are_there():
                 self.used = self.used or (before,)
                 self.late = value if value != self.used[0] else None
+            context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+            if key in _OF_DEVICES and getattr(context, "_initialized", False):
+                used = self.too_late.pop(key, (before,))[0]
+                if value != used:
+                    self.too_late[key] = (used, value)
             if key.startswith(_VARIABLES):
                 frame = sys._getframe(1)
                 while os.path.basename(frame.f_code.co_filename) in _OS:
@@ -72,6 +79,7 @@ def _devices_are_there():
 
 
 _VISIBLE = b"CUDA_VISIBLE_DEVICES"
+_OF_DEVICES = frozenset([b"TF_FORCE_GPU_ALLOW_GROWTH", b"TF_GPU_ALLOCATOR"])
 _VARIABLES = (b"CUDA", b"NVIDIA_", b"PYTORCH_", b"TF_", b"XLA_")
 _OS = frozenset(["os.py", "_collections_abc.py", "<frozen os>", "<frozen _collections_abc>"])
 
@@ -166,6 +174,7 @@ class _Children(object):
 
     def started(self):
         os.environ._data.late = None
+        os.environ._data.too_late.clear()
 
     def failed(self, name, error):
         return None  # another version of Python: how its children end is not told

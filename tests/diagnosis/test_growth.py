@@ -219,6 +219,23 @@ def test_many_equal_blocks_are_told_whatever_was_asked_last(
     assert ("If memory grows" in told.action) == listed
 
 
+@pytest.mark.parametrize(("alike", "cause"), [(97, "memory.growing"), (12, "memory.limit-too-small")])
+def test_equal_tensors_that_fill_the_programs_own_limit_are_no_reason_to_raise_it(alike: int, cause: str) -> None:
+    oom = Oom(
+        device="GPU:0",
+        requested_bytes=4 * MIB,
+        limit_bytes=400 * MIB,
+        in_use_bytes=398 * MIB,
+        largest_free_bytes=2 * MIB,
+        alike_blocks=alike,
+    )
+    facts = OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True)
+    told = judge(oom, facts)
+    assert (told.cause, told.certain) == (cause, cause != "memory.growing")
+    assert judge(replace(oom, verdict=cause), facts) == told
+    assert (f"{alike} equal tensors of 4.0 MiB fill the memory limit" in told.title) == (not told.certain)
+
+
 def test_amounts_that_round_alike_are_told_by_their_difference() -> None:
     oom = Oom(
         device="GPU:0",

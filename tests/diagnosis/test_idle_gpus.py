@@ -18,6 +18,7 @@ from gpuwatch.core.model.run import (
     MemoryPoint,
     Run,
     Setting,
+    Throughput,
     TimedStep,
 )
 from gpuwatch.experiment.probing.memory_ledger import MemoryLedger
@@ -68,6 +69,15 @@ def test_a_gpu_that_was_never_seen_at_work_is_told() -> None:
     assert "GPU:1 (GPU 1): utilization at most 0 % in 6 samples, by NVML the process held 22.0 GiB" in found.evidence
     assert "GPU:0 (GPU 0): utilization at most 80 % in 6 samples" in found.evidence
     assert found.action == "Hide unused GPUs (CUDA_VISIBLE_DEVICES=0)."
+
+
+@pytest.mark.parametrize(("steps", "idle"), [(32, ["GPU:1"]), (8, [])])
+def test_a_short_training_is_told_of_its_idle_gpu(steps: int, idle: list[str]) -> None:
+    allocators = {"/device:GPU:0": GIB, "/device:GPU:1": 0}
+    seconds = dict.fromkeys(("median_step_seconds", "p10_step_seconds", "p90_step_seconds"), 0.1)
+    trained = Throughput(steps=steps, warmup_steps=5, steps_per_second=10.0, **seconds)
+    run = session(80.0, 0.0, seconds=10.0, allocators=allocators, throughput=trained)
+    assert [found.title.rpartition("not ")[2] for found in told(run)] == idle
 
 
 def test_nobody_who_asked_for_certain_gpus_is_told_which() -> None:

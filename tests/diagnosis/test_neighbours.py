@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.program_threads import KilledChild
 from gpuwatch.core.model.run import (
     DeviceMapping,
     DeviceMemory,
+    Devices,
     Framework,
     Holding,
     Memory,
@@ -25,9 +28,10 @@ from gpuwatch.core.model.run import (
     TimedStep,
 )
 from gpuwatch.explain.diagnosis.rules.visibility import meant_by
+from gpuwatch.explain.logs.clean import device
 from gpuwatch.share.reports.run_content import asked
 from tests.diagnosis.cases import GIB, MIB
-from tests.diagnosis.test_watched_program import GPU_0, program
+from tests.diagnosis.test_watched_program import GPU_0, placed, program
 
 FAILED: dict[str, Any] = {"verdict": "error", "outcome": Outcome(exit_code=1, ended=True)}
 FULL = Oom(device="GPU:0", allocator="GPU_0_bfc", limit_bytes=8 * GIB, in_use_bytes=8 * GIB, largest_free_bytes=0)
@@ -380,6 +384,86 @@ def test_a_gpu_that_does_not_exist_is_named() -> None:
     error = RunError(type="InvalidArgumentError", message=message)
     found = only(program(devices=GPU_0, errors=(error,), **FAILED), "placement.device-missing")
     assert found.title == "GPU:5 was requested and does not exist: TensorFlow has GPU:0, CPU:0"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("CPU:0", "(a.py:2 requests CPU:0: nothing to do if that is meant)"),
+        ("GPU:1", "(a.py:2 requests GPU:1)"),
+        (None, "change the line that makes that."),
+    ],
+)
+def test_advice_on_what_is_kept_where_its_variable_is_says_what_was_requested_for_that(
+    asked: str | None, said: str
+) -> None:
+    used = replace(placed("ResourceGather", "float32", gpu=True, cuda=True), why="resource", scope="a.py:9")
+    maker = replace(used, op="VarHandleOp", requested=asked, scope="a.py:2", why="")
+    run = program(devices=GPU_0, placements=(used, maker))
+    assert said in only(run, "placement.together").action
+
+
+def test_a_device_type_that_tensorflow_does_not_have() -> None:
+    """TF1 graphs take any; a GPU of any number is where it was requested, on whichever GPU it is."""
+    placements = tuple(
+        Placement(op=op, dtype="float32", requested=asked, scope="a.py:2", actual="GPU:1")
+        for op, asked in (("MatMul", "CUDA:0"), ("Tanh", "/device:NVIDIA:0"), ("Relu", "GPU:*"))
+    )
+    run = program(devices=GPU_0, placements=placements)
+    assert [(entry.op, entry.requested) for entry in run.fallbacks] == [("MatMul", "CUDA:0"), ("Tanh", "NVIDIA:0")]
+    assert "no device type CUDA" in only(run, "placement.device-missing").title
+    assert device("/device:GPU:*") == "GPU:*"
+
+
+def test_an_invalid_entry_that_leaves_a_gpu_does_not_say_that_all_ran_on_the_cpu() -> None:
+    moved = Placement(op="MatMul", dtype="float32", requested="GPU:1", scope="a.py:2", actual="GPU:0")
+    run = program(devices=GPU_0, placements=(moved,), environment={"CUDA_VISIBLE_DEVICES": "0,7"})
+    assert (run.verdict, run.primary) == ("fallback", "visibility.bad-ordinal")
+    assert run.verdict_reason.startswith("MatMul float32 ran on GPU:0 instead of GPU:1")
+    none = {"devices": Devices(logical=("/device:CPU:0",)), "environment": {"CUDA_VISIBLE_DEVICES": "7,0"}}
+    on_cpu = program(placements=(replace(moved, actual="CPU:0"),), **none)
+    assert on_cpu.verdict_reason.startswith("All of it ran on the CPU")
+
+
+def test_a_setting_that_never_came_into_effect_says_what_helps() -> None:
+    note = "not in effect: the session of a.py:9 was made without this ConfigProto"
+    notes = {"allow_growth": (note, "config=config"), "mixed precision": ("not in effect: no layer", "layers are made")}
+    for name, (why, helps) in notes.items():
+        run = program(devices=GPU_0, settings={name: Setting(asked=True, note=why)})
+        found = only(run, "config.inconsistent")
+        assert (run.verdict, found.title) == ("ok", f"Not in effect: {name}")
+        assert helps in found.action
+        assert found.evidence == (f"{name}: True was asked for; {why}",)
+
+
+def test_where_a_missing_gpus_op_ran_is_told_once() -> None:
+    """A session's first run may not have the op that a later one places."""
+    unseen = Placement(op="MatMul", requested="/device:GPU:3", scope="a.py:4", why="missing", actual="")
+    run = program(devices=GPU_0, placements=(unseen, replace(unseen, dtype="float32", why="", actual="GPU:0")))
+    assert only(run, "placement.device-missing").evidence == (
+        "a.py:4: MatMul float32 requested GPU:3, ran on GPU:0: the framework has GPU:0 only",
+    )
+
+
+def test_a_pool_that_lost_a_process_is_told_with_that_process() -> None:
+    log = "\n".join(
+        (
+            "Traceback (most recent call last):",
+            '  File "/a/train.py", line 9, in <module>',
+            "    k = f.result()",
+            "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly.",
+        )
+    )
+    child = KilledChild(pid=7, signal=9, started_by="multiprocessing", command="train.py", framework=True)
+    run = program(log, killed_children=(child,), **FAILED)
+    (found,) = run.findings
+    assert found.title == "Its process 7 was ended by SIGKILL, so its pool of processes broke"
+    assert found.evidence[:2] == (
+        "BrokenProcessPool: A process in the process pool was terminated abruptly.",
+        "raised at /a/train.py, line 9: k = f.result()",
+    )
+    assert "torchrun" not in found.action
+    assert "its own error is not in this log" in program(log, **FAILED).findings[0].title
 
 
 def test_a_process_whose_parent_names_a_gpu_that_does_not_exist() -> None:

@@ -258,7 +258,10 @@ def test_what_was_refused_says_so_beside_another_one_that_ended_the_program() ->
 def test_it_succeeded_says_whether_placement_was_looked_at() -> None:
     looked = {"placement": Setting(asked=True)}
     mapped = {"devices": GPU_0, "device_map": (DeviceMapping(framework_device="/device:GPU:0"),)}
-    assert "was not looked at" in program(**mapped).verdict_reason
+    unseen = program(**mapped)
+    assert "was not looked at" in unseen.verdict_reason
+    assert "was not looked at" in unseen.findings[0].title
+    assert program(settings=looked, **mapped).findings[0].title == "No problems found"
     assert "without problems" in program(settings=looked, **mapped).verdict_reason
 
 
@@ -310,7 +313,9 @@ def test_what_uses_a_variable_has_the_cause_of_that_one_and_not_of_another() -> 
     assert ("float32 instead of" in of_numbers.action, "no GPU can hold it" in of_strings.action) == (True, True)
 
 
-@pytest.mark.parametrize(("why", "advice"), [("framework", "Leave it out of"), ("resource", "Put tf.device around")])
+@pytest.mark.parametrize(
+    ("why", "advice"), [("framework", "Leave it out of"), ("resource", "TensorFlow runs it where")]
+)
 def test_advice_for_what_lies_elsewhere_says_what_helps(why: str, advice: str) -> None:
     lies = replace(placed("FIFOQueueV2", "resource", gpu=True, cuda=True), why=why)
     run = program(devices=GPU_0, placements=(lies,))

@@ -687,6 +687,9 @@ def dataset_under_gpu():
     with tf.device("/GPU:0"):
         for _ in tf.data.Dataset.range(3).batch(2).prefetch(1):
             pass
+    want("RangeDataset", "GPU:0")
+    want("BatchDatasetV2", "GPU:0")
+    allow("GPU:0", "PrefetchDataset")
 
 
 def session(build, variables=False):
@@ -737,6 +740,41 @@ def session_counter():
     session(build, variables=True)
     want("VarHandleOp", "GPU:0")
     allow("GPU:0", "AssignVariableOp", "AssignAddVariableOp", "ReadVariableOp", "VarIsInitializedOp")
+
+
+@program
+def session_device_function_that_makes_a_counter():
+    """TensorFlow's own scope puts the initial value where the program's function puts the variable."""
+
+    def build(a):
+        with tf.compat.v1.get_default_graph().device(lambda op: "/GPU:0" if op.type == "VarHandleOp" else ""):
+            zero = tf.compat.v1.zeros_initializer()
+            return tf.compat.v1.get_variable("tries", [], tf.int32, zero, use_resource=True).read_value()
+
+    session(build, variables=True)
+    want("VarHandleOp", "GPU:0")
+    want("AssignVariableOp", "GPU:0")
+
+
+@program
+def monitored_session():
+    with tf.Graph().as_default():
+        with tf.device("/GPU:0"):
+            joined = text(tf.random.uniform([1, 1]))
+        config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+        with tf.compat.v1.train.MonitoredSession(tf.compat.v1.train.ChiefSessionCreator(config=config)) as running:
+            running.run(joined)
+    want_strings("GPU:0")
+
+
+@program
+def session_on_a_device_of_another_framework():
+    def build(a):
+        with tf.device("/device:CUDA:0"):
+            return a @ a
+
+    session(build)
+    want("MatMul", "CUDA:0", "GPU:0")
 
 
 class Saved(tf.Module):
@@ -1029,6 +1067,37 @@ def keras_embedding_on_the_cpu():
 
     with tf.device("/CPU:0"):
         keras.layers.Embedding(5, 3)(tf.constant([1]))
+
+
+@program
+def no_gpu_left():
+    tf.config.set_visible_devices([], "GPU")
+    variable = tf.Variable(tf.ones([4, 4]))
+
+    @tf.function
+    def work(a):
+        with tf.device("/GPU:0"):
+            return tf.reduce_sum(tf.exp(a @ variable))
+
+    with tf.GradientTape() as tape:
+        value = work(ones())
+    tape.gradient(value, variable)
+    for op in ("MatMul", "Exp", "Sum", "Const"):
+        want(op, "GPU:0")
+
+
+@program
+def one_device_strategies():
+    """One that exists is TensorFlow's own scope; one that does not is the program's request."""
+    for name in ("/gpu:0", "/gpu:9"):
+        strategy = tf.distribute.OneDeviceStrategy(name)
+        with strategy.scope():
+            variable = tf.Variable(1.0)
+        strategy.run(lambda: text(ones()))
+        strategy.run(tf.function(lambda: text(ones())))
+    want("VarHandleOp", "GPU:9", variable.device)
+    want_strings("GPU:9")
+    allow("GPU:9", "AssignVariableOp", "Fill", "StridedSlice", device=variable.device)
 
 
 @program

@@ -396,6 +396,31 @@ def test_gpus_that_are_hidden_once_the_devices_are_there(tmp_path: Path, then: s
     assert run["environment"]["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
+@pytest.mark.parametrize(
+    ("before", "then", "told"),
+    [
+        ("", "", True),
+        ("", "import subprocess; subprocess.run(['true'])", False),
+        ("false", "os.environ[NAME] = 'false'", False),
+    ],
+    ids=["for this process", "for a child", "back again"],
+)
+def test_growth_that_is_set_in_the_environment_once_tensorflow_has_its_devices(
+    before: str, then: str, told: bool, tmp_path: Path
+) -> None:
+    script, out = tmp_path / "train.py", tmp_path / "run.json"
+    context = "types.SimpleNamespace(_context=types.SimpleNamespace(_initialized=True))"
+    script.write_text(
+        "import os, sys, torch, types\nNAME = 'TF_FORCE_GPU_ALLOW_GROWTH'\ntorch.hold(1)\n"
+        f"sys.modules['tensorflow.python.eager.context'] = {context}\nos.environ[NAME] = 'true'\n{then}\n"
+    )
+    environment = {**with_torch(tmp_path), **({"TF_FORCE_GPU_ALLOW_GROWTH": before} if before else {})}
+    watched("-o", str(out), "--", sys.executable, str(script), env=environment)
+    late = [one for one in read(out)["findings"] if one["id"] == "config.too-late"]
+    assert bool(late) is told
+    assert all("true was asked for at train.py:5; too late" in one["evidence"][0] for one in late)
+
+
 def test_a_limit_of_the_address_space_is_told_where_memory_ran_out_below_it(tmp_path: Path) -> None:
     code = "import torch; raise MemoryError('Unable to allocate 64.0 GiB for an array with shape (8,)')"
     for limit in (None, 1 << 34):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -125,6 +126,30 @@ def test_a_line_of_a_log_finds_the_process_whose_thread_wrote_it() -> None:
     assert process.pid == os.getpid()
     assert [mapping.framework_device for mapping in process.device_map] == ["/device:GPU:0"]
     assert process.ooms == 1
+    family.close()
+    reports.close()
+    streams.close()
+
+
+@pytest.mark.parametrize(("last", "cut"), [("", True), ("end", False)])
+def test_a_process_that_is_gone_without_a_last_report_had_perhaps_more_ops(last: str, cut: bool) -> None:
+    streams, reports = Streams(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    reports.bind(f"\0gpuwatch-test-{os.getpid()}-{last}")
+    reports.listen()
+    family = WatchedProcesses(streams, reports)
+    process = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    process.connect(reports.getsockname())
+    placed = {"op": "Tanh", "dtype": "float32", "requested": "GPU:0", "actual": "CPU:0", "count": 1}
+    for kind, data in (("placement", placed), (last, {"ok": True})):
+        event = {"v": 1, "seq": 0, "t": 0.0, "kind": kind, "data": data}
+        process.sendall((json.dumps(event) + "\n").encode() if kind else b"")
+    while not family.placed():
+        streams.drain(1)
+    assert family.cut_short() == (), "it may still run"
+    process.close()
+    while streams.drain(0.1):
+        pass
+    assert family.cut_short() == ((os.getpid(),) if cut else ())
     family.close()
     reports.close()
     streams.close()
@@ -287,8 +312,8 @@ def test_a_short_program_that_ran_out_of_memory_was_on_the_gpu_between_two_looks
 )
 def test_why_a_program_was_not_watched_inside(monkeypatch: pytest.MonkeyPatch, named: str, says: str) -> None:
     watching = Watch.__new__(Watch)
-    parts = {"log": SimpleNamespace(frameworks=[named])}, {"left_out": 0}, {"log": True}
-    for name, part in zip(("_builder", "_backlog", "_options"), parts, strict=True):
+    parts = {"log": SimpleNamespace(frameworks=[named])}, {"left_out": 0}, {"log": True}, {"cut_short": lambda: ()}
+    for name, part in zip(("_builder", "_backlog", "_options", "_processes"), parts, strict=True):
         monkeypatch.setattr(watching, name, SimpleNamespace(**part), raising=False)
     (problem,) = watching._problems(SimpleNamespace(framework=None))  # type: ignore[arg-type]
     assert says in problem
@@ -368,6 +393,55 @@ def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> 
     assert "device policy" not in settings.asked
     set_device_policy()
     assert "device policy" in settings.asked
+
+
+def test_a_configuration_that_no_session_was_given() -> None:
+    """Unless one was; what the first session has is not what the second one lacks."""
+    settings = load("_gpuwatch_settings").Settings(load("_gpuwatch_attributes").Attribute)
+    options = {"allow_growth": True, "per_process_gpu_memory_fraction": 0, "visible_device_list": ""}
+    module = SimpleNamespace(TF_NewSessionOptions=lambda target, config: None)
+    settings._sessions(module)
+
+    class ConfigProto(SimpleNamespace):
+        pass
+
+    given = ConfigProto(gpu_options=SimpleNamespace(**options, allocator_type=""))
+    module.TF_NewSessionOptions(config=None)
+    asked = settings.asked["allow_growth"]
+    assert asked["note"].startswith("not in effect: the session of test_watched_parts.py:")
+    assert (list(settings.asked), asked["source"]) == (["allow_growth"], "")
+    given.gpu_options.allocator_type = "BFC"
+    module.TF_NewSessionOptions(config=None)
+    assert list(settings.asked) == ["allow_growth"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "types", "told"),
+    [
+        ("mixed_float16", ["float32", "float32"], True),
+        ("mixed_float16", ["float32", "float16"], False),
+        ("mixed_float16", [], False),
+        ("float32", ["float32"], False),
+    ],
+)
+def test_a_policy_of_mixed_precision_that_no_layer_computes_in(
+    policy: str, types: list[str], told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load("_gpuwatch_settings").Settings(load("_gpuwatch_attributes").Attribute)
+
+    class Layer:
+        def __init__(self, kind: str, *weights: str) -> None:
+            self.compute_dtype, self._trainable_variables = kind, list(weights)
+
+    found = SimpleNamespace(name=policy, compute_dtype=policy.removeprefix("mixed_"))
+    state = SimpleNamespace(get_global_attribute={"dtype_policy": found}.get)
+    monkeypatch.setitem(sys.modules, "keras.src.backend.common.global_state", state)
+    monkeypatch.setitem(sys.modules, "keras.src.layers.layer", SimpleNamespace(Layer=Layer))
+    layers = [Layer("float16"), *(Layer(kind, "kernel") for kind in types)]
+    said: list[str] = []
+    settings.policy(lambda kind, **data: said.append(data["note"]))
+    assert said == ["not in effect: no layer computes in it, all 2 with weights in another type"] * told
+    assert len(layers) == 1 + len(types)
 
 
 class _Detector:

@@ -108,6 +108,19 @@ def test_an_op_is_sent_with_its_kernels_and_line_or_not_yet(placement: ModuleTyp
     assert [(data["op"], data["cuda_kernel"], data["line"]) for data in sent] == [("StringJoin", False, "a.py:2")]
 
 
+def test_the_first_op_of_a_kind_that_fell_back_is_sent_at_once(placement: ModuleType) -> None:
+    """SIGKILL leaves no time; what ran where it was requested waits, and nothing is sent twice."""
+    ops, sent = _ops(placement, ("/GPU:0", "a.py:1")), []
+    ops.registry = SimpleNamespace(of=lambda op, types: (False, False, False, None))
+    ops.emit = lambda kind, **data: sent.append((data["op"], data["count"]))
+    for _ in range(3):
+        ops.take("MatMul", (), (), (_tensor(),))
+        ops.take("RandomShuffle", (), (), (_tensor("/device:CPU:0"),))
+    assert sent == [("RandomShuffle", 1)]
+    ops.tell(ops.emit)
+    assert sorted(sent) == [("MatMul", 3), ("RandomShuffle", 1), ("RandomShuffle", 2)]
+
+
 @pytest.mark.parametrize(
     ("scopes", "asked"),
     [

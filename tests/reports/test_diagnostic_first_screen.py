@@ -204,8 +204,8 @@ def test_ops_that_the_program_keeps_off_the_gpu_come_first() -> None:
     assert happened(run).startswith(
         "MatMul float32 ×1 on CPU:0 as requested; A float32 ×9, B float32 ×9, C float32 ×9 and 1 more on GPU:0"
     )
-    # Without a GPU, or without a kernel for it, there is nothing to say.
-    for other in (replace(run, device_map=()), replace(run, placements=(*on_gpu, replace(pinned, gpu_kernel=False)))):
+    # Without a GPU, or where its variable kept it on one, there is nothing to say.
+    for other in (replace(run, device_map=()), replace(run, placements=(*on_gpu, replace(pinned, actual="GPU:0")))):
         assert "as requested" not in happened(other)
 
 

@@ -60,6 +60,23 @@ def test_groups_need_evidence() -> None:
     assert any("XLA cluster is one buffer" in note for note in found.notes)
 
 
+def test_what_assigns_a_variable_allocated_the_variable_whatever_its_region() -> None:
+    """TF1's initializers and slots by name; an optimizer's own update may be of a weight or of its state."""
+    profile = Profile()
+    groups = {
+        ("AssignSubVariableOp_1", "temp"): "other variables",
+        ("phi/Initializer/random_uniform/RandomUniform", "output"): "other variables",
+        ("phi/Adam_1/Assign", "temp"): "optimizer state",
+        ("beta1_power/Assign", "temp"): "optimizer state",
+        ("Adam/update_phi/ResourceApplyAdam", "temp"): "workspace",
+        ("phi/Adam/Initializer/zeros", "persist"): "unattributed",  # a constant, which is copied
+    }
+    for number, (op, region) in enumerate(groups):
+        profile.allocate(number << 20, (1 + number) * KIB, op, region_type=region)
+    (found,) = of_tensorflow([(profile.encoded(), 0.0, None)], None)
+    assert {holder.op: holder.group for holder in found.holders} == {op: group for (op, _), group in groups.items()}
+
+
 VARIABLES = (
     Variable("dense/kernel", (16, 16), "float32", "weight"),
     Variable("adam/dense_kernel_momentum", (16, 16), "float32", "optimizer"),

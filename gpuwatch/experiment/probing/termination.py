@@ -142,7 +142,8 @@ def _oom_killed(before: OomKills, after: OomKills) -> bool:
 def _exception(run: Run) -> str:
     error = next((error for error in reversed(run.errors) if not error.expected), None)
     if error is None:
-        return ""
+        ends = [f"{child.pid} was ended by {signal_name(child.signal)}" for child in run.killed_children]
+        return f", after its process {ends[0]}" if ends else ""
     said = telling(error.message)
     return f", in {error.type}" + (f": {said[:200].rstrip('.')}" if said else "")
 

@@ -462,6 +462,8 @@ class Watch:
         """What could not be observed."""
         if (named := self._builder.log.frameworks) and run.framework is None:
             yield _NOT_INSIDE if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
+        for pid in self._processes.cut_short():
+            yield f"placement: process {pid} ended without a last report: not all of its ops and graphs are counted"
         if self._backlog.left_out:
             yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be parsed"
         if not self._options.log:

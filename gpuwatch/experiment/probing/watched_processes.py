@@ -47,6 +47,7 @@ class _Member:
         self.state = EventState()
         self.map: list[DeviceMapping] = []
         self.ooms = 0
+        self.gone = False  # whether its connection is closed
 
     @property
     def framework(self) -> Framework | None:
@@ -200,6 +201,11 @@ class WatchedProcesses:
         found = (member.state.placed for member in self._members.values())
         return tuple(placed for placed in found if placed.counts or placed.nodes)
 
+    def cut_short(self) -> tuple[int, ...]:
+        """With --placement: processes with ops that are gone without a last report, as SIGKILL leaves none."""
+        members = self._members.items()
+        return tuple(pid for pid, one in members if one.gone and one.state.placed.counts and not one.state.ended)
+
     def killed(self) -> tuple[KilledChild, ...]:
         """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
         found = []
@@ -324,6 +330,7 @@ class WatchedProcesses:
 
     def _gone(self, descriptor: int, member: _Member) -> None:
         connection, lines = self._connections.pop(descriptor)
+        member.gone = True
         lines.close()
         connection.close()
         if member.state.quiet and len(self._quiet) < 4 * _MOST:

@@ -54,7 +54,7 @@ _MOST = float(1 << 70)
 """Larger numbers are not sizes."""
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 
-_DEVICE = re.compile(r"(?:device:)?\b(X?LA_)?(GPU|CPU|TPU|cuda)(?::(\d{1,6}))?", re.IGNORECASE)
+_DEVICE = re.compile(r"(?:device:)?\b(X?LA_)?(GPU|CPU|TPU|cuda)(?::(\d{1,6}|\*))?", re.IGNORECASE)
 _PCI = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-9a-fA-F])")
 
 _DTYPE_BYTES = {
@@ -154,10 +154,10 @@ def device(text: str) -> str:
     if found is None:
         return text
     kind = found[2].upper()
-    if kind == "CUDA":
+    if kind == "CUDA" and not (found[2] == kind and found[3]):  # PyTorch's cuda:0; TensorFlow knows no such type
         kind = "GPU"
     prefix = "XLA_" if found[1] else ""
-    return f"{prefix}{kind}:{int(found[3] or 0)}"
+    return f"{prefix}{kind}:{found[3] if found[3] == '*' else int(found[3] or 0)}"
 
 
 def pci_address(text: str | None) -> str | None:

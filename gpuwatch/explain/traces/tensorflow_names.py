@@ -15,7 +15,11 @@ _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 _BACKWARD = re.compile(r"^(?:gradient_tape|gradients(?:_\d+)?)/|/(?:gradient_tape|gradients(?:_\d+)?)/")
 _COPIED_IN = re.compile(r"^(?:_EagerConst|SameWorkerRecvDone|_HostRecv|_Recv|IteratorGetNext)(?:$|/)|^_Send input")
 _ASSIGNS = re.compile(r"(?:^|/)(?:Assign|ResourceApply|ResourceScatter|ResourceSparseApply)\w*$")
+_ASSIGNS_ALONE = re.compile(r"(?:^|/)Assign(?:Add|Sub)?(?:VariableOp)?(?:_\d+)?$")
+"""Ops whose only allocation is a new buffer for their variable, where something else still uses the old one."""
 _CLUSTER = re.compile(r"(?:^|/)(?:cluster_\d|_?Xla(?:Run|Launch|LocalLaunch|CompileOnDemand))|^xla_")
+_INITIAL = re.compile(r"/Initializer/\w+/")
+"""Of TF1's initializers: a variable's first value, whose buffer becomes the variable's. A constant is copied."""
 _INITIALIZES = re.compile(r"/Initializer/\w+$")
 _OPTIMIZERS = frozenset(
     {
@@ -107,6 +111,9 @@ class Names:
         if _COPIED_IN.search(inner):
             shape, dtype = self._input(allocation)
             return Meaning("inputs" if shape else "unattributed", "", shape, dtype, "input" if shape else "")
+        value = region == "output" and _INITIAL.search(inner)
+        if (value or _ASSIGNS_ALONE.search(inner)) and not self._updates(inner):
+            return Meaning("optimizer state" if self._is_slot(inner) else "other variables")
         if region == "temp":
             return Meaning("workspace")
         if _BACKWARD.search(inner):
@@ -116,6 +123,11 @@ class Names:
         if "/" in inner and region == "output" and not _ASSIGNS.search(inner):
             return Meaning("activations")
         return Meaning()
+
+    def _is_slot(self, inner: str) -> bool:
+        """Whether a TF1 variable is an optimizer's: ``phi/Adam_1``, ``beta1_power``."""
+        parts = [re.sub(r"_\d+$", "", part) for part in inner.split("/")[:-1]]
+        return not self._scopes.isdisjoint(parts) or parts[:1] in (["beta1_power"], ["beta2_power"])
 
     def _updates(self, inner: str) -> bool:
         """Whether an op computes an update of the optimizer."""

@@ -43,7 +43,8 @@ def held_most_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str
     for profile in profiles[:1]:
         text = held_most(profile)
         if text:
-            yield "held most", clean(f"{text}.")
+            several = len({one.pid for one in profiles}) > 1
+            yield "held most", clean(f"{text}{f' (process {profile.pid})' if several else ''}.")
 
 
 def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:

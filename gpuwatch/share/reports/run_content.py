@@ -332,9 +332,9 @@ _OPS = 3
 
 
 def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
-    """Whether a program with a GPU requested the CPU for an op that has a GPU kernel."""
-    asked = short_device(placement.requested or "")
-    return run.group == "run" and bool(run.device_map) and asked.startswith("CPU") and placement.gpu_kernel is True
+    """Whether a program with a GPU requested the CPU for an op, and it ran there."""
+    asked, actual = short_device(placement.requested or ""), short_device(placement.actual)
+    return run.group == "run" and bool(run.device_map) and asked.startswith("CPU") and actual.startswith("CPU")
 
 
 def _placements_not_asked(run: Run) -> bool:

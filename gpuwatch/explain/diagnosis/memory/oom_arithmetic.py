@@ -9,6 +9,7 @@ import msgspec
 
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
+from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic_torch import judge_torch
 from gpuwatch.explain.diagnosis.memory.others_memory import trifling
 
@@ -150,6 +151,10 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
     if known.total_bytes is not None and need <= known.total_bytes and not guessed:
         if known.limited:
             lines.append(f"{_beyond(need, limit)}, on a device of {size(known.total_bytes)}")
+            if (alike := equal_blocks(oom)) is not None and alike.many and alike.asked:
+                full = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the memory limit"
+                title = f"{full}: a list or cache that grows, or a model of equal layers"
+                return Judgement("memory.growing", tuple(lines), certain=False, title=title)
             return Judgement("memory.limit-too-small", tuple(lines), certain=True, action=_raise(known, need))
         if known.shared:
             beside = _beside_others(lines, known, limit, need)

@@ -176,7 +176,7 @@ def is_limited(run: Run, limit_bytes: int | None = None) -> bool:
     return any(
         _LIMITING.search(name)
         and "HOST" not in name
-        and not setting.note.startswith("too late")
+        and not setting.note.startswith(("too late", "not in effect"))
         and setting.effective != []
         and (name != "memory_limit" or _is_one_of(setting.asked, limit_bytes))
         for name, setting in run.settings.items()

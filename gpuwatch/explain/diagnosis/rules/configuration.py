@@ -15,6 +15,8 @@ from gpuwatch.explain.diagnosis.rules.stated_errors import error_lines, stated_e
 
 _EARLIER = "Call tf.config right after the import, before any tensor or model is created."
 _FIRST_SESSION = "Give it to the ConfigProto of the first session, or to tf.config right after the import."
+_POLICY = "Set the policy before the model's layers are made; a loaded model keeps the types that it was saved with."
+_PASS_ON = "Give the ConfigProto to the session: tf.compat.v1.Session(config=config)."
 _ALIKE = (
     "Set memory growth alike on every GPU. For growth up to a limit, set only memory_limit, and"
     " TF_FORCE_GPU_ALLOW_GROWTH=true in the environment."
@@ -22,7 +24,7 @@ _ALIKE = (
 _COMPARED = ("memory growth", "memory_limit", "logical devices", "visible devices")
 """Settings of tf.config whose effective values the watcher reads from TensorFlow's own state."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_TOO_LATE, _OVERRIDDEN, _REFUSED = "too late", "overridden by ", "refused: "
+_TOO_LATE, _OVERRIDDEN, _REFUSED, _UNUSED = "too late", "overridden by ", "refused: ", "not in effect: "
 """Beginnings of the watcher's notes on settings (_gpuwatch_settings.py)."""
 
 
@@ -47,6 +49,14 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
         )
     elif stated:
         yield from stated_error(evidence, "config.too-late", _EARLIER)
+    unused = {name: setting for name, setting in settings.items() if setting.note.startswith(_UNUSED)}
+    if unused:
+        yield warning_of(
+            "config.inconsistent",
+            title=f"Not in effect: {', '.join(unused)}",
+            evidence=[_compared(name, setting) for name, setting in unused.items()],
+            action=_POLICY if "mixed precision" in unused else _PASS_ON,
+        )
     for name, setting in forced.items():
         variable = setting.note.removeprefix(_OVERRIDDEN)
         yield warning_of(

@@ -24,7 +24,8 @@ _UNTOUCHED = 64 << 10
 _SAMPLES = 5
 """Samples of a GPU from which on its utilization tells that nothing ran there."""
 _HELD_SECONDS = 20.0
-"""For less nobody waits for the GPU."""
+"""For less nobody waits for the GPU, unless it is a training, however short."""
+_STEPS = 20
 _WORK_SECONDS = 3.0
 """For steps of less than this, memory and kernels were not seen often enough."""
 _TO_THE_GPU = (
@@ -89,7 +90,8 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms:
         return
-    held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= _HELD_SECONDS}
+    least = 1.0 if run.throughput is not None and run.throughput.steps >= _STEPS else _HELD_SECONDS
+    held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= least}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
     taken = [mapping for mapping in run.device_map if mapping.uuid in held and (not peaks or _device(mapping) in peaks)]
     # Several logical devices on one GPU are another matter.

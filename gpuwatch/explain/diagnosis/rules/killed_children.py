@@ -9,7 +9,8 @@ from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
+from gpuwatch.explain.diagnosis.rules.program_errors import line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, of_signal
 from gpuwatch.explain.diagnosis.rules.survived_error import DESPITE_ERROR
 from gpuwatch.explain.logs.clean import device
@@ -17,6 +18,15 @@ from gpuwatch.explain.logs.log_parser import parse
 
 _CHECK = "The program that started it goes on: let it check how its processes end (process.exitcode, check=True)."
 _MOST = 8
+
+
+def broken_pool(evidence: Evidence) -> tuple[str, ...]:
+    """The error of a program whose pool lost a process that a signal ended, and its place; empty without one."""
+    run, log = evidence.run, evidence.log
+    if run is None or log is None or not (run.killed_children and log.errors):
+        return ()
+    error = log.errors[-1]
+    return (line_of(error), *raised_at(log, error)) if error.type == "BrokenProcessPool" else ()
 
 
 @rule("unknown")
@@ -31,10 +41,14 @@ def child_killed(evidence: Evidence) -> Iterator[Finding]:
     who = f"its process {first.pid}" + (f" and {many} more" if many else "")
     what = f"{who} {'were' if many else 'was'} ended by {number.name}"
     succeeded = run.outcome.exit_code == 0
-    yield warning_of(
+    what += ", so its pool of processes broke" if (broke := broken_pool(evidence)) else ""
+    yield finding(
         "unknown",
+        "error" if broke else "warning",
+        "fact",
         title=f"{DESPITE_ERROR} {what}" if succeeded else f"{what[:1].upper()}{what[1:]}",
         evidence=(
+            *broke,
             *(
                 f"process {child.pid}: {signal.Signals(child.signal).name}"
                 + (f", {shorten(printable(child.command), 80)}" if child.command else "")

@@ -169,8 +169,12 @@ def _recorded(evidence: Evidence, oom: Oom) -> str:
     """Who held the most of the device's memory, if it was recorded (``run --memory``)."""
     profiles = evidence.run.memory_profiles if evidence.run is not None else ()
     number = (oom.device or ":0").rpartition(":")[2]
-    own = next((profile for profile in profiles if profile.device.rpartition(":")[2] == number), None)
-    return held_most(own) if own is not None else ""
+    there = [profile for profile in profiles if profile.device.rpartition(":")[2] == number]
+    used = oom.in_use_bytes or 0
+    own = min(there, key=lambda profile: abs(profile.peak_bytes - used) if used else 0, default=None)
+    if own is None:
+        return ""
+    return held_most(own) + (f" (process {own.pid})" if len({profile.pid for profile in there}) > 1 else "")
 
 
 def _address_space(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:

@@ -63,10 +63,9 @@ _NO_GPU_MATHS_ACTION = (
 _OF_DATA = re.compile(r"String|Regex|Unicode|Decode|Encode|Parse|Lookup|HashTable|Hash|Bucketize|ReadFile|Json|Csv")
 """Ops whose input is data: text, files, tables, encoded examples; they can be done in the dataset."""
 _OUTPUT = re.compile(r"^Print|^StringFormat$|^Assert$|Summar|WriteFile$")
-_HELD = re.compile(r"Lookup|HashTable|Queue|Barrier|^Stack|Staging|Variable|VarHandle|^Resource")
-"""Ops that make or use a variable, table or queue."""
-
-_TOGETHER_ACTION = "Put tf.device around the line that makes the variable or table; around its use it has no effect."
+_HELD = re.compile(r"Dataset|Lookup|HashTable|Queue|Barrier|^Stack|Staging|Variable|VarHandle|^Resource")
+"""Ops that make or use a dataset, variable, table or queue."""
+_TOGETHER_ACTION = "TensorFlow runs it where its variable or table is: to move it, change the line that makes that{}."
 
 _UNKNOWN_ACTION = (
     "Run it once with tf.config.set_soft_device_placement(False): TensorFlow then raises an error that says why the op"
@@ -97,6 +96,8 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     told = (_MISSING,) if error_lines(evidence, cause)[0] else (_MISSING, _ABSENT)
     known = [placement for placement in run.placements if placement.why in told] if run is not None else []
+    seen = {(entry.op, entry.requested, entry.scope) for entry in _fallen(evidence, cause)}  # in a later run's graph
+    known = [one for one in known if (one.op, device(one.requested or ""), one.scope) not in seen]
     if known:
         asked = ", ".join(dict.fromkeys(device(placement.requested or "") for placement in known))
         survived = run is not None and run.verdict != "error" and all(entry.why == _ABSENT for entry in known)
@@ -241,7 +242,19 @@ def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     """An op ran where its variable or table is, although the program requested another device."""
     entries = evidence.run.fallbacks if evidence.run is not None else ()
     made = any(entry.detail == MADE_THERE for entry in entries)
-    yield from _fell_back(evidence, "placement.together", _MADE_THERE_ACTION if made else _TOGETHER_ACTION)
+    action = _MADE_THERE_ACTION if made else _TOGETHER_ACTION.format(_makers(evidence))
+    yield from _fell_back(evidence, "placement.together", action)
+
+
+def _makers(evidence: Evidence) -> str:
+    """What the program requested for the variables and tables of the types and devices of such ops."""
+    held = {(entry.dtype, entry.actual) for entry in _fallen(evidence, "placement.together")}
+    placements = evidence.run.placements if evidence.run is not None else ()
+    makers = [placement for placement in placements if MAKES_RESOURCE.search(placement.op)]
+    found = [one for one in makers if (one.dtype, device(one.actual)) in held]
+    asked = dict.fromkeys(f"{one.scope} requests {one.requested}" for one in found if one.scope and one.requested)
+    meant = ": nothing to do if that is meant" if all(one.requested == one.actual for one in found) else ""
+    return f" ({', '.join(list(asked)[:3])}{meant})" if asked else ""
 
 
 @rule("unknown")

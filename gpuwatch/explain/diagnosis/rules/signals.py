@@ -38,7 +38,7 @@ def of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
         # The kernel counts its OOM kills.
         return (
             f"It was killed {_NOT_THE_KERNEL}",
-            f"{_WHO_SENT_IT}, or a user's kill -9.",
+            f"{_WHO_SENT_IT}, a user's kill -9, or the program itself.",
             "likely",
         )
     return title, action, "likely"

@@ -23,6 +23,7 @@ from gpuwatch.explain.diagnosis.rules.ending_words import (
     WAITED,
     WORKER,
 )
+from gpuwatch.explain.diagnosis.rules.killed_children import broken_pool
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first, named
 from gpuwatch.explain.diagnosis.rules.memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
@@ -92,8 +93,8 @@ class _End:
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognised error, reported so that it does not look healthy."""
     run, log = evidence.run, evidence.log
-    if run is not None and unreached(run):
-        return  # reported as a limit of the simulation
+    if run is not None and (unreached(run) or (run.outcome.exit_code and broken_pool(evidence))):
+        return  # reported as a limit of the simulation; with the process that was lost
     lines = _run_ended(run, log) if run is not None else _log_ended(log)
     if not lines:
         if run is not None and run.verdict == "timeout":

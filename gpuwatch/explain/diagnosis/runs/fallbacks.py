@@ -29,6 +29,9 @@ _WITH = {
     "framework": MADE_THERE,
     "compiled": "XLA compiles its function (jit_compile=True) for one device: tf.device inside has no effect",
 }
+_TYPE = re.compile(r"(?:^|device:)([A-Z_]+)(?=:)")
+_TYPES = ("CPU", "GPU", "TPU", "XLA_", "COMPOSITE")
+"""Device types of TensorFlow; a plugin's own is among the logical devices."""
 _READ = "ReadVariableOp"
 _OF_THEIRS = "TensorFlow has no GPU kernel for its {}"
 _NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
@@ -139,6 +142,11 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
     asked = device_name(placement.requested) if placement.requested else None
     usable = evidence.gpu_usable
     if asked is not None:
+        kind = _TYPE.search(asked)
+        known = kind is None or kind[1].startswith(_TYPES) or any(kind[0] in name for name in run.devices.logical)
+        if kind is not None and not known:
+            detail = f"TensorFlow has no device type {kind[1]} (a GPU is /device:GPU:0)"
+            return _entry(placement, asked.removeprefix("/device:"), actual, "placement.device-missing", detail)
         if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
             return None
         if placement.why in _WITH and usable:

@@ -23,6 +23,7 @@ GROUP = "run"
 DESPITE_OOM = "It exited with code 0, although memory ran out."
 """Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
 _OF_GPU = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
+_NOT_LOOKED_AT = "where its ops ran was not looked at (run --placement does)"
 _KNOWN = 0.9
 """Share of graph nodes whose requested device must be known to say that there are no problems."""
 _NO_REPLICA = "distribution.devices-missing"
@@ -53,6 +54,8 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     concerning = (
         _survived(found, run)
         if found.severity == "error" and ((_of_memory(found) and caught) or (found.id in NO_GPU and elsewhere))
+        else replace(found, title=f"{found.title}; {_NOT_LOOKED_AT}")
+        if found.id == "healthy" and _placement_unseen(run)
         else found
         for found in findings
         if not (
@@ -83,7 +86,7 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
     """The verdict's reason in one sentence; empty if the general one applies."""
     if verdict == "fallback" and main == _NO_REPLICA:
         return f"{_title(findings, main)}."
-    if verdict == "fallback" and main in NO_GPU:
+    if verdict == "fallback" and main in NO_GPU and not Evidence(run=run, log=log).gpu_usable:
         return f"All of it ran on the CPU: {_title(findings, main)}."
     if verdict == "ok" and main == "visibility.hidden":
         return f"All of it ran on the CPU, as it asks. {_title(findings, main)}."
@@ -107,11 +110,15 @@ def _title(findings: tuple[Finding, ...], cause: str | None) -> str:
     return next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
 
 
+def _placement_unseen(run: Run) -> bool:
+    return run.framework is not None and run.framework.name == "tensorflow" and "placement" not in run.settings
+
+
 def _without_problems(run: Run) -> str:
     """With --placement only if nearly all requested devices are known, and with their share."""
     coverage = run.placement_coverage
-    if run.framework is not None and run.framework.name == "tensorflow" and "placement" not in run.settings:
-        return "It succeeded; where its ops ran was not looked at (run --placement does)."
+    if _placement_unseen(run):
+        return f"It succeeded; {_NOT_LOOKED_AT}."
     if coverage is None or not coverage.nodes:
         return "It succeeded without problems."
     known = 1 - coverage.unclear / coverage.nodes
