@@ -53,7 +53,7 @@ class Hops:
             for node, at in readers.get(waiting.pop(), ()):
                 if ":GPU:" in node.device:
                     many = sum(not given.startswith("^") for given in node.input)
-                    if not self.ops.in_host_memory(node.op, at, many, node.attr, ("GPU", "DEFAULT")):
+                    if not self.ops.in_host_memory(node.op, at, many, node.attr):
                         return True
                 elif node.name not in seen:
                     seen.add(node.name)

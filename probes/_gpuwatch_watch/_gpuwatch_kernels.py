@@ -32,11 +32,14 @@ class Registry:
         cuda = ("GPU_CUDA", "DEFAULT")
         return gpu, _fit(found, types, cuda), _fit(found, {}, cuda), _blamed(found, types, cuda)
 
-    def in_host_memory(self, op, argument, types, devices=("GPU",)):
-        """Whether the kernel for these devices wants this input in host memory; True where there is none to ask."""
+    def in_host_memory(self, op, argument, types):
+        """Whether a GPU's kernel wants this input in host memory; True where there is none to ask.
+
+        TensorFlow takes one for any device (DEFAULT) where there is none for the GPU (framework/op_kernel.cc).
+        """
         self.of(op, types)
         fit = [one for one in self.known.get(op) or () if _allows(one, types)]
-        found = [one for one in fit if one.device_type in devices]
+        found = [one for one in fit if one.device_type == "GPU"] or [one for one in fit if one.device_type == "DEFAULT"]
         return not found or any(argument in one.host_memory_arg for one in found)
 
     def cuda_types(self, op):

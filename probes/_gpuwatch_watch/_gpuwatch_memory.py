@@ -19,8 +19,10 @@ import time
 _CONTEXT = "tensorflow.python.eager.context"
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
 _PROFILER = "tensorflow.python.profiler.internal._pywrap_profiler"
-_OPTIONS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 0}
-"""Allocations are events of level 2 (``kInfo``); no CUPTI, which the program's own tools may use."""
+_LAUNCHERS = "tensorflow.python.distribute.cross_device_utils"
+_COLLECTIVES = "TensorFlow's profiler may crash a program whose devices reduce together: this recording ended before it"
+"""What ends in another thread than it began (CollectiveExecutor::CompleteParams) is written into freed memory when the
+profiler stops (SplitEventTracker in traceme_recorder.cc)."""
 _FIRST_STEPS = 5
 _FIRST_SECONDS = 1.0
 _LONGEST_FIRST = 20.0
@@ -44,13 +46,31 @@ _MOST_VARIABLES = 4000
 _MOST_INPUTS = 200
 _A_LINE = 200
 _ELEMENTS = frozenset(["IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"])
-_FRAMEWORKS = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep, os.sep + "_gpuwatch_")
+_FRAMEWORKS = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/tensorflow/python/",
+    "/keras/src/",
+    "/_gpuwatch_",
+)  # PYTHONPATH, too
 _LARGE = 64 << 10
 """Bytes of a tensor whose line is worth the time: TensorFlow takes half a millisecond for each."""
 _MOST_LINES = 1000
 _LINES_SECONDS = 0.3
 _HISTORY = 20000
 """Allocations and frees that PyTorch keeps; to write them takes it two seconds."""
+
+
+class _Level(int):
+    """A number that is no truth value: TensorFlow 2.21 takes every other number for one, and ignores the option."""
+
+    def __bool__(self):
+        raise TypeError
+
+
+_OPTIONS = {"host_tracer_level": _Level(2), "python_tracer_level": _Level(0), "device_tracer_level": _Level(0)}
+"""Allocations are events of level 2 (``kInfo``); no CUPTI, which the program's own tools may use, which slows kernels,
+and whose lines the program's log would have."""
 
 
 class Recorder:
@@ -63,6 +83,7 @@ class Recorder:
             _CONTEXT: self._context,
             _SESSIONS: self._sessions,
             _PROFILER: self._profiler,
+            _LAUNCHERS: self._launchers,
             "torch.cuda": self._torch,
         }
         self.original = None
@@ -129,6 +150,17 @@ class Recorder:
         module.ProfilerSession = ProfilerSession
         module.start_server = start_server
 
+    def _launchers(self, module):
+        launcher = module.CollectiveReplicaLauncher
+        make = launcher.__init__
+
+        def made(this, group_key, group_size, *given, **named):
+            if group_size > 1:
+                self.give_way(_COLLECTIVES, gave_way=False)
+            make(this, group_key, group_size, *given, **named)
+
+        launcher.__init__ = made
+
     def _listed(self, frame, context):
         if context._logical_devices:
             self.begin()
@@ -164,13 +196,13 @@ class Recorder:
 
     # Where it ends
 
-    def give_way(self, reason):
-        """Stops for good, before the program's own profiler starts."""
+    def give_way(self, reason, gave_way=True):
+        """Stops for good; ``gave_way``: before the program's own profiler starts."""
         if os.getpid() != self.pid or self.over:
             return
         self.over = reason
         self.stop(reason)
-        self.note(reason, gave_way=True)
+        self.note(reason, gave_way=gave_way)
 
     def stop(self, reason):
         """Ends the window, and tells gpuwatch where its file is."""

@@ -59,6 +59,7 @@ class Collected:
         self.number = number
         self.nodes = {node.name: node for node in before.node}
         self.library = {one.signature.name: one for one in before.library.function}
+        self.bodies = {}
         self.placed = list(graphs.post_optimization_graph.node)
         self.places = {node.name: node.device for node in self.placed}
         lacking = [node for node in before.node if node.op in _ENDS and node.name not in self.places]
@@ -79,6 +80,12 @@ class Collected:
                 if self._is_used(inner, body.node_def, depth + 1) or inner in body.ret.values():
                     return True
         return False
+
+    def body(self, name):
+        """The nodes of a function that is called, by name; None if it was not collected with it."""
+        if name not in self.bodies and name in self.library:
+            self.bodies[name] = {node.name: node for node in self.library[name].node_def}
+        return self.bodies.get(name)
 
     def is_eager_op(self):
         """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""
@@ -139,6 +146,8 @@ class PlacedFunctions:
         self.nodes = 0
         self.unclear = 0
         """Nodes of which it is not known where they ran, or what was requested."""
+        self.in_compiled = 0
+        """Nodes of functions that XLA has compiled."""
 
     def install(self):
         """Begins to collect; TensorFlow is imported. Raises AttributeError in a version without these names."""
@@ -326,11 +335,11 @@ class PlacedFunctions:
         """Counts a function's placed nodes; returns the names of those for which the program asked for a device."""
         asked = set()
         self.pool.remove(collected)
-        nodes, library, requests = collected.nodes, collected.library, self.requests.get(graph)
+        nodes, requests = collected.nodes, self.requests.get(graph)
         for node in collected.placed:
             if node.op in _FEED or node.op in _IDLE:
                 continue
-            found = self._request(node.name, node.op, nodes, requests, library, ask, 0)
+            found = self._request(node.name, node.op, nodes, requests, collected, ask, 0)
             if node.op in _CALLS:
                 self._judge_called(node, found if found is not None else ask, "", 0)  # not inlined
                 continue
@@ -345,7 +354,7 @@ class PlacedFunctions:
             self.count(node.op, node.attr, found, node.device, "resource" if uses_resource(node, nodes) else "")
         return asked
 
-    def _request(self, path, op, nodes, requests, library, inherited, depth):
+    def _request(self, path, op, nodes, requests, collected, inherited, depth):
         """What was requested for a placed node: by itself, else by the call that it was inlined from; None: unknown.
 
         ``requests``: of the function that has ``nodes``; None for one that was not seen being made.
@@ -361,12 +370,11 @@ class PlacedFunctions:
                 passed = self._own(call, requests, inherited)
                 rest = _LOWERED.sub("", path[at + 1 :])
                 for name in _called(call):
-                    body, made = library.get(name), self.functions.get(name)
-                    if body is None:
+                    inner, made = collected.body(name), self.functions.get(name)
+                    if inner is None:
                         continue
-                    inner = {node.name: node for node in body.node_def}
                     of = made.requests if made is not None else None
-                    found = self._request(rest, op, inner, of, library, passed, depth + 1)
+                    found = self._request(rest, op, inner, of, collected, passed, depth + 1)
                     if found is not None:
                         return found
             at = path.find("/", at + 1)
@@ -416,11 +424,12 @@ class PlacedFunctions:
 
     def _judge_node(self, op, wanted, device, why):
         asked = wanted == self.unknown or (wanted.line is not None and wanted.type == "GPU")
-        if not asked and (device != _ONLY_CPU or why):
+        if not asked and (not device or why):
             return
         self.nodes += 1
         attributes = op.node_def.attr
         if wanted != self.unknown and device:
+            self.in_compiled += device != _ONLY_CPU
             self.count(op.type, attributes, wanted, device, why or ("" if device == _ONLY_CPU else "compiled"))
         elif wanted != self.unknown and op.type not in _OF_INPUTS and self.has_kernel(op.type, attributes) is False:
             self.count(op.type, attributes, wanted, "/device:CPU:0", why)

@@ -253,7 +253,7 @@ class Ops:
             ):
                 self.copies[key] = 1
 
-    def in_host_memory(self, name, at, many, attributes, devices=("GPU",)):
+    def in_host_memory(self, name, at, many, attributes):
         """Whether the GPU's kernel wants an op's input in host memory; unknown counts as so. ``many``: its inputs."""
         from tensorflow.python.framework import op_def_registry
 
@@ -266,7 +266,7 @@ class Ops:
             repeated = many - len(definition.input_arg) + 1 if lists and one is lists[0] else 1
             names += [one.name] * repeated
         types = self.kernels_of.types_of(attributes)
-        return at >= len(names) or self.registry.in_host_memory(name, names[at], types, devices)
+        return at >= len(names) or self.registry.in_host_memory(name, names[at], types)
 
     # What is sent
 
@@ -298,6 +298,10 @@ class Ops:
     def left_out(self):
         """What was not counted, in sentences."""
         yield from self.problems
+        if self.functions.in_compiled:
+            yield "placement: %d nodes are of functions that XLA compiles, each as a whole for one device" % (
+                self.functions.in_compiled
+            )
         if self.unread:
             most = ", ".join("%s %d" % entry for entry in self.unread.most_common(5))
             more = ", ..." if len(self.unread) > 5 else ""

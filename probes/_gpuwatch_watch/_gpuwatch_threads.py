@@ -23,9 +23,8 @@ _MOST_PLACES = 50
 _MOST_THREADS = 8
 _GENERATOR = 0x20
 """CO_GENERATOR: a generator on the stack makes the next element."""
-_LIBRARIES = tuple(
-    os.sep + name + os.sep for name in ("site-packages", "dist-packages", "python%d.%d" % sys.version_info[:2])
-)
+_PYTHON = "/python%d.%d/" % sys.version_info[:2]
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/tensorflow/python/", "/keras/src/", _PYTHON)
 _NEXT = frozenset(["__next__", "next", "get_next", "get_next_as_optional"])
 _INPUTS = tuple(
     name.replace("/", os.sep)

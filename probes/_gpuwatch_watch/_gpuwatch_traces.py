@@ -10,7 +10,13 @@ import sys
 import weakref
 
 _FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
-_LIBRARIES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep, os.sep + "_gpuwatch_")
+_LIBRARIES = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/tensorflow/python/",
+    "/keras/src/",
+    "/_gpuwatch_",
+)  # PYTHONPATH, too
 _FEW = 5
 """Traces that nobody is told about."""
 _MOST_FUNCTIONS = 200

@@ -42,7 +42,11 @@ from tests.conftest import gpuwatch
         ),
         (["probe", "--config", "contention", "--seconds", "30", "--deadline", "180"], 2, "10 measurements of"),
         (["probe", "--config", "growth", "--gpu", "0,", "--python", "/nonexistent"], 2, "an entry is empty"),
-        (["probe", "--config", "growth", "--python", "/bin/ls"], 2, "--python /bin/ls: it is not a Python interpreter"),
+        (
+            ["probe", "--config", "growth", "--python", "/bin/ls"],
+            2,
+            "--python /bin/ls: it is not a usable Python: /bin/ls: ",
+        ),
         (["doctor", "--python", "/tmp"], 2, "--python /tmp: it is a folder, not a program"),
         (["doctor", "--python", "/etc/passwd"], 2, "this user cannot execute it (its mode is -rw"),
         (["cause", "OOM"], 2, "did you mean memory.model-too-large or memory.other-process or memory.limit-too-small"),

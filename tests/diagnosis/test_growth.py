@@ -13,6 +13,7 @@ from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import growth
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomFacts, judge
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports.tables import oom_table
@@ -110,6 +111,45 @@ def test_without_a_rise_the_batch_is_blamed_as_a_fact() -> None:
     assert told.certainty == "fact"
     assert told.action.startswith("Make the batch or the model smaller")
     assert not any("rose from" in line for line in told.evidence)
+
+
+@pytest.mark.parametrize(("steps", "told"), [(58, True), (None, False), (30, False)])
+def test_a_fast_gpu_is_full_before_samples_show_growth(steps: int | None, told: bool) -> None:
+    """Then as many equal blocks as steps tell it."""
+    full = replace(
+        OOM,
+        requested_bytes=8 * MIB,
+        limit_bytes=512 * MIB,
+        in_use_bytes=511 * MIB,
+        alike_blocks=60,
+        largest_free_bytes=0,
+    )
+    run = watched([0.1, 0.5], full)
+    assert run.throughput is not None
+    run = replace(run, throughput=replace(run.throughput, steps=steps) if steps else None)
+    assert (found(run).id == "memory.growing") == told
+    assert any("were in use already" in line and "after 58 steps" in line for line in found(run).evidence) == told
+
+
+XLA_OOM = """
+W0000 00:00:1795716589.625116 10941 bfc_allocator.cc:311] Allocator (GPU_0_bfc) ran out of memory trying to allocate\
+ 1.02GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be\
+ performance gains if more memory were available.
+W0000 00:00:1795716589.632560 10941 op_kernel.cc:1858] OP_REQUIRES failed at xla_ops.cc:602 : RESOURCE_EXHAUSTED:\
+ Out of memory while trying to allocate 1.02GiB. [tf-allocator-allocation-error='']
+"""
+
+
+def test_a_compiled_function_that_runs_out_meets_the_limit_of_tensorflows_allocator() -> None:
+    """XLA's failure has no dump: its request is in GiB, its allocator in the line before, its limit in the map."""
+    run = full_run(config="run", group="run", verdict="error", ooms=(), findings=(), fallbacks=(), workers=())
+    mapped = (DeviceMapping(framework_device="/device:GPU:0", cuda_ordinal=0, granted_bytes=600 * MIB),)
+    done = complete(replace(run, device_map=mapped, settings={}), parse(XLA_OOM), None)
+    (oom,) = done.ooms
+    assert (oom.device, oom.allocator, oom.limit_bytes) == ("GPU:0", "GPU_0_bfc", 600 * MIB)
+    assert oom.requested_bytes == pytest.approx(1.02 * GIB, rel=0.001)
+    assert done.verdict == "oom"
+    assert "unknown" not in [one.id for one in done.findings]
 
 
 def test_a_log_alone_tells_the_line_and_asks_whether_memory_grows() -> None:

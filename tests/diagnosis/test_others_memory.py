@@ -199,6 +199,26 @@ def test_a_few_mib_left_on_a_full_device_are_no_room(own: int, cause: str) -> No
     assert "2.0 MiB ≤ 6.0 MiB free on a device of 3.8 GiB" in " ".join(judged.lines)
 
 
+@pytest.mark.parametrize(("pool", "cause"), [(194, "memory.fragmented"), (190, "unknown")])
+def test_what_a_growing_pool_may_still_get_decides_whether_the_driver_was_asked(pool: int, cause: str) -> None:
+    """64 MiB, of a limit of 256 MiB: 62 MiB more would be too few, so that TensorFlow did not ask for them."""
+    oom = Oom(
+        device="GPU:0",
+        allocator="GPU_0_bfc",
+        requested_bytes=64 * MIB,
+        limit_bytes=256 * MIB,
+        in_use_bytes=160 * MIB,
+        largest_free_bytes=32 * MIB,
+        pool_bytes=pool * MIB,
+    )
+    known = OomFacts(
+        total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True, least_free_bytes=23 * GIB
+    )
+    judged = judge(oom, known)
+    assert judged.cause == cause
+    assert any("> 62.0 MiB that the allocator may still get" in line for line in judged.lines) == (pool == 194)
+
+
 @pytest.mark.parametrize(("used", "cause"), [(3, "unknown"), (70, "memory.model-too-large")])
 def test_an_allocators_own_report_does_not_tell_who_else_was_on_the_gpu(used: int, cause: str) -> None:
     """PyTorch's snapshot and CuPy's message have no size of the device."""
@@ -238,6 +258,16 @@ def test_a_grant_that_others_cut_is_told_with_who_held_it() -> None:
     assert (done.primary, found.id, found.certainty) == ("memory.other-process", "memory.other-process", "fact")
     assert "pid 7" in found.title
     assert "795 MiB" in found.title
+
+
+def test_who_came_meanwhile_is_named_and_who_left_is_not() -> None:
+    before = of(24 * GIB, (7, 600 * MIB), (8, 500 * MIB))
+    met = of(24 * GIB, (8, 500 * MIB), (9, 20 * GIB), (100, 1116 * MIB))
+    run = ran(granted(795), memory=seen(before, of(24 * GIB, (7, 600 * MIB), (8, 500 * MIB)), met))
+    found = complete(run, LogFacts(), before).findings[0]
+    assert found.title.startswith("2 other processes held 20.5 GiB of GPU 0's 24.0 GiB")
+    assert [line.split(" held ")[0] for line in found.evidence[1:]] == ["process 9", "process 8 of alice"]
+    assert found.action.startswith("End process 9, 8")
 
 
 def test_a_tenant_that_left_before_the_start_is_no_riddle() -> None:

@@ -286,6 +286,16 @@ def test_alike_fallbacks_are_one_entry() -> None:
     assert [(entry.op, entry.count) for entry in done.fallbacks] == [("MatMul", 3)]
 
 
+@pytest.mark.parametrize("why", ["resource", "framework", "compiled"])
+def test_what_lies_with_something_made_for_a_missing_gpu_has_that_cause(why: str) -> None:
+    """On a machine with one GPU, a model under tf.device("GPU:1") is compiled there, and its variables are, too."""
+    gpu = "/device:GPU:0"
+    placements = (Placement(op="Less", dtype="bool", requested="/device:GPU:1", scope="a.py:3", why=why, actual=gpu),)
+    run = draft("run", devices=Devices(logical=(CPU, gpu)), device_map=(DeviceMapping(framework_device=gpu),))
+    done = complete(msgspec.structs.replace(run, placements=placements), LogFacts(), EVERY_GPU)
+    assert [entry.reason for entry in done.fallbacks] == ["placement.device-missing"]
+
+
 def test_int_ops_and_ops_meant_for_the_cpu_are_no_fallbacks() -> None:
     placements = (
         Placement(op="AddV2", dtype="int32", actual=CPU),

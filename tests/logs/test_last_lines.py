@@ -652,3 +652,15 @@ def test_an_interrupt_outweighs_what_follows_from_it_and_a_probe_at_the_start() 
         "W0116 14:35:43.75 39 /a/elastic/agent/server/api.py:704] Received Signals.SIGINT death signal, shutting down"
     )
     assert "interrupted" in explain([*_STEPS, elastic, _TRACE, '  File "a.py", line 8, in <module>']).findings[0].title
+
+
+def test_advice_on_what_is_deprecated_is_no_failure() -> None:
+    """TensorFlow's module deprecation.py writes it into the log of each program that uses such a function."""
+    log = [
+        "WARNING:tensorflow:From /a/v2_compat.py:98: disable_resource_variables is deprecated and will be removed in a"
+        " future version.",
+        "Instructions for updating:",
+        "non-resource variables are not supported in the long term",
+    ]
+    assert not last_lines.end_of(log).tells
+    assert last_lines.end_of([*log[:1], *log[2:]]).tells == last_lines.FAILED

@@ -31,6 +31,18 @@ def test_the_last_frame_outside_the_framework() -> None:
     assert frame == Frame(file="/home/u/model.py", line=12, function="call", code="return self.dense(x)")
 
 
+@pytest.mark.parametrize(
+    "file", ["tensorflow/python/eager/execute.py", "keras/src/trainers/trainer.py", "torch/_ops.py", "jax/_src/api.py"]
+)
+def test_a_framework_from_a_folder_of_pythonpath_is_none_of_the_users_files(file: str) -> None:
+    """pip install --target, as modules of a cluster are made: no folder is called site-packages."""
+    frame = of(
+        '  File "/home/u/train.py", line 8, in <module>', "    main()", f'  File "/apps/tf/{file}", line 1, in f'
+    )
+    assert frame is not None
+    assert frame.file == "/home/u/train.py"
+
+
 def test_the_latest_traceback_counts() -> None:
     frame = of('  File "a.py", line 1, in f', "    one()", "E: x", '  File "b.py", line 2, in g', "    two()")
     assert frame is not None

@@ -192,6 +192,26 @@ def test_the_program_s_own_profiler_comes_first(record: Record, module: ModuleTy
     assert profiler.start_server(7) == 7
 
 
+@pytest.mark.parametrize(("size", "ends"), [(2, True), (1, False)])
+def test_it_ends_before_devices_reduce_together(record: Record, size: int, ends: bool) -> None:
+    """TensorFlow's profiler writes into freed memory where an activity ends in another thread than it began in."""
+
+    class Launcher:
+        def __init__(self, group_key: int, group_size: int, device: str) -> None:
+            assert (Session.active is None) == ends, "stopped before"
+            self.of = (group_key, group_size, device)
+
+    recorder, watcher = record()
+    recorder._launchers(SimpleNamespace(CollectiveReplicaLauncher=Launcher))
+    recorder.begin()
+    assert Launcher(group_key=1, group_size=size, device="GPU:0").of == (1, size, "GPU:0")
+    notes = watcher.told("memory_note")
+    assert [note["gave_way"] for note in notes] == [False] * ends
+    recorder.look()
+    assert Session.started == 1
+    assert (Session.active is None) == ends
+
+
 def test_a_profiler_that_is_already_active_is_a_note(record: Record) -> None:
     recorder, watcher = record()
     Session().start("/nowhere", {})

@@ -53,6 +53,49 @@ def test_interpreters_are_checked_before_anything_runs(tmp_path: Path) -> None:
         choose_interpreter("torch", _without_packages(tmp_path))
 
 
+@pytest.mark.parametrize("place", ["PYTHONPATH", "user site-packages", "a .pth file there"])
+def test_a_framework_is_found_wherever_the_users_own_programs_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Modules of a cluster set PYTHONPATH; pip install --user and .pth files add folders, too."""
+    packages = tmp_path / "packages"
+    _package(packages, "tensorflow")
+    python = str(Path(sys.executable).resolve())  # not a virtual environment's, which has no user site-packages
+    if place == "PYTHONPATH":
+        python = sys.executable
+        monkeypatch.setenv("PYTHONPATH", str(packages))
+        (packages / "tempfile.py").write_text("raise SystemExit('ran')")  # which importlib.metadata imports
+    else:
+        monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
+        site = tmp_path / "user" / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        site.mkdir(parents=True)
+        if "pth" in place:
+            (site / "cluster.pth").write_text(f"{packages}\n")
+        else:
+            _package(site, "tensorflow")
+    found = choose_interpreter("tensorflow", python)
+    assert (found.version, found.gpu_build) == ("9.9.9", True)
+
+
+def _package(folder: Path, name: str) -> None:
+    information = folder / f"{name}-9.9.9.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(f"Name: {name}\nVersion: 9.9.9\n")
+    (folder / name / "python" / "platform").mkdir(parents=True)
+    (folder / name / "__init__.py").write_text("raise SystemExit('ran')")
+    (folder / name / "python" / "platform" / "build_info.py").write_text("build = dict(is_cuda_build=True)")
+
+
+def test_files_in_the_working_folder_are_not_run_by_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tensorflow", "random", "json", "re"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('ran')")
+    expected = choose_interpreter("tensorflow", sys.executable)
+    monkeypatch.chdir(tmp_path)
+    assert choose_interpreter("tensorflow", sys.executable) == expected
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # there every program imports it, and the doctor names the file
+    assert choose_interpreter("tensorflow", sys.executable).version == expected.version
+
+
 def _wrapper(tmp_path: Path, body: str) -> str:
     fake = tmp_path / "python"
     fake.write_text(f"#!/bin/sh\n{body}\n")

@@ -10,10 +10,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gpuwatch.core.model.run import Outcome
+from gpuwatch.experiment.probing.watch import Watch
+from gpuwatch.explain.logs.facts import LogFacts
 from tests.conftest import gpuwatch
+from tests.diagnosis.cases import draft
 from tests.probing.watched import read, started, until, watched, with_torch
 from tests.terminal import family, wait_until_ended
 
@@ -121,6 +126,20 @@ def test_an_exit_code_is_no_cause(tmp_path: Path) -> None:
     run = read(out)
     assert (run["verdict"], run["verdict_reason"]) == ("error", "It exited with code 7.")
     assert (run["primary"], run["findings"]) == (None, [])
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, True), (None, False)])
+def test_a_program_that_runs_yet_or_was_killed_may_not_have_got_beyond_its_imports(
+    code: int | None, told: bool
+) -> None:
+    """TensorFlow's first lines come while it is imported, which may take ten seconds."""
+    seen = SimpleNamespace(
+        _builder=SimpleNamespace(log=LogFacts(frameworks=["tensorflow"])),
+        _backlog=SimpleNamespace(left_out=0),
+        _options=SimpleNamespace(log=True),
+    )
+    run = draft("run", outcome=Outcome(exit_code=code, ended=code is not None))
+    assert bool(list(Watch._problems(seen, run))) == told  # type: ignore[arg-type]
 
 
 def test_a_program_without_a_framework_is_told_so(tmp_path: Path) -> None:

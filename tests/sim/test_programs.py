@@ -122,6 +122,8 @@ def test_an_explicit_jit_compile_is_told_also_if_its_error_is_caught(tmp_path: P
     setting = run["settings"]["jit_compile"]
     assert (setting["asked"], setting["effective"]) == (True, False)
     assert "2.0" in done.out.splitlines()  # the placer writes there too
+    assert any("functions that XLA compiles" in line for line in run["problems"])
+    assert ("Mul", "CPU:0") in {(one["op"], one["actual"]) for one in run["placements"]}, "within a compiled function"
     assert [done.err.count(f"gpuwatch: {note}\n") for note in NO_XLA_NOTES] == [1, 1]
     assert NO_XLA not in done.err, "it was no default"
 
@@ -141,12 +143,12 @@ def spelled_out(code: str) -> str:
     return code.replace('"mse")', '"mse", jit_compile=False)')
 
 
-def watched(folder: Path, tier: Tier, code: str) -> tuple[Result, dict[str, Any]]:
+def watched(folder: Path, tier: Tier, code: str, *more: str) -> tuple[Result, dict[str, Any]]:
     """What ``run --placement`` tells of a program on two simulated GPUs."""
     script, out = folder / f"{tier}.py", folder / f"{tier}.json"
     script.write_text(code)
     options = ("--placement", "-q", "--no-save", "--sim", "2x4GiB", "--sim-tier", tier, "-o", str(out))
-    command = ("run", *options, "--", PYTHON, str(script))
+    command = ("run", *options, *more, "--", PYTHON, str(script))
     done = gpuwatch_forked(*command, environment=dict(os.environ), timeout=900, tier=tier)
     return done, json.loads(out.read_text())
 
@@ -222,6 +224,18 @@ def test_the_driver_tier_maps_and_places_alike_and_calls_its_numbers_meaningless
     (finding,) = [one for one in run["findings"] if one["id"] == "simulation.limit"]
     assert "meaningless" in finding["title"]
     is_as_on(run, on_plugin[1])
+
+
+@tensorflow
+def test_memory_is_recorded_without_cupti(tmp_path: Path) -> None:
+    """TensorFlow's profiler opens it for GPUs unless an option says otherwise; it writes to the program's log."""
+    done, run = watched(
+        tmp_path, "driver", "import tensorflow as tf\na = tf.constant([[1.0] * 64] * 64)\na @ a\n", "--memory"
+    )
+    if run["framework"]["gpu_build"] is False:
+        pytest.skip("this TensorFlow has no GPUs on the driver tier")
+    assert run["memory_profiles"], run["problems"]
+    assert "cupti" not in done.err
 
 
 # All of them

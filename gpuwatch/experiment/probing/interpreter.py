@@ -19,9 +19,17 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.experiment.probing.termination import signal_name
 
-# Runs in the user's interpreter: finds the framework without importing it, which takes seconds.
+# Runs in the user's interpreter: finds the framework without importing it, which takes seconds, where the user's own
+# programs find it: PYTHONPATH and the user's site-packages count, the working folder, which -c puts first, does not.
+# The check itself takes the standard library first, whatever files of its modules' names stand in those folders.
 _CHECK = """
-import importlib.metadata, importlib.util, json, pathlib, re, sys
+import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import os
+library = os.path.dirname(os.__file__)
+sys.path.sort(key=lambda path: not path.startswith(library) or "-packages" in path)
+import importlib.metadata, importlib.util, json, pathlib, re
 name = sys.argv[1]
 spec = importlib.util.find_spec(name)
 if spec is None or not spec.origin:
@@ -177,8 +185,8 @@ def _candidates() -> Iterator[str]:
 def _look(python: str, framework: str) -> Interpreter | str:
     """The framework in ``python``, or why it cannot be used."""
     try:
-        # -P would do but needs 3.11; -I keeps the working directory off sys.path too.
-        code, out, err = _asked([python, "-I", "-c", _CHECK, framework])
+        # -I would drop PYTHONPATH and the user's site-packages; a shell refuses -W instead of running the check.
+        code, out, err = _asked([python, "-W", "ignore", "-c", _CHECK, framework])
     except subprocess.TimeoutExpired:
         return f"it did not answer within {_PATIENCE} s"
     except OSError as error:
@@ -189,7 +197,7 @@ def _look(python: str, framework: str) -> Interpreter | str:
         return f"it was killed by {signal_name(-code)}"
     if code != 0:
         complaint = _complaint(err)
-        if _CHECK.split()[1] in complaint and "Traceback" not in err:
+        if "importlib" in complaint and "Traceback" not in err:
             return "it is not a Python interpreter"
         return f"it is not a usable Python: {shorten(printable(complaint), _LONGEST) or f'exit code {code}'}"
     # Wrappers and start-up files may print lines before the answer.

@@ -460,7 +460,9 @@ class Watch:
 
     def _problems(self, run: Run) -> Iterator[str]:
         """What could not be observed."""
-        if (named := self._builder.log.frameworks) and run.framework is None:
+        # A program that runs yet, or was killed, may not have got beyond its imports.
+        ended = run.outcome.exit_code is not None
+        if (named := self._builder.log.frameworks) and run.framework is None and ended:
             yield _NOT_INSIDE if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
         for pid in self._processes.cut_short():
             yield f"placement: process {pid} ended without a last report: not all of its ops and graphs are counted"

@@ -347,9 +347,17 @@ def _last_of_rows(lines: Sequence[str]) -> str:
 
 
 def _counting(lines: Sequence[str]) -> Iterator[str]:
-    """The lines without the exceptions that Python ignored, each with its traceback, unless that is cut off."""
+    """The lines without exceptions that Python ignored, each with its traceback, and advice on what is deprecated.
+
+    An ignored one whose traceback is cut off stays.
+    """
     ignored: list[str] = []
+    advice = False
     for raw in lines:
+        if advice:
+            advice = False
+            continue
+        advice = raw.rstrip().endswith("Instructions for updating:")  # of TensorFlow: the next line says how
         if not ignored and not any(head in raw for head in _IGNORED):
             yield raw
             continue

@@ -148,11 +148,7 @@ class MessageReader:
         return known
 
     def _memory(self, source: str, line: str, message: str) -> None:
-        failed = (
-            "trying to allocate" in message
-            and "is not a failure" not in message
-            and self._ooms.head(message, writer(line))
-        )
+        failed = "trying to allocate" in message and self._ooms.head(message, writer(line))
         if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
             self._facts.note("memory.oom", line)
         elif not source and cuda_errors.out_of_memory(topics.folded(message)) and not self._ooms.full():

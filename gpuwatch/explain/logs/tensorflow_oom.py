@@ -129,6 +129,8 @@ class OomCollector:
         """The dump that is being read."""
         self._beside: list[Draft] = []
         """Dumps of other processes that write to the same log at the same time."""
+        self._asked: tuple[str | None, int | None] = (None, None)
+        """Allocator and bytes of the latest refusal that its caller, such as XLA, reports itself where it is one."""
 
     def in_dump(self) -> bool:
         """Whether plain lines (``Limit: …``) may belong to a dump."""
@@ -140,12 +142,13 @@ class OomCollector:
 
     def head(self, message: str, writer: str | None = None) -> bool:
         """``ran out of memory trying to allocate``: True for a failure, False for "this is not a failure"."""
-        if "is not a failure" in message:
-            return False
         match = _HEAD.search(message)
         if match is None:
             return False
         requested = int(match[3]) if match[3] else size_bytes(match[2])
+        if "is not a failure" in message:
+            self._asked = match[1], requested
+            return False
         if self._open is not None and self._open.writer != writer:
             self._beside = [*self._beside[-_MOST_BESIDE:], self._open]
         else:
@@ -258,6 +261,9 @@ class OomCollector:
         """Failures without a dump: context creation, XLA, the async allocator, a copy to the device."""
         draft = _without_dump(message)
         if draft is not None:
+            allocator, asked = self._asked
+            if draft.device is None and asked and draft.requested and _near(asked, draft.requested):
+                draft.allocator, draft.device = allocator, _allocator_device(allocator)
             self._add_once(draft)
         return draft is not None
 

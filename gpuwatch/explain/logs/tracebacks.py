@@ -9,7 +9,8 @@ import msgspec
 _FRAME = re.compile(r"File \"([^\"]{1,1000})\", line (\d{1,9})(?:, in (\S{1,200}))?")
 _IPYTHON = re.compile(r"(?:File )?(<ipython-input-[^>]{1,80}>|(?:Cell|Input) In ?\[\d{1,6}\]), line (\d{1,9})")
 _FOREIGN = re.compile(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d[\d.]*/|/lib-dynload/|^<frozen |^<string>$|^<__array_function__"
+    r"/(?:site|dist)-packages/|/tensorflow/python/|/(?:tf_)?keras/src/|/jax/_src/|/torch/(?:_|nn/|optim/|autograd/|utils/)"
+    r"|/lib(?:64)?/python\d[\d.]*/|/lib-dynload/|^<frozen |^<string>$|^<__array_function__"
     r"|/_gpuwatch_watch/|/__autograph_generated_file|^/tmp/__autograph|\bbazel-out\b|[\\/]Lib[\\/]|[\\/]bin[\\/][\w-]+$|\.exe$|\.pyx$",
 )
 _BOXED = re.compile(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gpuwatch.core.model.run import MemoryPoint, Oom
+from gpuwatch.core.model.run import MemoryPoint, Oom, Throughput
 
 _RISES = 4
 _RISE = 0.01
@@ -28,6 +28,8 @@ _ALIKE, _ALIKE_SHARE = 4, 0.5
 """So many blocks of one size, with this share of the memory in use, are reported."""
 _MANY, _MANY_SHARE = 16, 0.8
 """So many are hardly a model's, whose layers have tensors of several sizes."""
+_TEMPORARY = 4
+"""Blocks of that size that a step may need only for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,14 @@ def equal_blocks(oom: Oom) -> EqualBlocks | None:
             many = count >= _MANY and count * each > _MANY_SHARE * used
             return EqualBlocks(count, each, same or count == oom.alike_blocks, many)
     return None
+
+
+def as_many_as_steps(oom: Oom, speed: Throughput | None) -> bool:
+    """Whether each step left a block: a fast GPU is full before samples show growth."""
+    blocks = equal_blocks(oom)
+    if speed is None or blocks is None:
+        return False
+    return blocks.many and abs(blocks.count - speed.steps) <= _TEMPORARY
 
 
 def growth(points: Sequence[MemoryPoint]) -> Growth | None:

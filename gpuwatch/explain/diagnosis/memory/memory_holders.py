@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.model.run import DeviceMemory
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 
 ANYWHERE = "Free the device, or use another GPU if there is one (CUDA_VISIBLE_DEVICES)."
@@ -12,6 +15,8 @@ ANYWHERE = "Free the device, or use another GPU if there is one (CUDA_VISIBLE_DE
 _NAMED = 3
 _SOME = 1 << 30
 """Minimum free bytes of another GPU to suggest it, if the need is unknown."""
+_NEWCOMER = Process(pid=0, create_time=0.0, user=None, command=None, type="C", device_uuid=None, readings={})
+"""Visible, so it has a start, which was not read."""
 
 
 def holders(snapshot: Snapshot, device: Device | None) -> list[tuple[int, Process]]:
@@ -19,6 +24,29 @@ def holders(snapshot: Snapshot, device: Device | None) -> list[tuple[int, Proces
     rows = [row for row in snapshot.processes if device is None or row.device_uuid == device.uuid]
     held = [(int(row.number("gpu_memory_bytes") or 0), row) for row in rows]
     return sorted(((amount, row) for amount, row in held if amount > 0), key=lambda pair: (-pair[0], pair[1].pid))
+
+
+def beside_it(snapshot: Snapshot, entry: DeviceMemory | None, *, at_start: bool = False) -> Snapshot:
+    """The machine before a run's start, without those who left this GPU before the run came to it, and with newcomers.
+
+    ``entry``: the GPU's samples during the run. ``at_start``: only who held memory when the run came there.
+    """
+    holdings = entry.holders if entry is not None else ()
+    came = min((one.first_seconds for one in holdings if one.own and one.first_seconds is not None), default=0.0)
+    if entry is None:
+        return snapshot
+    there = {
+        one.pid: one
+        for one in holdings
+        if not one.own and one.last_seconds is not None and one.last_seconds >= came
+        if not at_start or one.first_seconds is None or one.first_seconds <= came
+    }
+    gone = {one.pid for one in holdings} - there.keys()
+    rows = [row for row in snapshot.processes if row.device_uuid != entry.uuid or row.pid not in gone]
+    for pid in there.keys() - {row.pid for row in rows}:
+        held, note = {"gpu_memory_bytes": there[pid].peak_bytes or 0}, "it came later than the first look"
+        rows.append(msgspec.structs.replace(_NEWCOMER, pid=pid, device_uuid=entry.uuid, note=note, readings=held))
+    return msgspec.structs.replace(snapshot, processes=tuple(rows))
 
 
 def described(amount: int, process: Process) -> str:

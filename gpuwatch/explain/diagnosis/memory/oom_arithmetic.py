@@ -126,12 +126,15 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
     if limits and total and limits + known.overhead_bytes > total and asked <= free and (known.refusals or not block):
         return _overcommitted(lines, known, limits, total)
     pieces = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
-    # Without a free block, or with less in all of them, the driver refused the allocator more.
-    if asked <= free and block is not None and 0 < block < asked and (pieces is None or pieces >= asked):
+    more = limit - oom.pool_bytes if oom.pool_bytes is not None else None
+    # Without a free block, or with less in all of them, the driver refused the allocator more, if it might have more.
+    by_itself = pieces is None or pieces >= asked or (more is not None and more < asked)
+    if asked <= free and block is not None and 0 < block < asked and by_itself:
         if known.refusals and used is not None and used + block < limit / 2 and not known.limited:
             lines.append(f"the driver refused {known.refusals} allocations")
             return _driver_had_no_more(lines, known, asked, used)
-        lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block")
+        beyond = f", and > {size(more)} that the allocator may still get" if more and (pieces or 0) < asked else ""
+        lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block{beyond}")
         need = asked + (used or 0)
         if known.peak_bytes is not None and known.peak_bytes < need and free < _AMPLE * asked:
             lines.append(

@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.card_memory import memory_in_log
-from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, growth
+from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, as_many_as_steps, growth
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import Judgement, OomFacts, judge
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, others_memory, trifling, with_mates
 from gpuwatch.explain.logs.clean import device as device_name
@@ -34,7 +34,7 @@ def judgement(evidence: Evidence, oom: Oom) -> Judgement:
     stepped = run is not None and (run.throughput is not None or bool(run.step_times))
     if oom.expected or on_host(oom) or not stepped or found.cause not in _REACHED:
         return found
-    if run is None or growth_of(run) is None:
+    if run is None or (growth_of(run) is None and not as_many_as_steps(oom, run.throughput)):
         return found
     return dataclasses.replace(found, cause="memory.growing", certain=False, title="", action="")
 

@@ -11,8 +11,15 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks
-from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described, headline, holders, make_room
+from gpuwatch.explain.diagnosis.memory.memory_growth import as_many_as_steps, equal_blocks
+from gpuwatch.explain.diagnosis.memory.memory_holders import (
+    ANYWHERE,
+    beside_it,
+    described,
+    headline,
+    holders,
+    make_room,
+)
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, Judgement
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, judgement, on_host, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
@@ -133,7 +140,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             copied = copied if cause in ("memory.model-too-large", "memory.request-too-large") else ""
             if copied and not grown:
                 title, action = copied, _KEEP_ON_CPU
-            lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
+            lines = [*grown, *_own_line(evidence), *lines, *_alike(evidence, failures), *_unused(evidence, failures)]
             lines += filter(None, [_recorded(evidence, failures[0][0])])
         if evidence.log is not None:
             lines += _in_log(
@@ -226,14 +233,17 @@ def _own_line(evidence: Evidence) -> list[str]:
     return [at("requested at", frame)]
 
 
-def _alike(failures: list[tuple[Oom, Judgement]]) -> list[str]:
+def _alike(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
     """Tensors of one size that fill the device, as of a loop that keeps its results."""
+    speed = evidence.run.throughput if evidence.run is not None else None
     for oom, _ in failures:
         if (found := equal_blocks(oom)) is not None:
             total, used = found.count * found.each_bytes, oom.in_use_bytes or 0
             same = "the same size" if found.asked else "one size"
             of = f" of {size(used)}" if not found.asked else " in all"
-            return [f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"]
+            steps = f", after {speed.steps} steps" if speed is not None and as_many_as_steps(oom, speed) else ""
+            told = f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"
+            return [told + steps]
     return []
 
 
@@ -272,13 +282,15 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     lines = _beside(evidence, oom)
     if evidence.snapshot is None:
         return lines + _in_table(evidence)
-    held = holders(evidence.snapshot, full_device(evidence, oom))
-    return lines + [described(amount, process) for amount, process in held[:3]]
+    tenants = _tenants(evidence, full_device(evidence, oom))
+    return lines + [described(amount, process) for amount, process in tenants[:3]]
 
 
 def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, str]:
     """Who held it and what helps, if the machine was seen at the start; a run's own processes are distinguished."""
     snapshot, mates = evidence.snapshot, beside(evidence, oom)
+    if snapshot is not None:
+        snapshot = beside_it(snapshot, entry_of(evidence.run, device))
     if mates:
         largest = max(mates, key=lambda mate: mate.held_bytes)
         total = device.number("memory.total_bytes") if device is not None else None
@@ -299,12 +311,9 @@ def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, st
 
 
 def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
-    """Processes of others that held memory on the device before the start and while the program ran."""
-    if evidence.snapshot is None or device is None:
-        return []
-    entry = entry_of(evidence.run, device)
-    gone = {holder.pid for holder in entry.holders if holder.last_seconds is None} if entry is not None else set()
-    return [(amount, process) for amount, process in holders(evidence.snapshot, device) if process.pid not in gone]
+    """Processes of others that held memory on the device while the program ran there."""
+    snapshot = evidence.snapshot
+    return holders(beside_it(snapshot, entry_of(evidence.run, device)), device) if snapshot is not None else []
 
 
 def _in_table(evidence: Evidence) -> list[str]:

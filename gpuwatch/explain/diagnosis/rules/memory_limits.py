@@ -9,7 +9,14 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, described, headline, holders, make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import (
+    ANYWHERE,
+    beside_it,
+    described,
+    headline,
+    holders,
+    make_room,
+)
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
 from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
 from gpuwatch.explain.diagnosis.memory.others_memory import entry_of, others_memory
@@ -53,15 +60,15 @@ def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
             return
     crowded = next((want for want in wants if want.others and want.alone_bytes + want.others > want.total), None)
     if crowded is not None and evidence.snapshot is not None:
-        named = headline(evidence.snapshot, crowded.device)
-        held = holders(evidence.snapshot, crowded.device)
+        snapshot = beside_it(evidence.snapshot, entry_of(evidence.run, crowded.device))
+        named, held = headline(snapshot, crowded.device), holders(snapshot, crowded.device)
         yield finding(
             "memory.other-process",
             severity,
             "likely",
             title=f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free",
             evidence=(what, crowded.arithmetic, *(described(amount, process) for amount, process in held[:3]), *lines),
-            action=make_room(evidence.snapshot, crowded.device, crowded.granted),
+            action=make_room(snapshot, crowded.device, crowded.granted),
             device_uuid=crowded.device.uuid,
         )
         return
@@ -145,13 +152,15 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
     if is_limited(run) or (evidence.log is not None and evidence.log.refusals.count):
         return
     for want in _wanted(evidence):
-        others = others_memory(want.device, entry_of(run, want.device), run).start
+        entry = entry_of(run, want.device)
+        others = others_memory(want.device, entry, run).start
         if others is None or others < _NOTICED * want.total:
             continue
         if is_round(want.granted) and is_small(want.granted, want.total - others):
             continue  # a limit of the program's own, which others did not touch
-        held = holders(snapshot, want.device)
-        named = headline(snapshot, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
+        seen = beside_it(snapshot, entry, at_start=True)
+        held = holders(seen, want.device)
+        named = headline(seen, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
         yield warning_of(
             "memory.other-process",
             title=f"{named}: TensorFlow was granted {size(want.granted)}",
@@ -160,6 +169,6 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
                 f" started, which granted itself {size(want.granted)} of the rest",
                 *(described(amount, process) for amount, process in held[:3]),
             ),
-            action=f"{make_room(snapshot, want.device)} {_ON_PURPOSE}",
+            action=f"{make_room(seen, want.device)} {_ON_PURPOSE}",
             device_uuid=want.device.uuid,
         )

@@ -149,7 +149,9 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
             return _entry(placement, asked.removeprefix("/device:"), actual, "placement.device-missing", detail)
         if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_fits(asked, actual):
             return None
-        if placement.why in _WITH and usable:
+        reason, detail = _reason(asked, usable, run, findings)
+        # What is made for a missing device lies elsewhere, and with it what works on it.
+        if placement.why in _WITH and usable and reason != "placement.device-missing":
             reads = placement.op == _READ
             if placement.why == "resource" and placement.cuda_kernel is False and is_watched(run) and not reads:
                 found = _without_kernel(placement, asked, actual, run, evidence)
@@ -159,7 +161,6 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
                 detail = _OF_THEIRS.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
                 return msgspec.structs.replace(found, detail=detail)
             return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
-        reason, detail = _reason(asked, usable, run, findings)
         if reason != "placement.no-kernel" or not is_watched(run):
             return _entry(placement, asked, actual, reason, detail)
         return _without_kernel(placement, asked, actual, run, evidence)

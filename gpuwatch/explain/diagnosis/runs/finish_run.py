@@ -17,6 +17,7 @@ from gpuwatch.explain.diagnosis.rules.placement import LIMIT
 from gpuwatch.explain.diagnosis.runs.fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
 from gpuwatch.explain.diagnosis.runs.predict import asked_of, predict
 from gpuwatch.explain.diagnosis.runs.user_program import is_watched, reason_of, relevant, verdict_of
+from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
@@ -46,7 +47,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     )
     run = replace(run, predicted=_predicted(run, before))
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
-    run = replace(run, ooms=judged(evidence, _expected(run)))
+    run = replace(run, ooms=judged(evidence, tuple(_with_limit(run, oom) for oom in _expected(run))))
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
     first = diagnose(evidence)
     run = replace(run, fallbacks=fallbacks(run, evidence, first))
@@ -103,6 +104,14 @@ def _expected(run: Run) -> tuple[Oom, ...]:
     if not refused or not all(error.expected for error in refused):
         return run.ooms
     return tuple(replace(oom, expected=True) for oom in run.ooms)
+
+
+def _with_limit(run: Run, oom: Oom) -> Oom:
+    """XLA's failures name no limit of TensorFlow's allocator, which is what it granted itself there."""
+    if oom.limit_bytes is not None or not (oom.allocator or "").endswith("_bfc"):
+        return oom
+    granted = {device_name(one.framework_device): one.granted_bytes for one in run.device_map}
+    return replace(oom, limit_bytes=granted.get(oom.device or ""))
 
 
 def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None, saw: Evidence) -> tuple[DeviceMapping, ...]:
