@@ -75,6 +75,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
 def explanation_of(path: Path) -> Explanation:
     """The explanation of a file; a one-line :class:`UsageError` if it cannot be read."""
     from gpuwatch.explain.diagnosis.explain import explain as explained
+    from gpuwatch.explain.logs.program_starts import LogReader
     from gpuwatch.explain.logs.unfold import unfolded
 
     descriptor = _open(path)
@@ -83,7 +84,9 @@ def explanation_of(path: Path) -> Explanation:
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_size == 0:
             raise UsageError(f"{file_name(path)} is empty")
-        return recording(descriptor, path) or explained(unfolded(lines_of(descriptor, path)), source=str(path))
+        reader = LogReader()
+        lines = unfolded(lines_of(descriptor, path), lambda: reader.parser.skip())
+        return recording(descriptor, path) or explained(lines, source=str(path), reader=reader)
     finally:
         os.close(descriptor)
         progress("")

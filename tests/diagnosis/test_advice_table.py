@@ -49,6 +49,7 @@ SAMPLES = (
     Sample("ERROR: Unable to load the kernel module 'nvidia.ko'.  This happens", "nvidia-installer.log"),
     Sample("CUDA error: the resource allocation failed", "--gpulayers"),
     Sample('  File "/Users/a/t.py", line 3, in f\nAssertionError: Torch not compiled with CUDA enabled', '"mps"'),
+    Sample('  File "/v/site-packages/torch_cluster/a.py", line 3, in f\nRuntimeError: Not compiled with CUDA support', "FORCE_CUDA"),
     Sample("Error! Bad return status for module build on kernel: 6.8.0-31-generic\nConsult /var/lib/dkms/nvidia/535.1/build/make.log for more information.",
            "linux-headers"),
     Sample('docker: Error response from daemon: could not inject: unresolvable CDI devices nvidia.com/gpu=all', "nvidia-ctk cdi generate"),

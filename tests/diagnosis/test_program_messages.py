@@ -10,6 +10,12 @@ from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, 
 from gpuwatch.explain.logs.exceptions import telling
 
 ERRORS = (
+    ("KeyError: 'Net3 is not in the mmdet::model registry. Please check whether it was registered'", "Net3 is not registered in mmdet::model"),
+    ("KeyError: \"No object named 'fpn9' found in 'BACKBONE' registry!\"", "fpn9 is not registered in BACKBONE"),
+    ("AttributeError: 'torch.dtype' object has no attribute 'kind'", "given to pandas or NumPy"),
+    ("TypeError: Case.test_a() missing 1 required positional argument: 'self'", "Case.test_a() has no self"),
+    ("RuntimeError: shape '[7, 5]' is invalid for input of size 40", "A tensor of 40 elements cannot be given the shape [7, 5]"),
+    ("IOError: [Errno 2] No such file or directory: 'pull_3.xvg'", "A file or folder does not exist: pull_3.xvg"),
     ("ModuleNotFoundError: No module named 'flash_attn'", "module flash_attn is not installed"),
     ("ImportError: cannot import name 'Trainer' from 'lib' (/env/lib/__init__.py)", "Trainer is not in the program's own"),
     (

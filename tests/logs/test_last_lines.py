@@ -561,7 +561,7 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         (["| N/A 34C P8 | 0MiB / 3527MiB |      0%   E. Process |", "step 9: loss 0.3"], "healthy", "No failure in it"),
         ([_TRACE, '  File "a.py", line 3, in run', "    x.save(f)", "KeyboardInterrupt", "saved state"], "unknown", "interrupted"),
         (["Exception in thread Thread-7 (plot):", _TRACE, '  File "a.py", line 3, in run', "    x.show()", "KeyError: 'x'",
-          "epoch 4: loss 0.3"], "healthy", "No failure in it"),
+          "epoch 4: loss 0.3"], "healthy", "It went on after the errors below"),
         (["ValueError: too few GPUs are balanced", "Received sigquit from a child process. The child failed.", "Killed"], "unknown",
          "the last error before is ValueError"),
     ],
@@ -664,3 +664,87 @@ def test_advice_on_what_is_deprecated_is_no_failure() -> None:
     ]
     assert not last_lines.end_of(log).tells
     assert last_lines.end_of([*log[:1], *log[2:]]).tells == last_lines.FAILED
+
+
+_TABLE = "+-------+---------+--------+"
+_GMX = [
+    "----------------------------",
+    "Program gmx, VERSION 5.0.4",
+    "Source code file: /a/gmxfio.c, line: 513",
+    "",
+    "Can not open file:",
+    "md_st_2.tpr",
+    "For more information and tips for troubleshooting",
+    "----------------------------",
+    "",
+    '"A Quotation" (N. N.)',
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "title"),
+    [
+        (_GMX, "gmx stopped: Can not open file: md_st_2.tpr"),
+        ([*_GMX, *_STEPS], "No failure in it"),  # a later run
+        (["-- Looking for x", "CMake Error at CMakeLists.txt:4 (file):", "  file STRINGS file \"/a/Ver.h\" cannot be", "  read.", "",
+          "CMake Error at CMakeLists.txt:7 (string):", "  needs at least 5 arguments", "", "-- Configuring incomplete, errors occurred!"],
+         'CMake could not configure the build: file STRINGS file "/a/Ver.h" cannot be read.'),
+        ([_TABLE, "| Model | Version | Status |", _TABLE, "| enc | 1 | READY |", "| dec | 1 | UNAVAILABLE: Internal: no engine |", _TABLE],
+         "could not load the model dec: Internal: no engine"),
+        ([_TABLE, "| Model | Version | Status |", _TABLE, "| enc | 1 | READY |", _TABLE], "No failure in it"),
+        (["I0312 10:55:14.0 57 a.cc:1] unloaded", "error: creating server: Internal - failed to load all models"],
+         "Triton server could not start: failed to load all models"),
+        (["# server failed to start", "", "ann wrote", "```", "E0817 19:18:51.7 29 a.cc:1] cannot open b.plan", "```", "It crashed, any help?"],
+         "cannot open b.plan"),
+        (["h:7:8 [0] socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.2<4> failed : Software caused connection abort",
+          *[f"h:7:8 [0] NCCL INFO socket.cc:{i} -> 2" for i in range(7)], "h:7:8 [0] proxy.cc:1519 NCCL WARN Failed to execute operation Connect"],
+         "could not connect to another rank: Connect to 10.0.0.2<4> failed : Software caused connection abort"),
+        (["CUDA platform error: No compatible CUDA device is available", "", "OpenCL platform error: clCreateContext (-9999)"],
+         "OpenMM cannot use CUDA: No compatible CUDA device"),
+        (["RESOURCE_EXHAUSTED: Attempting to reserve 6.48G at the bottom of memory. That was not possible.", "Exception in device=TPU:4: RES"],
+         "The TPU's memory is too small"),
+        (["CUDA error !!!!! <out of memory> !!!!!", "at CUDA call error code: # 2402"], "Out of memory"),
+        (["a.h(247): warning: statement is unreachable"], "Nothing recognised"),
+        (["checked a: \u274c", "\u2705 saved to a.csv"], "No failure in it"),
+        (["NOTE: Error occurred during GPU detection:", "      no CUDA-capable device is detected", "1 GPU detected:", _TRACE,
+          '  File "a.py", line 3, in f', "IOError: [Errno 2] No such file or directory: 'a.xvg'"], "A file or folder does not exist: a.xvg"),
+        (["terminate called after throwing an instance of 'CUDA::error'", "  what():  /a/SimpleCudaMalloc_impl.hpp(42): error: out of memory"],
+         "Out of memory"),
+        (["terminate called after throwing an instance of 'a::Error'", "  what():  grid is empty: b.grid"],
+         "A C++ exception was not caught: grid is empty: b.grid"),
+        (["h:7:8 [0] socket.cc:441 NCCL WARN socketFinalizeAccept: wrong type 4 != 3"], "NCCL warns of an error: socketFinalizeAccept"),
+        (["*** Process received signal ***", "Signal: Floating point exception (8)"], "SIGFPE"),
+    ],
+)  # fmt: skip
+def test_the_line_that_tells_the_failure(lines: list[str], title: str) -> None:
+    assert title in explain(lines).findings[0].title
+
+
+@pytest.mark.parametrize(
+    ("lines", "action"),
+    [
+        ([_TRACE, '  File "a.py", line 3, in f', "FileExistsError: /b exists already. Use --overwrite (or -f) to write there. Bye"],
+         "Do what its message says: Use --overwrite (or -f) to write there."),
+        (["Error executing job with overrides: []", "AttributeError(\"'NoneType' object has no attribute 'a'\")", "full_key: net", "",
+          "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace."], "HYDRA_FULL_ERROR=1 for a complete"),
+        ([_TRACE, '  File "a.py", line 3, in f', "FileExistsError: /b exists. Please open an issue on our page"], "its message tells what"),
+        (['  File "train.py", line 98', '    f"{name} twice"', "              ^", "SyntaxError: invalid syntax"], "an older Python than intended"),
+        (['  File "train.py", line 98', '    a = (b', "              ^", "SyntaxError: invalid syntax"], "correct the syntax there"),
+        (["predict.py: error: unrecognized arguments: --lazy", _TRACE, '  File "a.py", line 3, in f', "FileNotFoundError: y.npy"], "--help"),
+    ],
+)  # fmt: skip
+def test_what_the_message_says_to_do_is_advised(lines: list[str], action: str) -> None:
+    assert action in explain(lines).findings[0].action
+
+
+def test_the_package_without_cuda_is_named_not_the_framework() -> None:
+    frames = ['  File "a.py", line 8, in f', "    scatter_max(x)", '  File "/v/site-packages/torch_scatter/scatter.py", line 72, in scatter_max',
+              "    return torch.ops.torch_scatter.scatter_max(x)", '  File "/v/site-packages/torch/_ops.py", line 692, in __call__']  # fmt: skip
+    first = explain([_TRACE, *frames, "RuntimeError: Not compiled with CUDA support"]).findings[0]
+    assert first.title.startswith("torch_scatter was built without CUDA support")
+    assert "tensorflow" not in first.action
+    assert (
+        explain([_TRACE, *frames, "AssertionError: Torch not compiled with CUDA enabled"])
+        .findings[0]
+        .title.startswith("CPU-only")
+    )

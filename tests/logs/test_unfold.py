@@ -89,3 +89,11 @@ def test_a_long_line_before_an_indented_one_is_no_fold(indent: str) -> None:
     long = f"{quote}W tensorflow/core/common_runtime/executor.cc:1076] Resource exhausted: OOM when allocating tensor"
     lines = [long, f"{indent}[[Node: Sub = Sub[T=DT_FLOAT]]]", f"{quote}0 successful operations."]
     assert list(unfolded(lines)) == lines
+
+
+def test_each_joined_line_is_told() -> None:
+    """So that lines can be counted as the log has them."""
+    lines, joined = folded(NAMES[0], terminal(80)), []
+    yielded = list(unfolded(lines, lambda: joined.append(1)))
+    assert joined
+    assert len(yielded) + len(joined) == len(lines)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 
 from gpuwatch.core.formatting.masking import mask_text
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
-from gpuwatch.explain.diagnosis.rules.program_messages import meaning
+from gpuwatch.explain.diagnosis.rules.program_messages import meaning, way_out
 from gpuwatch.explain.logs import last_lines
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
@@ -22,13 +23,15 @@ _WHAT_TELLS = (
     " python train.py shows both."
 )
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
+_AFTER_ERRORS = "It went on after the errors below"
+_ERRORS_BEFORE = "No problem at its end, after the errors below; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE, _READ_BEFORE = named("last-lines")[:2]
 _DOUBT = "Whether it failed is not clear: near its end a line speaks of a failure"
-_OF_WRAPPERS = ("compile", "cmake", "pip-build")
+_BELOW = 3
+"""Lines below a failure that may tell the way out."""
+_OF_WRAPPERS = ("compile", "cmake", "cmake-first", "pip-build")
 """Keys of what a tool says of a failure that the lines before it tell better."""
-_FIRST_COUNTS = "physx"
-"""Key of a failure that is told in several lines, each of which follows from the one before."""
 _NO_FRAMEWORK = "No failure in it, and no framework that gpuwatch knows; last line"
 _TOLD = {
     "ray.worker-exit": named("ray-worker"),
@@ -73,11 +76,12 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.last_lines_tell == last_lines.FAILED:
         meanings = ((meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
         found = [(means, line) for means, line in meanings if means is not None]
-        for means, line in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
-            told = [line for same, line in reversed(found) if same == means]
-            return _of(means, told[0] if means.key == _FIRST_COUNTS else line)
+        for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
+            return _of(means, next(line for same, line in reversed(found) if same == means))
         title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
-        return _of(Meaning(title, _READ_BEFORE), log.telling_last_line)
+        after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_BELOW:]
+        says = way_out(log.telling_last_line, *reversed(after))
+        return _of(Meaning(title, f"Do what the log says: {says}." if says else _READ_BEFORE), log.telling_last_line)
     for topic, known in _TOLD.items():
         worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
@@ -97,7 +101,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         line = log.telling_last_line
         near = log.lines_after_telling <= _NEAR and log.lines_after_telling * 3 <= log.lines
         where = "last line" if log.last_line_tells else "near its end" if near else "before its last lines"
-        title = f"No failure in it; {where}: {shorten(mask_text(printable(line)), _SHOWN)}"
+        beginning = _AFTER_ERRORS if log.errors else "No failure in it"
+        title = f"{beginning}; {where}: {shorten(mask_text(printable(line)), _SHOWN)}"
         return finding("healthy", "info", "likely", title=title, evidence=(line,))
     if names_a_gpu:
         return finding("healthy", "info", "likely")
@@ -106,13 +111,14 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             return finding("healthy", "info", "likely", title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.plain_last_line:
             beginning, action = ("No failure in it; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
+            beginning = f"{_AFTER_ERRORS}; last line" if log.errors else beginning
             title = f"{beginning}: {shorten(mask_text(printable(log.plain_last_line)), _SHOWN)}"
             return finding("healthy", "info", "likely", title=title, evidence=(log.plain_last_line,), action=action)
         if not log.frameworks and not log.errors and not any(others):
             return finding(
                 "unknown", "info", "likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS
             )
-        return finding("healthy", "info", "likely", title=_DEVICE_UNKNOWN)
+        return finding("healthy", "info", "likely", title=_ERRORS_BEFORE if log.errors else _DEVICE_UNKNOWN)
     placed = sum(placement.count for placement in log.placements)
     return finding(
         "healthy",

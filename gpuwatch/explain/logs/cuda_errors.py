@@ -97,7 +97,8 @@ _ALONE = tuple(entry for entry in TABLE if entry.alone)
 _NAME = re.compile(r"\bcuda_error_[a-z_]{1,60}|\b(?:cuda|hip)error[a-z]{1,60}")
 # "CUDA error: TEXT", "failed to initialize CUDA: TEXT", "(30 vs. 0)  TEXT", "CUDA failed with error TEXT".
 _AFTER = (
-    r"(?:\b(?:cud(?:a|art)|hip)\w{0,40}\b[^.\n]{0,60}?(?:error|fail|exception|check|:)[^\n]{0,80}?[ :'\"(\])]"
+    r"(?:(?:cuda|\bcudart|\bhip)\w{0,40}\b(?:[^.\n]|\.\w){0,60}?(?:error|fail|exception|check|:)[^\n]{0,80}?"
+    r"[ :'\"(<\])]"
     r"|cuda ?success \(\d{1,3} vs\. 0\) {0,4})"
 )
 _TEXTS = tuple((entry.text, re.compile(_AFTER + re.escape(entry.text)), entry) for entry in TABLE if not entry.alone)

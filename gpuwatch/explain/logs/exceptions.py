@@ -286,7 +286,7 @@ class ExceptionFinder:
         frame = self._frames.ended(ended_in)
         if frame is not None:
             facts.error_frames[ended_in] = msgspec.structs.replace(
-                frame, error_package=name.partition(".")[0] if "." in name else ""
+                frame, error_package=name.partition(".")[0] if "." in name else "", through=self._frames.through
             )
         facts.last_error_in = where
         facts.last_error_has_traceback = self._after_frame()

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gpuwatch.explain.logs.clean import in_words, rank_of, undecorated, unwrapped
 from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.failure_lines import first_of, report
 from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
 from gpuwatch.explain.logs.program_output import printed
 from gpuwatch.explain.logs.reported_ends import reported_end
@@ -81,7 +82,8 @@ _NO_FAILURE = re.compile(
     r"|unimplemented for this stream|\b(?:Gdk|Gtk|GLib)(?:-\w{1,20})?-(?:CRITICAL|WARNING)\b|pip's dependency resolver"
     r"|\badd an exception for\b|\berror[ _]rate|\berror (?:messages?|output) (?:goes?|is written|are written) to\b"
     r"|ERR! +\||NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
-    r"|going to /tmp instead|Fontconfig (?:error|warning)|is over \d{1,2}% full"
+    r"|(?:\)|:\d{1,6}): (?:warning|note|remark)\b|going to /tmp instead|failed to find ggml_backend_"
+    r"|Fontconfig (?:error|warning)|is over \d{1,2}% full"
     r"|\berror trace to: |\b[Aa]s a (?:consequence|result), you may\b|\battention mask (?:is not set|and the pad token)"
     r"|\b(?:retry(?:ing)?|reconnecting|resuming|starting another|fall(?:ing )?back|skipp?(?:ed|ing)"
     r"|ignor(?:ed|ing)|filtered|discarded|dropped)\b",
@@ -96,11 +98,14 @@ _ROW = re.compile(
 )
 _PROSE = re.compile(
     r"\b(?:I|I'm|I've|me|my|[Aa]nyone|[Aa]ny (?:ideas?|thoughts?|help|suggestions?)|[Pp]lease help|[Tt]hanks)\b"
-    r"(?!(?: \S+){0,2}: )|^(?:[A-Z]\w* ){1,2}[^:=\[\]/]{20,}\?(?: |$)"
+    r"(?!(?: \S+){0,2}: )|^(?:[Ww]e|[Yy]ou|[Dd]id you|[Hh]ave you) (?:\w+ ){4}"
+    r"|^(?:[A-Z]\w* ){1,2}[^:=\[\]/]{20,}\?(?: |$)"
 )
 """Words of people in a thread, around the log that they post."""
 _ALLOWED = re.compile(r"^\+{1,3} (?:true|:)$")
 """After a command that may fail ("|| true"), as a shell traces it (set -x)."""
+_NO, _YES = "\u274c", "\u2705"
+"""A check's answer at the end of its line, which is no failure of the program if a later line reports success."""
 _RAISED = re.compile(r"(?!SystemExit: [1-9])(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?::|$)")
 _IGNORED = ("Exception ignored ", "Exception in callback _ProactorBasePipeTransport.", "--- Logging error ---")
 """Heads of tracebacks that Python prints of what it does without."""
@@ -300,9 +305,13 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
     ``serves``: the log is of a server that had started (:func:`what_they_tell`).
     """
     lines = list(_counting(lines))
+    well = max((at for at, raw in enumerate(lines) if undecorated(raw[:_CHARS]).startswith(_YES)), default=0)
+    lines = [raw for at, raw in enumerate(lines) if at > well or not raw.rstrip().endswith(_NO)]
     tells, line = what_they_tell(lines, serves=serves)
+    if (tells == FAILED or not works(line)) and (told := report(lines)):
+        return End(FAILED, told)
     if tells == FAILED:
-        return End(tells, line)
+        return End(tells, first_of(lines, line, _reports))
     if not tells and (row := _last_of_rows(lines)):
         tells, line = WORKED, row
     service = _of_a_service(lines)
@@ -320,8 +329,8 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
     return End(tells, line, doubt, _not_a_number(last))
 
 
-def tell(facts: LogFacts, lines: Sequence[str], end: End) -> None:
-    """Puts into ``facts`` what the last lines tell, of which ``end`` is a part."""
+def tell(facts: LogFacts, lines: Sequence[str], end: End, own: Sequence[str]) -> None:
+    """Puts into ``facts`` what the last lines tell, of which ``end`` is a part; ``own``: those that a program wrote."""
     last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE])
     facts.last_lines_tell, facts.telling_last_line = end.tells, in_words(end.line[:_KEPT])
     facts.doubt, facts.not_a_number = in_words(end.doubt[:_KEPT]), in_words(end.not_a_number[:_KEPT])
@@ -335,7 +344,7 @@ def tell(facts: LogFacts, lines: Sequence[str], end: End) -> None:
     facts.left_behind = in_words(left_behind(lines, end.line)[:_KEPT])
     facts.asked_to_end = asked_to_end(lines)
     if end.tells == FAILED:
-        near = islice(reversed(lines), NEAR)
+        near = islice(reversed(own), NEAR)
         facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:_KEPT]) for text in near)
 
 
@@ -433,7 +442,8 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
                     return FAILED, failed
             if not ended and ENDS.search(line) is not None:
                 ended = whole
-            if not worked[0] and failed != whole and (found := WORKS.search(line) or WORKS.search(whole)):
+            may_work = not worked[0] and failed != whole and ": error: " not in whole
+            if may_work and (found := WORKS.search(line) or WORKS.search(whole)):
                 worked = (KERAS if found.lastgroup == KERAS else WORKED, whole, rank)
                 if not rank:
                     return worked[:2]
@@ -477,6 +487,10 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
     if level.endswith("warning") or level in ("w", "warn"):
         return False
     return in_words and _of_the_log(whole, last=last)
+
+
+def _reports(whole: str) -> bool:
+    return _fails(whole, unwrapped(whole), last=False)
 
 
 def _of_the_log(whole: str, *, last: bool) -> bool:

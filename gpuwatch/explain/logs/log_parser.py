@@ -25,6 +25,7 @@ from gpuwatch.explain.logs.clean import in_words, json_text, rank_of, source_mes
 from gpuwatch.explain.logs.ended_program import EndedProgram
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
+from gpuwatch.explain.logs.failure_lines import of_the_program
 from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
 from gpuwatch.explain.logs.multiline_units import OpenUnits
@@ -281,8 +282,9 @@ class LogParser:
                 self._facts.note(f"environment.{environment}", file)
         closing = [unwrapped(undecorated(text[:_MAX_LINE])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "", self._facts.lines)
-        end = last_lines.end_of(self._last, serves="server.started" in self._facts.topics)
-        told, line = end[:2]
+        kept, printed = of_the_program([*self._last], whole=len(self._last) < last_lines.LOOKED_AT)
+        end = last_lines.end_of(kept, serves="server.started" in self._facts.topics)
+        told, line = end.tells, end.line
         if told in (last_lines.WORKED, last_lines.KERAS):
             if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
@@ -298,7 +300,7 @@ class LogParser:
         self._name_packages()
         worked = told == last_lines.WORKED and "tensorflow" not in line
         leave_out_unused(self._facts, placed=bool(self._placements.result()), worked=worked)
-        last_lines.tell(self._facts, self._last, end)
+        last_lines.tell(self._facts, self._last, end, printed)
 
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):

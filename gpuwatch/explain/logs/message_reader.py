@@ -19,6 +19,8 @@ _KILLED = re.compile(
     r"^(?:\S{1,400}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)"
     r"|(?:^|(?<=\]))[^\s\]]{1,400}: line \d{1,9}: +\d{1,10} Killed(?= )"  # also behind a progress bar
 )
+_SEES_A_GPU = re.compile(r"\b[1-9]\d{0,2} (?:\w{1,12} )?GPUs? (?:\w{1,12}-)?(?:detected|selected)\b")
+"""Of GROMACS, which goes on without a GPU where it finds none; a later run in the same log found one."""
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
 _QUIET = re.compile(
@@ -36,6 +38,8 @@ class MessageReader:
         """``last``: the last lines of the log, the current one included."""
         self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
         self.placement_failed = False
+        self._last_error_told = False
+        """Whether the line before was the heading of what NCCL says of its last error."""
         self.skipped: dict[str, int] = {}
         """Count by topic of lines of which the program said that it left something out and went on."""
         self.warned: dict[str, int] = {}
@@ -82,6 +86,14 @@ class MessageReader:
         if "XLA_GPU:" in message and not devices.lists_gpu(message):
             facts.note("devices.xla-gpu", line)
             known = True
+        if "visibility.none-available" in facts.topics and _SEES_A_GPU.search(message) is not None:
+            facts.forget("visibility.none-available")
+            known = True
+        if self._last_error_told or message.startswith(("what():", "Signal: ")):
+            facts.note("ended.told", line)
+            known = True
+        self._last_error_told = message == "Last error:"
+        known |= self._last_error_told
         if "Killed" in message and _KILLED.search(message):
             if "server.kills-itself" not in facts.topics:
                 facts.note("ended.killed", line)

@@ -167,7 +167,8 @@ OUTRIGHT: Texts = {
     ),
     "ended.nccl": (
         ("frame #", "processgroupnccl::checkfornccl"),
-        "error invoking nccl", ("nccl error", " unhandled "), ("nccl error", " invalid "), "ncclinvalidusage",
+        "error invoking nccl", ("nccl error", " unhandled "), ("ncclcomm", " failed: unhandled "),
+        ("nccl failure", "unhandled "), ("nccl error", " invalid "), "ncclinvalidusage",
         "ncclsystemerror", "ncclunhandledcudaerror",
     ),
     "ended.same-gpu": ("duplicate gpu detected",),

@@ -106,6 +106,7 @@ _PROBED = re.compile(r"(?:^|\bI\d{4} .{1,80}\] ?|\bINFO\b.{0,80})Unable to initi
 _SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All available devices \[([^\]]*)")
 
 
+_OF_CUDA = ("cud", "an illegal", "kernel", "error", "driver", "provided ptx", "launch failure")
 NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
 """TensorFlow 2.21 prints this for a cuDNN without a version query; a wrapped line has only one of the two."""
 
@@ -114,7 +115,7 @@ def topics_of(text: str) -> tuple[str, ...]:
     """The topics whose texts occur in ``text``, in the order of the tables, then those of CUDA's errors."""
     lower = folded(text)
     found = _rows_in(lower, _GATED)
-    if "cud" in lower or "an illegal" in lower or "kernel" in lower or "error" in lower or "driver" in lower:
+    if any(word in lower for word in _OF_CUDA):
         found += _of_cuda(lower, found)
     found += [topic for needle, topic in _CASED if needle in text and not _of_a_gpu(needle, lower)]
     if may_be_removed(lower) and removed(text) is not None:

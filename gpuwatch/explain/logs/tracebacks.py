@@ -78,6 +78,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The package of the exception that it led to, if its name has one: ``sqlite3``."""
     of_a_package: bool = False
     """Whether it is the last line of a traceback that has none of the user's."""
+    through: str = ""
+    """The last package other than PyTorch itself through which the traceback went."""
 
 
 def file_name(path: str) -> str:
@@ -113,12 +115,14 @@ class FrameFinder:
         """Whether the last frame is of a program that began after an exception had ended one; of one with another name.
         """
         self._outermost = self._boxed = False
+        self.through = ""
+        """As :attr:`Frame.through`, of the current traceback."""
         self.packages: set[str] = set()
         """Frameworks whose packages occurred in tracebacks, and in warnings of the last lines."""
 
     def begin(self) -> None:
         """A traceback begins with the next frame."""
-        self.program, self._outermost = "", True
+        self.program, self._outermost, self.through = "", True, ""
         self._below = None
 
     def line(self, line: str) -> bool:
@@ -166,6 +170,7 @@ class FrameFinder:
             self.packages.add("pytorch")
         for found in _PACKAGE.finditer(text):
             name = found["package"] or found["program"]
+            self.through = self.through if name == "torch" else name
             if (framework := PACKAGES.get(name, PACKAGES.get(name.lower()))) is not None:
                 self.packages.add(framework)
 

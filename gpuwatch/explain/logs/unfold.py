@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, pairwise
 
 from gpuwatch.explain.logs.clean import undecorated
@@ -26,7 +26,8 @@ _MOST_PARTS = 12
 _BEGINS = re.compile(
     r"\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |[IWEF] \w+/|Traceback|File \""
     r"|(?:\w+\.)*\w*(?:Error|Exception|Warning|(?<=\w)Interrupt): "
-    r"|(?:WARNING|INFO|ERROR|DEBUG)\b|\[(?!Op:|\[|\{)|\(\d+\)|(?:Limit|InUse|MaxInUse|NumAllocs|MaxAllocSize|Reserved|Stats)\b|Epoch"
+    r"|(?:WARNING|INFO|ERROR|DEBUG)\b|error: creating "
+    r"|\[(?!Op:|\[|\{)|\(\d+\)|(?:Limit|InUse|MaxInUse|NumAllocs|MaxAllocSize|Reserved|Stats)\b|Epoch"
     r"|\d+/\d+|Colocation |Root Member|\S+ \(\w+\)|Skipping|name: |pciBusID|[Tt]otal ?[Mm]emory|[Ff]ree ?[Mm]emory"
     r"|major: |>>>|\$ |[-+=]{3}|\||\S+: \(\w+\)|\{\"|During handling|The above exception|To enable the following|Hint: "
 )
@@ -34,8 +35,9 @@ _QUOTES = re.compile(r"[>#\s]*")
 _SOURCE = re.compile(r"\.(?:cc|cpp|cu):\d+\]|(?:Error|Warning): ")
 
 
-def unfolded(lines: Iterable[str]) -> Iterator[str]:
-    """The lines with wrapped ones joined; unchanged if the log is not wrapped."""
+def unfolded(lines: Iterable[str], joined: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """The lines with wrapped ones joined; unchanged if the log is not wrapped. ``joined`` is called for each line that
+    is joined to the one before, so that lines can be counted as the log has them."""
     rest = iter(lines)
     head = list(islice(rest, SAMPLE))
     width = folded_at(head)
@@ -50,6 +52,7 @@ def unfolded(lines: Iterable[str]) -> Iterator[str]:
             text_alone = text.removeprefix(lead)
             kept += text_alone if not glue else glue + undecorated(text_alone)
             parts += 1
+            joined()
         else:
             if parts:
                 yield kept

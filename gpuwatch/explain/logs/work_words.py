@@ -105,7 +105,7 @@ ENDS = re.compile(
     r"|(?:\u5b8c\u6210|\u5b8c\u4e86|\u5b8c\u6bd5|\u7ed3\u675f|\u7d42\u4e86|\uc644\ub8cc)[.!\u3002\uff01 ]*$"
     r"|^(?:\([\w.-]+\) ?)?\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^$#]{0,100}[$#]$"  # a shell's prompt
     r"|^End of (?:program|job|script)|\bJupyter Server \S{1,20} is running|\bjob done\b|^wandb: Synced \d"
-    r"|^Submitted batch job \d|^wandb: \W{0,6}View run |^Requirement already satisfied: ",
+    r"|(?:^|\| )READY +\|$|^Submitted batch job \d|^wandb: \W{0,6}View run |^Requirement already satisfied: ",
     re.IGNORECASE,
 )
 """What a script says at its end, however its program ended: work if nothing else is told."""

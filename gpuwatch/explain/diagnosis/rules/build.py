@@ -162,6 +162,11 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
         lines += evidence.log.lines_of("build.cpu-only")
     if not lines:
         return
+    if (of_package := [line for line in lines if _NOT_FOR_GPUS.search(line)]) and not stated and evidence.log:
+        frames = (frame.through for said, frame in evidence.log.error_frames.items() if _NOT_FOR_GPUS.search(said))
+        title = f"{next(filter(None, frames), 'A package')} was built without CUDA support: that package, not PyTorch"
+        yield error_of("build.cpu-only", title=title, evidence=of_package)
+        return
     keeps_gpus_away = stated and evidence.driver_answers and not evidence.gpu_usable
     yield finding(
         "build.cpu-only",
@@ -172,6 +177,8 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+_NOT_FOR_GPUS = re.compile(r"(?i)not compiled with (?:CUDA|GPU) support")
+"""Said by operators of packages that extend PyTorch."""
 _OF_KERNELS = re.compile(r"cuda|cudnn|cublas|nccl|gpu|device|kernel|memory|\bsm_", re.IGNORECASE)
 _WINDOWS = "native windows"
 _OF_TORCH = re.compile(r"Could not run '(torchvision|torchaudio)::")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from itertools import chain
 
-from gpuwatch.core.formatting.text import shorten
+from gpuwatch.core.formatting.masking import mask_text
+from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, first, named, table
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
@@ -38,6 +39,18 @@ _BY_CODE = (
     (re.compile(FROM_PARENT), "lost-parent"),
 )
 """What the line that raised an exception says of it, by the key of the meaning."""
+_WAY_OUT = re.compile(
+    r"(?:^|[.!?;:,(] ?)(?P<told>(?:[Pp]lease(?= [a-z])|[Tt]ry|[Cc]onsider|[Yy]ou (?:should|must|need to)|[Mm]ake sure"
+    r"|[Ee]nsure|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Pp]ass|[Aa]dd|[Ii]ncrease|[Rr]educe|[Dd]ecrease|[Uu]pgrade|[Uu]pdate"
+    r"|[Cc]heck|[Ss]pecify|[Dd]ownload|[Rr]emove|[Rr]ename|[Rr]e-?run) (?:\([^()\n]*\)|[^()\n]){6,300}?)"
+    r"(?=[.!?]+(?:\s|$)|\)|\s*$)",
+    re.MULTILINE,
+)
+"""What to do, in the imperative."""
+_TO_OTHERS = re.compile(
+    r"(?i)\b(?:open|file|submit|report|raise|create) (?:\w+ ){0,3}(?:issue|bug|report)|website|the documentation"
+)
+_QUOTED = 240
 SYSTEM, PROGRAM, MACHINE, _BY_TYPE = map(table, ("system", "program", "machine", "type"))
 
 _PLAIN = frozenset(
@@ -73,6 +86,13 @@ OF_A_GPU = re.compile(
 _MAY_BE_OF_A_GPU = re.compile(rf"{OF_A_GPU.pattern}|nccl|cublas|memory|oom\b|engine|xla", re.IGNORECASE)
 _OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|dri)|lib(?:cu|nv)\w*\.so")
 """A name or file of the driver or of CUDA, which should be there."""
+
+
+def way_out(*lines: str) -> str:
+    """What a message itself says to do, shortened; empty if it says nothing of the kind."""
+    found = (match for line in lines for match in _WAY_OUT.finditer(line))
+    told = next((match["told"] for match in found if _TO_OTHERS.search(match["told"]) is None), "")
+    return shorten(mask_text(printable(told)), _QUOTED) if told else ""
 
 
 def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
@@ -117,8 +137,11 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
 
 def what_to_do(error: RunError, log: LogFacts) -> str:
     """Where to look for what raised an exception without a meaning of its own, and for what, by its type."""
-    hint = first(_BY_TYPE, line_of(error))
-    place = _place(log.error_frames.get(f"{error.type}: {error.message}"), shown=log.last_error_has_traceback)
+    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    hint = first(_BY_TYPE, f"{line_of(error)}\n{frame.code if frame is not None else ''}")
+    place = _place(frame, shown=log.last_error_has_traceback)
+    if told := way_out(error.message):
+        return f"Do what its message says: {told}. {place} if that is done already"
     return f"{place}: {hint.action}" if hint is not None else place
 
 

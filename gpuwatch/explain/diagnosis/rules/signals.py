@@ -74,6 +74,8 @@ _CRASH_WORDS = (
     ("segmentation fault", signal.SIGSEGV),
     ("sigsegv", signal.SIGSEGV),
     ("bus error", signal.SIGBUS),
+    ("floating point exception", signal.SIGFPE),
+    ("sigfpe", signal.SIGFPE),
     ("illegal instruction", signal.SIGILL),
     ("floating point exception", signal.SIGFPE),
     ("abort", signal.SIGABRT),

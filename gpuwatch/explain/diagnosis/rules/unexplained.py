@@ -43,7 +43,7 @@ from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import WORKED, of_keyboard
+from gpuwatch.explain.logs.last_lines import FAILED, WORKED, of_keyboard
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.explain.logs.work_words import SERVER_STOPPED
 
@@ -66,6 +66,8 @@ _PROCESS = "A process of the job failed in"
 _TYPES, _ASSERT = "ended.two-types", "ended.assert"
 _WITH_A_ROW = (reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT, "ended.nccl")
 """Topics of whose lines the table of messages may know more."""
+_TOLD_BELOW = ("ended.nccl", NCCL_INTERNAL, reported_ends.CRASH)
+"""Topics of whose lines the next ones say more: NCCL's last error, the text of a C++ exception, the signal's name."""
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
 _NEAR = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
@@ -192,10 +194,15 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
         title, action, shown = of_worker(" ".join(lines), run.host_memory if run is not None else None)
         return _End(title, action, [*lines, *(host_evidence(run) if shown and run is not None else ())])
     if topic is not None:
-        known = program_messages.meaning("\n".join(told or lines)) if topic in _WITH_A_ROW else None
+        reports = told or lines
+        known = _meaning(["\n".join(reports), *reports]) if topic in _WITH_A_ROW else None
+        said = log.lines_of("ended.told") if log is not None and topic in _TOLD_BELOW else ()
+        known = _meaning(said) or known
         if known is None:
-            known = crash(lines) if topic == reported_ends.CRASH else ENDINGS[topic]
-        return _ended(known, _once(told, lines))
+            known = crash([" ".join((*lines, *said))]) if topic == reported_ends.CRASH else ENDINGS[topic]
+        if topic == reported_ends.CRASH and (text := " ".join(said).partition("what():")[2].strip()):
+            known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _IN_A_TITLE)}")
+        return _ended(known, _once(told, lines, said))
     if log is not None and (report := reported(log))[0]:
         own = own_error(log)
         lines = _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
@@ -223,10 +230,18 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
             if (name := log.open_traceback_of)
             else _CUT
         )
+        before = log.telling_last_line if log.last_lines_tell == FAILED else ""
+        if before and (known := program_messages.meaning(before)) is not None:
+            return _ended(known, [before])
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
         shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
-        return _End(title, "Look at the whole log: the last line of a traceback names the error.", [shown_until])
+        action = "Look at the whole log: the last line of a traceback names the error."
+        return _End(title, action, [before, shown_until] if before else [shown_until])
     return None
+
+
+def _meaning(lines: Iterable[str]) -> Meaning | None:
+    return next(filter(None, map(program_messages.meaning, lines)), None)
 
 
 def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meaning | None:
