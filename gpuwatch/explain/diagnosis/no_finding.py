@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
 from gpuwatch.explain.diagnosis.rules.program_messages import meaning, way_out
-from gpuwatch.explain.logs import last_lines
+from gpuwatch.explain.logs import interrupts, last_lines
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
 
@@ -148,7 +148,7 @@ def _stopped(log: LogFacts) -> Finding | None:
         last = None
     told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:
-        by_a_person = bool(told) and last_lines.of_keyboard(log.told_interrupt) and not log.doubt
+        by_a_person = bool(told) and interrupts.of_keyboard(log.told_interrupt) and not log.doubt
         told_so = finding("healthy", "info", "likely", title=_SERVER_STOPPED, evidence=(told,))
         return told_so if by_a_person and log.last_lines_tell != last_lines.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:

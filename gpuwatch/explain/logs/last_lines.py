@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from gpuwatch.explain.logs import interrupts
 from gpuwatch.explain.logs.clean import in_words, rank_of, undecorated, unwrapped
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.failure_lines import first_of, report
 from gpuwatch.explain.logs.failure_words import not_a_number, speaks_of_failure
 from gpuwatch.explain.logs.program_output import printed
 from gpuwatch.explain.logs.reported_ends import reported_end
-from gpuwatch.explain.logs.work_words import BEGINS, ENDS, FINISHED, SERVES, STARTED, WHOLE_WORK, WORKS
+from gpuwatch.explain.logs.work_words import BEGINS, ENDS, FINISHED, WHOLE_WORK, WORKS
 
 WORKED = "work"
 KERAS = "keras"
@@ -134,33 +135,6 @@ _WARNING = re.compile(
     r"(?:^|[\s:])\w{0,40}Warning: |\bWARN(?:ING)?\b|\[W\]|^\s*(?:warnings\.)?warn\(|^W\d{4} |: W [\w/]+\.cc:"
 )
 _INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
-_ASKED_TO_END = re.compile(
-    r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b(?!: \d)|[Cc]aught signal 15\b"
-    r"|\bSIGTERM received|Handling signal: term"
-)
-_TOLD_OF_INTERRUPT = re.compile(
-    r"\bdetected keyboardinterrupt\b|\bkeyboard ?interrupt(?:ion)? (?:was )?(?:received|detected|caught)"
-    r"|\b(?:received|caught|got|due to|by) (?:an? )?(?:keyboard ?interrupt|SIGINT|ctrl[+-]c)\b"
-    r"|\b(?:SIGINT|ctrl[+-]c) (?:was )?(?:pressed|received|detected|caught)\b"
-    r"|\binterrupted (?:by (?:the )?user|manually)\b"
-    r"|\b(?:training|process|run|evaluation|inference|execution|script|program|pipeline|job)"
-    r" (?:was |has been )?interrupted\b"
-    r"|\b(?:time limit|max(?:imum)? (?:run|wall|training)?[ -]?time)\b.{0,40}\b(?:reached|exceeded|expired)\b"
-    r".{0,60}\b(?:stop|signal|exit|end|terminat|finish)|^exiting from training early\b|^\^C"
-    r"|^(?:[\W\d]{0,40}[A-Z]{4,9}\W{1,4})?keyboard ?interrupt(?:ion)?(?:[.!,;]|$)"
-    r"|\bkeyboard interruption in main thread|\bparent appears to have exited\b"
-    r"|\b(?:received|caught) (?:signal )?SIGTERM\b(?!:)|\bSIGTERM received",
-    re.IGNORECASE,
-)
-"""An interrupt (Ctrl+C) or SIGTERM that a program caught, or a time limit of its own, told in words of its own."""
-_ORDERLY = re.compile(
-    rf"{SERVES}|{STARTED}|Finished server process|Application shutdown|Handling signal: term|signal=SIGTERM|Draining"
-    r"|TensorBoard",
-    re.IGNORECASE,
-)
-"""Of a server, which SIGTERM only stops."""
-_SIGTERM = "SIGTERM"
-_BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
 _LEFT_BEHIND = re.compile(r"\bresource_tracker: There appear to be \d{1,9} leaked\b")
 _COUNTED = re.compile(r"(?<![\d/.])(\d{1,9})/(\d{1,9})(?![\d/])")
 _SKIPPED = re.compile(r"\W{0,3}skip(?:ped|ping)?\b", re.IGNORECASE)
@@ -179,39 +153,6 @@ _OF_NO_CONSEQUENCE = frozenset({"cuda.version-mismatch", "ended.extension"})
 def warns(line: str) -> bool:
     """Whether a line, as it is, is part of a warning: of Python's module, of a logger, of NCCL or TensorRT."""
     return _WARNING.search(line) is not None
-
-
-def asked_to_end(lines: Sequence[str]) -> bool:
-    """Whether the last lines tell of SIGTERM, after which a program ends in order."""
-    return any(map(_ASKED_TO_END.search, lines))
-
-
-def told_interrupt(lines: Sequence[str]) -> str:
-    """The line near the end that tells of an interrupt, after which no more steps came; empty without one."""
-    told, tells = "", any(map(_TOLD_OF_INTERRUPT.search, map(undecorated, lines)))
-    for raw in (line for line in reversed(lines) if tells and line.strip()):
-        whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
-        if _TOLD_OF_INTERRUPT.search(whole) is not None:
-            told = told if _SIGTERM in whole and any(map(_ORDERLY.search, lines)) else whole
-        elif WORKS.search(whole) is not None and FINISHED.search(whole) is None and not whole.startswith("wandb:"):
-            break
-    return told
-
-
-def failed_after_interrupt(lines: Sequence[str]) -> bool:
-    """Whether a traceback follows, near the end, the line that tells of an interrupt from the keyboard."""
-    last = [line for line in lines if line.strip()][-NEAR:]
-    told = next((at for at, line in enumerate(last) if _by_keyboard(undecorated(line[:_CHARS]))), len(last))
-    return any("Traceback (most recent call last)" in line for line in last[told + 1 :])
-
-
-def _by_keyboard(line: str) -> bool:
-    return _TOLD_OF_INTERRUPT.search(line) is not None and of_keyboard(line)
-
-
-def of_keyboard(told: str) -> bool:
-    """Whether the line that tells of an interrupt says that it came from the keyboard."""
-    return _BY_KEYBOARD.search(told) is not None
 
 
 def only_began(line: str) -> bool:
@@ -320,7 +261,7 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
         shown = [raw for raw in list(lines)[-1:] if _OF_AN_ADD_ON.match(undecorated(raw[:_CHARS])) is None]
     last = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS]) for raw in shown if raw.strip()][-_DOUBTED:]
     steps, doubt = 0, ""
-    in_order = any(map(_ASKED_TO_END.search, last)) and finished(last[-1])  # of a program that was asked to end
+    in_order = interrupts.asked_to_end(last) and finished(last[-1])  # of a program that was asked to end
     for at, whole in enumerate(() if in_order else reversed(last)):
         passed = steps >= _PASSED or (at > 0 and _ALLOWED.match(last[-at]) is not None)
         if not doubt and not passed and _is_doubtful(whole, worked=bool(tells)):
@@ -339,10 +280,10 @@ def tell(facts: LogFacts, lines: Sequence[str], end: End, own: Sequence[str]) ->
     facts.plain_last_line = "" if end.tells else in_words(of_an_unknown_program(lines)[:_KEPT])
     warned = (raw for raw in list(lines)[-_OF_A_WARNING:] if "Warning: " in raw)
     facts.last_warning = in_words(undecorated(next(warned, "")[:_KEPT]))
-    facts.told_interrupt = in_words(told_interrupt(lines)[:_KEPT])
-    facts.failed_after_interrupt = failed_after_interrupt(lines)
+    facts.told_interrupt = in_words(interrupts.told_interrupt(lines)[:_KEPT])
+    facts.failed_after_interrupt = interrupts.failed_after_interrupt(lines)
     facts.left_behind = in_words(left_behind(lines, end.line)[:_KEPT])
-    facts.asked_to_end = asked_to_end(lines)
+    facts.asked_to_end = interrupts.asked_to_end(lines)
     if end.tells == FAILED:
         near = islice(reversed(own), NEAR)
         facts.last_lines = tuple(in_words(unwrapped(undecorated(text))[:_KEPT]) for text in near)
@@ -509,4 +450,4 @@ def _explained(whole: str) -> bool:
     """Whether a line is known to report no failure, whatever its words."""
     known = _NO_FAILURE.search(whole) is not None or reported_end(unwrapped(whole)) == ""
     known = known or "KeyboardInterrupt" in whole
-    return known or _by_keyboard(whole) or _ASKED_TO_END.search(whole) is not None
+    return known or interrupts.by_keyboard(whole) or interrupts.asked_to_end((whole,))

@@ -13,14 +13,7 @@ from collections import deque
 
 from gpuwatch.core.formatting.text import bounded
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.logs import (
-    dcgm_metrics,
-    last_lines,
-    nvidia_smi,
-    pytorch,
-    tensorflow_oom,
-    topics,
-)
+from gpuwatch.explain.logs import dcgm_metrics, last_lines, nvidia_smi, pytorch, tensorflow_oom, topics
 from gpuwatch.explain.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
 from gpuwatch.explain.logs.ended_program import EndedProgram
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error

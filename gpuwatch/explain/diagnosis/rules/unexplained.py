@@ -43,7 +43,8 @@ from gpuwatch.explain.diagnosis.rules.simulation import lacks_compiler
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.exceptions import telling
 from gpuwatch.explain.logs.facts import LogFacts
-from gpuwatch.explain.logs.last_lines import FAILED, WORKED, of_keyboard
+from gpuwatch.explain.logs.interrupts import of_keyboard
+from gpuwatch.explain.logs.last_lines import FAILED, WORKED
 from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.explain.logs.work_words import SERVER_STOPPED
 

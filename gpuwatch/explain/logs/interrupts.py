@@ -1,0 +1,72 @@
+"""Interrupts and requests to end, in words: Ctrl+C, SIGTERM, a time limit of the program's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.explain.logs.clean import undecorated
+from gpuwatch.explain.logs.work_words import FINISHED, SERVES, STARTED, WORKS
+
+_NEAR, _CHARS = 15, 1000
+_ASKED_TO_END = re.compile(
+    r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b(?!: \d)|[Cc]aught signal 15\b"
+    r"|\bSIGTERM received|Handling signal: term"
+)
+_TOLD_OF_INTERRUPT = re.compile(
+    r"\bdetected keyboardinterrupt\b|\bkeyboard ?interrupt(?:ion)? (?:was )?(?:received|detected|caught)"
+    r"|\b(?:received|caught|got|due to|by) (?:an? )?(?:keyboard ?interrupt|SIGINT|ctrl[+-]c)\b"
+    r"|\b(?:SIGINT|ctrl[+-]c) (?:was )?(?:pressed|received|detected|caught)\b"
+    r"|\binterrupted (?:by (?:the )?user|manually)\b"
+    r"|\b(?:training|process|run|evaluation|inference|execution|script|program|pipeline|job)"
+    r" (?:was |has been )?interrupted\b"
+    r"|\b(?:time limit|max(?:imum)? (?:run|wall|training)?[ -]?time)\b.{0,40}\b(?:reached|exceeded|expired)\b"
+    r".{0,60}\b(?:stop|signal|exit|end|terminat|finish)|^exiting from training early\b|^\^C"
+    r"|^(?:[\W\d]{0,40}[A-Z]{4,9}\W{1,4})?keyboard ?interrupt(?:ion)?(?:[.!,;]|$)"
+    r"|\bkeyboard interruption in main thread|\bparent appears to have exited\b"
+    r"|\b(?:received|caught) (?:signal )?SIGTERM\b(?!:)|\bSIGTERM received",
+    re.IGNORECASE,
+)
+"""An interrupt (Ctrl+C) or SIGTERM that a program caught, or a time limit of its own, told in words of its own."""
+_ORDERLY = re.compile(
+    rf"{SERVES}|{STARTED}|Finished server process|Application shutdown|Handling signal: term|signal=SIGTERM|Draining"
+    r"|TensorBoard",
+    re.IGNORECASE,
+)
+"""Of a server, which SIGTERM only stops."""
+_SIGTERM = "SIGTERM"
+_BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
+
+
+def asked_to_end(lines: Sequence[str]) -> bool:
+    """Whether the last lines tell of SIGTERM, after which a program ends in order."""
+    return any(map(_ASKED_TO_END.search, lines))
+
+
+def told_interrupt(lines: Sequence[str]) -> str:
+    """The line near the end that tells of an interrupt, after which no more steps came; empty without one."""
+    told, tells = "", any(map(_TOLD_OF_INTERRUPT.search, map(undecorated, lines)))
+    for raw in (line for line in reversed(lines) if tells and line.strip()):
+        whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
+        if _TOLD_OF_INTERRUPT.search(whole) is not None:
+            told = told if _SIGTERM in whole and any(map(_ORDERLY.search, lines)) else whole
+        elif WORKS.search(whole) is not None and FINISHED.search(whole) is None and not whole.startswith("wandb:"):
+            break
+    return told
+
+
+def failed_after_interrupt(lines: Sequence[str]) -> bool:
+    """Whether a traceback follows, near the end, the line that tells of an interrupt from the keyboard."""
+    last = [line for line in lines if line.strip()][-_NEAR:]
+    told = next((at for at, line in enumerate(last) if by_keyboard(undecorated(line[:_CHARS]))), len(last))
+    return any("Traceback (most recent call last)" in line for line in last[told + 1 :])
+
+
+def by_keyboard(line: str) -> bool:
+    """Whether a line tells of an interrupt from the keyboard."""
+    return _TOLD_OF_INTERRUPT.search(line) is not None and of_keyboard(line)
+
+
+def of_keyboard(told: str) -> bool:
+    """Whether the line that tells of an interrupt says that it came from the keyboard."""
+    return _BY_KEYBOARD.search(told) is not None
