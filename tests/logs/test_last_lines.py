@@ -666,6 +666,27 @@ def test_advice_on_what_is_deprecated_is_no_failure() -> None:
     assert last_lines.end_of([*log[:1], *log[2:]]).tells == last_lines.FAILED
 
 
+@pytest.mark.parametrize(
+    ("lines", "title"),
+    [
+        ([*_STEPS, "Interrupt signal received, trying to exit gracefully."], "interrupted"),
+        (
+            ["Epoch 1:  26%|##6   | 1004/3861 [15:16<43:26,  1.10it/s]", "[rank: 1] Received SIGTERM: 15"]
+            + ["Epoch 1:  26%|##6   | 1004/3861 [15:18<43:33,  1.09it/s]"] * 2,
+            "ended by SIGTERM",
+        ),
+        (
+            ["Epoch 1:  26%|##6   | 1004/3861 [15:16<43:26,  1.10it/s]", "[rank: 1] Received SIGTERM: 15"]
+            + [f"Epoch 1:  26%|##6   | {at}/3861 [15:18<43:33,  1.09it/s]" for at in (1005, 1006)],
+            "No failure in it",
+        ),
+        (["Loaded the model.", "head.weight True", "head.bias True", "Target 1 is out of bounds."], "report a failure"),
+    ],
+)
+def test_ends_that_a_program_tells_in_few_words(lines: list[str], title: str) -> None:
+    assert title in explain(lines).findings[0].title
+
+
 _TABLE = "+-------+---------+--------+"
 _GMX = [
     "----------------------------",

@@ -33,7 +33,10 @@ _WORDS = re.compile(
     r"|rc ?= ?-?[1-9]\d{0,2}|SystemExit: -?[1-9]\d{0,2}"
     r"|return(?:ed|s)?(?: code| value| status)? -?[1-9]\d{0,2}[.;,)]?$|signal (?!(?:1|2|15)\b)\d{1,2}"
     r"|abnormal\w*|assertion|reset by peer|disk (?:is )?full|(?:is|are) missing|unavailable"
-    r"|insufficient|unsuccessful\w*|incomplete|unresolved|violation|halted|(?:not|n't) pass\w*"
+    # What Python and PyTorch say of a value, where a program prints it alone.
+    r"|(?:is|are|index) out of (?:bounds|range)|(?:size|shape|dimension|dtype)s? mismatch\w*|division by zero"
+    r"|is not (?:defined|callable|iterable|subscriptable|implemented)|missing \d+ required"
+    r"|unsupported operand|insufficient|unsuccessful\w*|incomplete|unresolved|violation|halted|(?:not|n't) pass\w*"
     r"|(?:terminated|ended|finished|stopped) (?:with|by) (?:an? )?(?:code|signal|status) -?[1-9]\d{0,3}"
     # The same in other languages.
     r"|fehler\w*|fehlgeschlagen|abgebrochen|erreur\w*|\u00e9chec\w*|\u00e9chou\w*|errore|fall[o\u00f3]"

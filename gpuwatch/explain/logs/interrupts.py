@@ -9,6 +9,7 @@ from gpuwatch.explain.logs.clean import undecorated
 from gpuwatch.explain.logs.work_words import FINISHED, SERVES, STARTED, WORKS
 
 _NEAR, _CHARS = 15, 1000
+_COUNT = re.compile(r"(?<![\d/.])\d{1,9}/\d{1,9}(?![\d/])")
 _ASKED_TO_END = re.compile(
     r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b(?!: \d)|[Cc]aught signal 15\b"
     r"|\bSIGTERM received|Handling signal: term"
@@ -24,7 +25,8 @@ _TOLD_OF_INTERRUPT = re.compile(
     r".{0,60}\b(?:stop|signal|exit|end|terminat|finish)|^exiting from training early\b|^\^C"
     r"|^(?:[\W\d]{0,40}[A-Z]{4,9}\W{1,4})?keyboard ?interrupt(?:ion)?(?:[.!,;]|$)"
     r"|\bkeyboard interruption in main thread|\bparent appears to have exited\b"
-    r"|\b(?:received|caught) (?:signal )?SIGTERM\b(?!:)|\bSIGTERM received",
+    r"|\b(?:received|caught) (?:signal )?SIGTERM\b(?!:)|\bSIGTERM received|^(?:\[rank: \d+\] )?Received SIGTERM: \d"
+    r"|\b(?:interrupt|term(?:ination)?) signal (?:was )?(?:received|caught)\b",
     re.IGNORECASE,
 )
 """An interrupt (Ctrl+C) or SIGTERM that a program caught, or a time limit of its own, told in words of its own."""
@@ -46,12 +48,16 @@ def asked_to_end(lines: Sequence[str]) -> bool:
 def told_interrupt(lines: Sequence[str]) -> str:
     """The line near the end that tells of an interrupt, after which no more steps came; empty without one."""
     told, tells = "", any(map(_TOLD_OF_INTERRUPT.search, map(undecorated, lines)))
+    drawn: set[str] = set()  # a bar that is drawn again, as its program ends, is no more work
     for raw in (line for line in reversed(lines) if tells and line.strip()):
         whole = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_CHARS])
         if _TOLD_OF_INTERRUPT.search(whole) is not None:
             told = told if _SIGTERM in whole and any(map(_ORDERLY.search, lines)) else whole
         elif WORKS.search(whole) is not None and FINISHED.search(whole) is None and not whole.startswith("wandb:"):
-            break
+            count = _COUNT.search(whole)
+            drawn.add(count[0] if count is not None else "")
+            if len(drawn) > 1 or "" in drawn:
+                break
     return told
 
 
