@@ -325,6 +325,15 @@ def test_advice_for_what_lies_elsewhere_says_what_helps(why: str, advice: str) -
     assert not any(one.id == "healthy" for one in run.findings)
 
 
+def test_a_data_set_that_is_made_under_a_device_is_a_note() -> None:
+    pipeline = [placed(op, "variant", gpu=False, cuda=False) for op in ("TensorSliceDataset", "BatchDatasetV2")]
+    run = program(devices=GPU_0, placements=tuple(pipeline))
+    assert (run.verdict, len(run.fallbacks)) == ("ok", 2)
+    assert {found.severity for found in run.findings} == {"info"}
+    run = program(devices=GPU_0, placements=(*pipeline, placed("AsString", "string", gpu=False, cuda=False)))
+    assert run.verdict == "fallback"
+
+
 def test_an_op_that_only_the_simulated_gpu_has_no_kernel_for_is_no_fallback() -> None:
     limited = placed("FloorMod", "int64", gpu=False, cuda=True)
     run = program(devices=GPU_0, placements=(limited,), simulation="plugin")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from gpuwatch.core.formatting.units import memory
@@ -26,6 +28,9 @@ from gpuwatch.explain.logs.topics import topics_of
 from gpuwatch.sim.machine import context_bytes
 
 replace = msgspec.structs.replace
+
+_OF_A_PIPELINE = re.compile(r"Dataset(?:V\d+)?$|Iterator(?:V\d+)?$|^DummySeedGenerator$")
+"""Ops that make a data set: TensorFlow keeps them on the CPU by design, whatever scope they are made in."""
 
 
 def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
@@ -151,7 +156,8 @@ def _verdict(run: Run) -> Verdict:
         return "oom"
     if run.verdict == "error":
         return "error"
-    return "fallback" if any(entry.reason != LIMIT for entry in run.fallbacks) else "ok"
+    fell = (entry for entry in run.fallbacks if entry.reason != LIMIT and _OF_A_PIPELINE.search(entry.op) is None)
+    return "fallback" if next(fell, None) is not None else "ok"
 
 
 def _rounds(run: Run) -> str:
