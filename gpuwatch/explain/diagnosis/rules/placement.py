@@ -36,6 +36,11 @@ _LIMIT_ACTION = (
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
 )
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
+_LACKING_ACTION = (
+    "{} has no GPU kernel, and what it works on is on the CPU with it: use another op (for an update another optimizer,"
+    " or a dense gradient), or leave both to the CPU."
+)
+_FLOATS = ("float", "bfloat", "half", "double", "complex")
 _WITHIN_DATA_ACTION = (
     "Leave tf.device out of the dataset's functions: tf.data runs them on the CPU, ahead of the steps."
 )
@@ -152,6 +157,9 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
         title = _refused_op(evidence, cause) or _of_fallbacks(fell)
         action = next(iter(_by_advice(fell)), _KERNEL_ACTION)
+        lacking = sorted({op for report in reports for op in report.lacking})
+        if lacking and fell and all((item.dtype or "").startswith(_FLOATS) for item in fell):
+            action = _LACKING_ACTION.format(", ".join(lacking[:3]))  # no other type helps
         if not moved and evidence.run is not None:
             action = _REFUSED_ACTION + (_OTHER_TYPE if _other_type_helps(evidence.run, cause) else "")
         yield finding(cause, severity, "fact", title=title, evidence=lines, action=action)
