@@ -315,7 +315,9 @@ def test_why_a_program_was_not_watched_inside(monkeypatch: pytest.MonkeyPatch, n
     parts = {"log": SimpleNamespace(frameworks=[named])}, {"left_out": 0}, {"log": True}, {"cut_short": lambda: ()}
     for name, part in zip(("_builder", "_backlog", "_options", "_processes"), parts, strict=True):
         monkeypatch.setattr(watching, name, SimpleNamespace(**part), raising=False)
-    (problem,) = watching._problems(SimpleNamespace(framework=None))  # type: ignore[arg-type]
+    (problem,) = watching._problems(  # type: ignore[arg-type]
+        SimpleNamespace(framework=None, outcome=Outcome(exit_code=0))
+    )
     assert says in problem
 
 

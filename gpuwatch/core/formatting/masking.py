@@ -57,7 +57,7 @@ _HEX_KEY = lazy(
     r"(?<!\w)(\w{1,30}[ _-])?((?:key|secret|token|seed)(?: is)?[ \t:=]{1,4}(?:0x)?)([0-9a-f]{64})(?![0-9a-f])",
     re.IGNORECASE,
 )
-_PRIVATE = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_PRIVATE = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----(?:\\n)?|\Z)", re.DOTALL)
 _KEY_BEGINS = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = lazy(r"-----END [A-Z ]*PRIVATE KEY-----")
 _KEY_LINE = lazy(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
