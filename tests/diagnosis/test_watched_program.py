@@ -29,6 +29,7 @@ from gpuwatch.explain.diagnosis.runs.finish_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports.run_content import run_content
 from tests.diagnosis.cases import ON_CPU, draft, machine
+from tests.logs import small_logs
 from tests.logs.wordings import ALL, HEALTHY, Wording
 
 TENSORFLOW = Framework(name="tensorflow", version="2.21.0", gpu_build=True)
@@ -330,20 +331,7 @@ def test_advice_for_what_lies_elsewhere_says_what_helps(why: str, advice: str) -
 )
 def test_what_helps_a_group_is_what_its_op_without_a_kernel_needs(dtype: str, advice: str) -> None:
     """Another type helps no variable of floats: the update that has no kernel is to blame."""
-    log = """W0000 00:00:1 5 colocation_graph.cc:1216] Failed to place the graph without changing the devices of some resources. Some of the operations (that had to be colocated with resource generating operations) are not supported on the resources' devices. Current candidate devices are [
-  /job:localhost/replica:0/task:0/device:CPU:0].
-See below for details of this colocation group:
-Colocation Debug Info:
-Colocation group had the following types and supported devices:
-Root Member(assigned_device_name_index_=-1 requested_device_name_='/device:GPU:0' assigned_device_name_='' resource_device_name_='/device:GPU:0' supported_device_types_=[CPU] possible_devices_=[]
-ResourceApplyX: CPU
-VarHandleOp: GPU CPU
-
-Colocation members, user-requested devices, and framework assigned devices, if any:
-  counter (VarHandleOp) /device:GPU:0
-  ResourceApplyX (ResourceApplyX) /device:GPU:0
-I0000 00:00:1 5 gpu_device.cc:2043] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 5000 MB memory:  -> device: 0, name: X, pci bus id: 0000:01:00.0, compute capability: 7.5
-"""  # noqa: E501
+    log = next(small.text for small in small_logs.ALL if "(ResourceApplyX)" in small.text)
     run = program(log, devices=GPU_0, placements=(placed("VarHandleOp", dtype, gpu=False, cuda=False),))
     (found,) = [one for one in run.findings if one.id == "placement.no-kernel"]
     assert advice in found.action

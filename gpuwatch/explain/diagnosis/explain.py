@@ -17,8 +17,8 @@ from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.runs.fallbacks import moved_by_placer
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.last_lines import KERAS, WORKED
-from gpuwatch.explain.logs.own_summary import without_summaries
 from gpuwatch.explain.logs.program_starts import LogReader, follows
+from gpuwatch.explain.logs.run_summary import without_summaries
 from gpuwatch.explain.traces.smi_query import SmiQueryReader
 
 _ENDS_ALL = 16

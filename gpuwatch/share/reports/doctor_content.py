@@ -63,7 +63,7 @@ def _reason(document: Doctor, main: Finding | None) -> str:
         tail = f" {gpus} GPU{'' if gpus == 1 else 's'} can be used." if gpus else ""
         return CAUSES["healthy"] + "." + tail
     certain = "" if main.certainty == "fact" else " (likely)"
-    return clean(main.title) + f"{certain}."
+    return clean(main.title).rstrip(".") + f"{certain}."
 
 
 def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:

@@ -80,7 +80,8 @@ def _reason(document: Explanation, main: Finding | None) -> str:
         return clean(f"{held_most(document.memory_profiles[0])}.")
     if _tells_nothing(document):
         return f"gpuwatch recognises nothing in it that tells whether its program worked{_last_line(document)}."
-    return clean(main.title if main is not None else CAUSES.get(document.primary or "healthy", "")) + "."
+    title = main.title if main is not None else CAUSES.get(document.primary or "healthy", "")
+    return clean(title).rstrip(".") + "."
 
 
 def _last_line(document: Explanation) -> str:
