@@ -480,12 +480,14 @@ while True: check(cuda.cuMemcpyHtoD_v2(a, host, 1 << 20))"""
     process = start(machine, code)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
+    # a sample lasts 20 ms: on a busy machine the copying process may get no core in one of them
     look = """
-print(json.dumps([N.nvmlDeviceGetPcieThroughput(h[0], N.NVML_PCIE_UTIL_RX_BYTES),
-    N.nvmlDeviceGetPcieThroughput(h[0], N.NVML_PCIE_UTIL_TX_BYTES),
+rates = (N.nvmlDeviceGetPcieThroughput(h[0], N.NVML_PCIE_UTIL_RX_BYTES) for _ in range(500))
+received = next((rate for rate in rates if rate > 100_000), 0)  # KB/s
+print(json.dumps([received, N.nvmlDeviceGetPcieThroughput(h[0], N.NVML_PCIE_UTIL_TX_BYTES),
     N.nvmlDeviceGetUtilizationRates(h[0]).gpu, N.nvmlDeviceGetUtilizationRates(h[0]).memory]))"""
     received, sent, kernels, memory = ask(run, machine, look)
-    assert received > 100_000  # KB/s
+    assert received
     assert (sent, kernels) == (0, 0)
     assert memory > 0
 
