@@ -353,10 +353,21 @@ void SE_InitPlugin(SE_PlatformRegistrationParams *params, TF_Status *status) {
     set_ok(status);
 }
 
+/* For the library that stands in front of TensorFlow (plugin_rename.c). -1 for what is no kernel of a device. */
+static uint64_t kernel_begin(void *context, int *ordinal) {
+    gpuwatch::Status status;
+    SP_Stream stream = TF_GetStream((TF_OpKernelContext *)context, status);
+    *ordinal = status.ok() ? stream->ordinal : -1;
+    return status.ok() ? gwp_kernel_begin(*ordinal) : 0;
+}
+
 void TF_InitKernel(void) {
     if (!usable()) return;
     auto pause = (void (*)(int))dlsym(RTLD_DEFAULT, "gpuwatch_rename_pause");
     if (pause) pause(1);
     gpuwatch::register_kernels(DEVICE_TYPE);
     if (pause) pause(0);
+    using Begin = uint64_t (*)(void *, int *);
+    auto time = (void (*)(Begin, void (*)(int, uint64_t)))dlsym(RTLD_DEFAULT, "gpuwatch_rename_time");
+    if (time) time(kernel_begin, gwp_kernel_end);
 }

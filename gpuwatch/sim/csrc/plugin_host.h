@@ -41,7 +41,7 @@ void gwp_memory_info(int ordinal, uint64_t *free_bytes, uint64_t *total_bytes);
 
 uint64_t gwp_now_ns(void);
 uint64_t gwp_kernel_begin(int ordinal);
-void gwp_kernel_end(int ordinal, uint64_t began_ns, uint64_t moved_bytes);
+void gwp_kernel_end(int ordinal, uint64_t began_ns);
 void gwp_copied(int ordinal, uint64_t began_ns, uint64_t bytes, int direction);
 
 #ifdef __cplusplus

@@ -61,13 +61,6 @@ int64_t Tensor::integer() const {
 
 /* --- calls ------------------------------------------------------------------------------------------ */
 
-Call::Call(TF_OpKernelContext *context) : context_(context) {
-    Status status;
-    SP_Stream stream = TF_GetStream(context, status);
-    status.check();
-    ordinal_ = stream->ordinal;
-}
-
 Tensor Call::input(int index) const {
     Status status;
     TF_Tensor *raw = nullptr;
@@ -89,24 +82,6 @@ Tensor Call::output(int index, const Shape &shape) const {
     return output(index, TF_ExpectedOutputDataType(context_, index), shape);
 }
 
-Tensor Call::forward_or_output(std::initializer_list<int> inputs, int index, const Shape &shape) const {
-    Status status;
-    int forwarded;
-    TF_Tensor *raw = TF_ForwardInputOrAllocateOutput(context_, inputs.begin(), (int)inputs.size(), index,
-                                                     shape.dims, shape.rank, &forwarded, status);
-    if (raw && !status.ok()) TF_DeleteTensor(raw);
-    status.check();
-    return Tensor(raw);
-}
-
-void Call::pass(int input_index, int index) const { pass(input(input_index), index); }
-
-void Call::pass(const Tensor &tensor, int index) const {
-    Status status;
-    TF_SetOutput(context_, index, tensor.raw(), status);
-    status.check();
-}
-
 /* --- attributes ------------------------------------------------------------------------------------- */
 
 /* A single value, by one of TensorFlow's functions. */
@@ -117,10 +92,6 @@ static T single(void (*get)(Construction *, const char *, T *, TF_Status *), Con
     get(from, name, &value, status);
     status.check();
     return value;
-}
-
-bool Attributes::boolean(const char *name) const {
-    return single(TF_OpKernelConstruction_GetAttrBool, construction_, name);
 }
 
 int64_t Attributes::integer(const char *name) const {
@@ -224,13 +195,8 @@ void add_kernel(const char *op, void *(*create)(TF_OpKernelConstruction *),
 
 void register_kernels(const char *type) {
     device_type = type;
-    register_elementwise();
-    register_unary();
-    register_reduce();
     register_move();
-    register_linear();
     register_network();
-    register_random();
 }
 
 }  // namespace gpuwatch

@@ -75,12 +75,6 @@ struct Shape {
     }
     int64_t count() const { return count(0, rank); }
     int64_t step(int i) const { return count(i + 1, rank); } /* from one element of a dimension to the next */
-    Shape without(int gone) const {
-        Shape rest;
-        for (int i = 0; i < rank; i++)
-            if (i != gone) rest.add(dims[i]);
-        return rest;
-    }
     bool operator==(const Shape &other) const {
         return rank == other.rank && memcmp(dims, other.dims, (size_t)rank * sizeof dims[0]) == 0;
     }
@@ -126,41 +120,21 @@ class Tensor {
 /* One call of a kernel. */
 class Call {
   public:
-    explicit Call(TF_OpKernelContext *context);
+    explicit Call(TF_OpKernelContext *context) : context_(context) {}
 
-    int input_count() const { return TF_NumInputs(context_); }
-    int output_count() const { return TF_NumOutputs(context_); }
     Tensor input(int index) const;
     Tensor output(int index, int type, const Shape &shape) const;
     Tensor output(int index, const Shape &shape) const; /* of the type that the op expects */
     int output_type(int index) const { return TF_ExpectedOutputDataType(context_, index); }
-    /* An input of that shape whose memory nobody else needs, else new memory. The inputs must not be held
-     * when this is called; they can be asked for again after it. */
-    Tensor forward_or_output(std::initializer_list<int> inputs, int index, const Shape &shape) const;
-    void pass(int input, int index) const; /* the input is the output */
-    void pass(const Tensor &tensor, int index) const;
-
-    /* Runs the arithmetic as the device's one kernel of this moment. */
-    template <class Work> void run(size_t moved_bytes, Work work) const {
-        struct Span {
-            int ordinal;
-            size_t moved_bytes;
-            uint64_t began_ns;
-            ~Span() { gwp_kernel_end(ordinal, began_ns, moved_bytes); }
-        } span{ordinal_, moved_bytes, gwp_kernel_begin(ordinal_)};
-        work();
-    }
 
   private:
     TF_OpKernelContext *context_;
-    int ordinal_;
 };
 
 /* The attributes of a node, for a kernel's constructor. */
 class Attributes {
   public:
     explicit Attributes(TF_OpKernelConstruction *construction) : construction_(construction) {}
-    bool boolean(const char *name) const;
     int64_t integer(const char *name) const;
     float real(const char *name) const;
     std::string text(const char *name) const;
@@ -212,19 +186,10 @@ void add(const char *op, std::initializer_list<TypeConstraint> types = {},
 template <class T> constexpr int type_of();
 template <> constexpr int type_of<float>() { return TF_FLOAT; }
 template <> constexpr int type_of<double>() { return TF_DOUBLE; }
-template <> constexpr int type_of<int32_t>() { return TF_INT32; }
-template <> constexpr int type_of<int64_t>() { return TF_INT64; }
-template <> constexpr int type_of<uint8_t>() { return TF_UINT8; }
-template <> constexpr int type_of<bool>() { return TF_BOOL; }
 
 void register_kernels(const char *device_type);
-void register_elementwise();
-void register_unary();
-void register_reduce();
 void register_move();
 void register_network();
-void register_random();
-void register_linear();
 
 }  // namespace gpuwatch
 

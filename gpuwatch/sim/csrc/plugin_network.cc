@@ -1,16 +1,32 @@
-/* Layers of networks: bias, softmax and its losses, convolution, pooling. */
+/* Layers of networks that differ from the CPU's: convolution and pooling also with the channels first, and a loss
+ * that takes a label out of range. */
+#include <math.h>
+
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
 
 #include "plugin_kernel.h"
-#include "plugin_linear.h"
-#include "plugin_math.h"
+
+extern "C" {
+#include "gemm.h"
+}
 
 namespace gpuwatch {
 
 namespace {
+
+/* c = op(a) op(b), or added to c; row-major, the strides are from row to row. */
+template <class T>
+void multiply(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const T *a, int64_t stride_a,
+              const T *b, int64_t stride_b, T *c, int64_t stride_c, bool accumulate) {
+    constexpr gws_type type = sizeof(T) == 8 ? GWS_F64 : GWS_F32;
+    /* Row-major matrices are the transposes of column-major ones: C' = op(B)' op(A)'. */
+    bool done = gws_gemm(transpose_b, transpose_a, (size_t)n, (size_t)m, (size_t)k, 1.0, type, b, (size_t)stride_b, a,
+                         (size_t)stride_a, accumulate ? 1.0 : 0.0, type, c, (size_t)stride_c);
+    if (!done) throw Error{TF_RESOURCE_EXHAUSTED, "out of host memory in a matrix product"};
+}
 
 /* Work space of kernels in host memory, kept between calls: faulting in fresh pages would cost more than many
  * layers. */
@@ -63,37 +79,6 @@ template <class T> class Scratch {
 
   private:
     KeptMemory::Block block_;
-};
-
-template <class T> struct BiasAdd : Kernel {
-    bool channels_first;
-    explicit BiasAdd(const Attributes &attributes) : channels_first(attributes.text("data_format") == "NCHW") {}
-    void compute(const Call &call) const override {
-        Shape shape = call.input(0).shape, bias_shape = call.input(1).shape;
-        if (shape.rank < 2) invalid("Input tensor must be at least 2D: %s", join({&shape}).c_str());
-        int channel = channels_first ? 1 : shape.rank - 1;
-        if (bias_shape.rank != 1 || bias_shape[0] != shape[channel])
-            invalid("Must provide as many biases as the channel dimension of the input tensor: %s",
-                    join({&bias_shape, &shape}).c_str());
-        Tensor out = call.forward_or_output({0}, 0, shape);
-        Tensor in = call.input(0), bias = call.input(1);
-        const T *x = in.data<T>(), *b = bias.data<T>();
-        T *y = out.data<T>();
-        int64_t before = shape.count(0, channel), channels = shape[channel], after = shape.count(channel + 1, shape.rank);
-        call.run(2 * out.bytes(), [&] {
-            if (after == 1) {
-                for (int64_t i = 0; i < before; i++, x += channels, y += channels)
-#pragma GCC ivdep
-                    for (int64_t c = 0; c < channels; c++) y[c] = x[c] + b[c];
-            } else {
-                for (int64_t i = 0; i < before * channels; i++, x += after, y += after) {
-                    T add = b[i % channels];
-#pragma GCC ivdep
-                    for (int64_t a = 0; a < after; a++) y[a] = x[a] + add;
-                }
-            }
-        });
-    }
 };
 
 /* --- what TensorFlow's graph optimizer fuses behind a product or a convolution --------------------------- */
@@ -152,9 +137,9 @@ template <class T> struct Epilogue {
             } else if (step == "LeakyRelu") {
                 each(y, count, [this](T x) { return x > 0 ? x : alpha * x; });
             } else if (step == "Sigmoid") {
-                each(y, count, [](T x) { return logistic(x); });
+                each(y, count, [](T x) { return 1 / (1 + exp(-x)); });
             } else {
-                each(y, count, [](T x) { return hyperbolic_tangent(x); });
+                each(y, count, [](T x) { return tanh(x); });
             }
         }
     }
@@ -171,30 +156,7 @@ void check_channels(const std::vector<Tensor> &args, int64_t channels) {
         if (arg.count() != channels) invalid("bias depth must be equal to out depth %lld", (long long)channels);
 }
 
-template <class T> struct FusedMatMul : Kernel {
-    bool transpose_a, transpose_b;
-    Epilogue<T> epilogue;
-    explicit FusedMatMul(const Attributes &attributes)
-        : transpose_a(attributes.boolean("transpose_a")), transpose_b(attributes.boolean("transpose_b")),
-          epilogue(attributes) {}
-    void compute(const Call &call) const override {
-        Tensor a = call.input(0), b = call.input(1);
-        if (a.shape.rank != 2 || b.shape.rank != 2 || a.shape[!transpose_a] != b.shape[transpose_b])
-            invalid("Matrix size-incompatible: In[0]: %s", join({&a.shape, &b.shape}).c_str());
-        int64_t m = a.shape[transpose_a], k = a.shape[!transpose_a], n = b.shape[!transpose_b];
-        std::vector<Tensor> args = inputs_from(call, 2, epilogue.inputs());
-        check_channels(args, n);
-        Tensor out = call.output(0, a.type, {m, n});
-        if (out.count() == 0) return;
-        call.run(a.bytes() + b.bytes() + out.bytes(), [&] {
-            multiply(transpose_a, transpose_b, m, n, k, a.data<T>(), a.shape[1], b.data<T>(), b.shape[1],
-                     out.data<T>(), n, false);
-            epilogue.apply(out.data<T>(), m * n, n, args);
-        });
-    }
-};
-
-/* --- softmax ---------------------------------------------------------------------------------------- */
+/* --- loss ------------------------------------------------------------------------------------------- */
 
 template <class T> T greatest(const T *x, int64_t count) {
     T most = -std::numeric_limits<T>::infinity();
@@ -210,71 +172,6 @@ template <class T> T sum(const T *x, int64_t count) {
     return total;
 }
 
-template <class T, bool logarithm> void softmax(const Call &call) {
-    Shape shape = call.input(0).shape;
-    if (shape.rank < 1) invalid("logits must have >= 1 dimension, got %s", join({&shape}).c_str());
-    Tensor out = call.forward_or_output({0}, 0, shape);
-    Tensor in = call.input(0);
-    int64_t classes = shape[shape.rank - 1], rows = shape.count(0, shape.rank - 1);
-    const T *x = in.data<T>();
-    T *y = out.data<T>();
-    if (out.count() == 0) return;
-    call.run(2 * out.bytes(), [&] {
-        for (int64_t row = 0; row < rows; row++, x += classes, y += classes) {
-            T most = greatest(x, classes);
-            if (logarithm) {
-                T total = 0;
-#pragma omp simd reduction(+ : total)
-                for (int64_t i = 0; i < classes; i++) total += exponential(x[i] - most);
-                T shift = most + T(log(total));
-#pragma GCC ivdep
-                for (int64_t i = 0; i < classes; i++) y[i] = x[i] - shift;
-            } else {
-#pragma GCC ivdep
-                for (int64_t i = 0; i < classes; i++) y[i] = exponential(x[i] - most);
-                T scale = T(1) / sum(y, classes);
-                for (int64_t i = 0; i < classes; i++) y[i] *= scale;
-            }
-        }
-    });
-}
-
-/* loss[row] = -sum(labels log softmax(logits)), and its gradient softmax(logits) sum(labels) - labels */
-template <class T> void cross_entropy(const Call &call) {
-    Tensor logits = call.input(0), labels = call.input(1);
-    if (logits.shape.rank != 2 || labels.shape.rank != 2)
-        invalid("logits and labels must be 2-dimensional: %s", join({&logits.shape, &labels.shape}).c_str());
-    Shape shape = logits.shape;
-    for (int i = 0; i < 2; i++) {
-        int64_t a = logits.shape[i], b = labels.shape[i];
-        if (a != b && a != 1 && b != 1)
-            invalid("logits and labels must be broadcastable: logits_size=%s", join({&logits.shape, &labels.shape}).c_str());
-        shape[i] = a == 1 ? b : a;
-    }
-    Tensor loss = call.output(0, logits.type, {shape[0]}), gradient = call.output(1, logits.type, shape);
-    int64_t rows = shape[0], classes = shape[1];
-    int64_t logit_row = logits.shape[0] == 1 ? 0 : logits.shape[1], logit_step = logits.shape[1] == 1 ? 0 : 1;
-    int64_t label_row = labels.shape[0] == 1 ? 0 : labels.shape[1], label_step = labels.shape[1] == 1 ? 0 : 1;
-    call.run(logits.bytes() + labels.bytes() + gradient.bytes(), [&] {
-        for (int64_t row = 0; row < rows; row++) {
-            const T *x = logits.data<T>() + row * logit_row, *label = labels.data<T>() + row * label_row;
-            T *g = gradient.data<T>() + row * classes;
-            for (int64_t i = 0; i < classes; i++) g[i] = x[i * logit_step];
-            T most = greatest(g, classes), total = 0;
-            for (int64_t i = 0; i < classes; i++) g[i] -= most;
-#pragma omp simd reduction(+ : total)
-            for (int64_t i = 0; i < classes; i++) total += exponential(g[i]);
-            T shift = T(log(total)), lost = 0;
-            for (int64_t i = 0; i < classes; i++) {
-                T p = label[i * label_step], log_probability = g[i] - shift;
-                if (p != 0) lost -= p * log_probability;
-                g[i] = exponential(log_probability) - p;
-            }
-            loss.data<T>()[row] = lost;
-        }
-    });
-}
-
 /* The labels are indices; one that is out of range makes NaN, as on a GPU. */
 template <class T, class Index> void sparse_cross_entropy(const Call &call) {
     Tensor logits = call.input(0), labels = call.input(1);
@@ -284,24 +181,22 @@ template <class T, class Index> void sparse_cross_entropy(const Call &call) {
                 join({&logits.shape}).c_str(), join({&labels.shape}).c_str());
     int64_t rows = logits.shape[0], classes = logits.shape[1];
     Tensor loss = call.output(0, logits.type, {rows}), gradient = call.output(1, logits.type, logits.shape);
-    call.run(2 * logits.bytes(), [&] {
-        for (int64_t row = 0; row < rows; row++) {
-            const T *x = logits.data<T>() + row * classes;
-            T *g = gradient.data<T>() + row * classes;
-            int64_t label = (int64_t)labels.data<Index>()[row];
-            if (label < 0 || label >= classes) {
-                loss.data<T>()[row] = std::numeric_limits<T>::quiet_NaN();
-                for (int64_t i = 0; i < classes; i++) g[i] = std::numeric_limits<T>::quiet_NaN();
-                continue;
-            }
-            T most = greatest(x, classes);
-            for (int64_t i = 0; i < classes; i++) g[i] = exponential(x[i] - most);
-            T total = sum(g, classes), scale = T(1) / total;
-            for (int64_t i = 0; i < classes; i++) g[i] *= scale;
-            loss.data<T>()[row] = T(log(total)) - (x[label] - most);
-            g[label] -= T(1);
+    for (int64_t row = 0; row < rows; row++) {
+        const T *x = logits.data<T>() + row * classes;
+        T *g = gradient.data<T>() + row * classes;
+        int64_t label = (int64_t)labels.data<Index>()[row];
+        if (label < 0 || label >= classes) {
+            loss.data<T>()[row] = std::numeric_limits<T>::quiet_NaN();
+            for (int64_t i = 0; i < classes; i++) g[i] = std::numeric_limits<T>::quiet_NaN();
+            continue;
         }
-    });
+        T most = greatest(x, classes);
+        for (int64_t i = 0; i < classes; i++) g[i] = exp(x[i] - most);
+        T total = sum(g, classes), scale = T(1) / total;
+        for (int64_t i = 0; i < classes; i++) g[i] *= scale;
+        loss.data<T>()[row] = T(log(total)) - (x[label] - most);
+        g[label] -= T(1);
+    }
 }
 
 /* --- images ----------------------------------------------------------------------------------------- */
@@ -513,12 +408,10 @@ template <class T> struct Conv2D : Convolution<T> {
         Tensor out = call.output(0, in.type,
                                  this->image_shape(plan.batch, plan.w.out[0], plan.w.out[1], filter.shape[3]));
         if (out.count() == 0) return;
-        call.run(in.bytes() + filter.bytes() + out.bytes(), [&] {
-            Images<T> images(in, this->channels_first, false), results(out, this->channels_first, true);
-            Base::template run<Base::FORWARD>(plan, images.data(), filter.data<T>(), results.data());
-            epilogue.apply(results.data(), out.count(), filter.shape[3], args);
-            results.finish();
-        });
+        Images<T> images(in, this->channels_first, false), results(out, this->channels_first, true);
+        Base::template run<Base::FORWARD>(plan, images.data(), filter.data<T>(), results.data());
+        epilogue.apply(results.data(), out.count(), filter.shape[3], args);
+        results.finish();
     }
 };
 
@@ -549,11 +442,9 @@ template <class T> struct Conv2DBackpropInput : Convolution<T> {
         check(plan, this->channels_last(gradient.shape));
         Tensor out = call.output(0, gradient.type, shape);
         if (out.count() == 0) return;
-        call.run(gradient.bytes() + filter.bytes() + out.bytes(), [&] {
-            Images<T> images(out, this->channels_first, true), results(gradient, this->channels_first, false);
-            Base::template run<Base::TO_IMAGE>(plan, images.data(), filter.data<T>(), results.data());
-            images.finish();
-        });
+        Images<T> images(out, this->channels_first, true), results(gradient, this->channels_first, false);
+        Base::template run<Base::TO_IMAGE>(plan, images.data(), filter.data<T>(), results.data());
+        images.finish();
     }
     static void check(const typename Base::Plan &plan, const Shape &gradient) {
         Shape expected{plan.batch, plan.w.out[0], plan.w.out[1], plan.results * plan.groups};
@@ -573,10 +464,8 @@ template <class T> struct Conv2DBackpropFilter : Convolution<T> {
         Conv2DBackpropInput<T>::check(plan, this->channels_last(gradient.shape));
         Tensor out = call.output(0, in.type, shape);
         if (out.count() == 0) return;
-        call.run(in.bytes() + gradient.bytes() + out.bytes(), [&] {
-            Images<T> images(in, this->channels_first, false), results(gradient, this->channels_first, false);
-            Base::template run<Base::TO_FILTER>(plan, images.data(), out.data<T>(), results.data());
-        });
+        Images<T> images(in, this->channels_first, false), results(gradient, this->channels_first, false);
+        Base::template run<Base::TO_FILTER>(plan, images.data(), out.data<T>(), results.data());
     }
 };
 
@@ -623,29 +512,27 @@ template <class T, bool average> struct Pool : Pooling {
         Tensor out = call.output(0, in.type, image_shape(image[0], w.out[0], w.out[1], image[3]));
         if (out.count() == 0) return;
         int64_t channels = image[3];
-        call.run(in.bytes() + out.bytes(), [&] {
-            Images<T> images(in, channels_first, false), results(out, channels_first, true);
-            T scale = 1;
-            int64_t left = 0;
-            each(w, image[0],
-                 [&](int64_t to, int64_t pixels) {
-                     T *y = results.data() + to * channels, first = average ? T(0) : std::numeric_limits<T>::lowest();
-                     for (int64_t c = 0; c < channels; c++) y[c] = first;
-                     scale = T(1) / T(pixels);
-                     left = pixels;
-                 },
-                 [&](int64_t to, int64_t from) {
-                     T *y = results.data() + to * channels;
-                     const T *x = images.data() + from * channels;
-                     if (average)
-                         for (int64_t c = 0; c < channels; c++) y[c] += x[c];
-                     else
-                         for (int64_t c = 0; c < channels; c++) y[c] = x[c] > y[c] ? x[c] : y[c];
-                     if (--left == 0 && average)
-                         for (int64_t c = 0; c < channels; c++) y[c] *= scale;
-                 });
-            results.finish();
-        });
+        Images<T> images(in, channels_first, false), results(out, channels_first, true);
+        T scale = 1;
+        int64_t left = 0;
+        each(w, image[0],
+             [&](int64_t to, int64_t pixels) {
+                 T *y = results.data() + to * channels, first = average ? T(0) : std::numeric_limits<T>::lowest();
+                 for (int64_t c = 0; c < channels; c++) y[c] = first;
+                 scale = T(1) / T(pixels);
+                 left = pixels;
+             },
+             [&](int64_t to, int64_t from) {
+                 T *y = results.data() + to * channels;
+                 const T *x = images.data() + from * channels;
+                 if (average)
+                     for (int64_t c = 0; c < channels; c++) y[c] += x[c];
+                 else
+                     for (int64_t c = 0; c < channels; c++) y[c] = x[c] > y[c] ? x[c] : y[c];
+                 if (--left == 0 && average)
+                     for (int64_t c = 0; c < channels; c++) y[c] *= scale;
+             });
+        results.finish();
     }
 };
 
@@ -660,34 +547,32 @@ template <class T> struct MaxPoolGrad : Pooling {
             invalid("Expected grad shape to fit orig_input %s", join({&in.shape, &gradient.shape}).c_str());
         if (out.count() == 0) return;
         int64_t channels = image[3];
-        call.run(3 * in.bytes() + 2 * gradient.bytes(), [&] {
-            Images<T> images(in, channels_first, false), gradients(gradient, channels_first, false);
-            Images<T> results(out, channels_first, true);
-            std::vector<T> most((size_t)channels);
-            std::vector<int64_t> best((size_t)channels);
-            memset(results.data(), 0, out.bytes());
-            int64_t left = 0;
-            each(w, image[0],
-                 [&](int64_t, int64_t pixels) {
-                     for (int64_t c = 0; c < channels; c++) {
-                         most[(size_t)c] = -std::numeric_limits<T>::infinity();
-                         best[(size_t)c] = -1;
+        Images<T> images(in, channels_first, false), gradients(gradient, channels_first, false);
+        Images<T> results(out, channels_first, true);
+        std::vector<T> most((size_t)channels);
+        std::vector<int64_t> best((size_t)channels);
+        memset(results.data(), 0, out.bytes());
+        int64_t left = 0;
+        each(w, image[0],
+             [&](int64_t, int64_t pixels) {
+                 for (int64_t c = 0; c < channels; c++) {
+                     most[(size_t)c] = -std::numeric_limits<T>::infinity();
+                     best[(size_t)c] = -1;
+                 }
+                 left = pixels;
+             },
+             [&](int64_t to, int64_t from) {
+                 const T *x = images.data() + from * channels;
+                 for (int64_t c = 0; c < channels; c++)
+                     if (x[c] > most[(size_t)c] || best[(size_t)c] < 0) {
+                         most[(size_t)c] = x[c];
+                         best[(size_t)c] = from;
                      }
-                     left = pixels;
-                 },
-                 [&](int64_t to, int64_t from) {
-                     const T *x = images.data() + from * channels;
+                 if (--left == 0)
                      for (int64_t c = 0; c < channels; c++)
-                         if (x[c] > most[(size_t)c] || best[(size_t)c] < 0) {
-                             most[(size_t)c] = x[c];
-                             best[(size_t)c] = from;
-                         }
-                     if (--left == 0)
-                         for (int64_t c = 0; c < channels; c++)
-                             results.data()[best[(size_t)c] * channels + c] += gradients.data()[to * channels + c];
-                 });
-            results.finish();
-        });
+                         results.data()[best[(size_t)c] * channels + c] += gradients.data()[to * channels + c];
+             });
+        results.finish();
     }
 };
 
@@ -702,18 +587,16 @@ template <class T> struct AvgPoolGrad : Pooling {
         Tensor out = call.output(0, gradient.type, shape);
         if (out.count() == 0) return;
         int64_t channels = image[3];
-        call.run(2 * out.bytes() + gradient.bytes(), [&] {
-            Images<T> gradients(gradient, channels_first, false), results(out, channels_first, true);
-            memset(results.data(), 0, out.bytes());
-            T scale = 1;
-            each(w, image[0], [&](int64_t, int64_t pixels) { scale = T(1) / T(pixels); },
-                 [&](int64_t from, int64_t to) {
-                     T *y = results.data() + to * channels;
-                     const T *g = gradients.data() + from * channels;
-                     for (int64_t c = 0; c < channels; c++) y[c] += scale * g[c];
-                 });
-            results.finish();
-        });
+        Images<T> gradients(gradient, channels_first, false), results(out, channels_first, true);
+        memset(results.data(), 0, out.bytes());
+        T scale = 1;
+        each(w, image[0], [&](int64_t, int64_t pixels) { scale = T(1) / T(pixels); },
+             [&](int64_t from, int64_t to) {
+                 T *y = results.data() + to * channels;
+                 const T *g = gradients.data() + from * channels;
+                 for (int64_t c = 0; c < channels; c++) y[c] += scale * g[c];
+             });
+        results.finish();
     }
 };
 
@@ -721,10 +604,6 @@ template <class T> struct AvgPoolGrad : Pooling {
 
 template <class T> void register_real() {
     constexpr int type = type_of<T>();
-    add<BiasAdd<T>>("BiasAdd", {{"T", type}});
-    add<softmax<T, false>>("Softmax", {{"T", type}});
-    add<softmax<T, true>>("LogSoftmax", {{"T", type}});
-    add<cross_entropy<T>>("SoftmaxCrossEntropyWithLogits", {{"T", type}});
     add<Conv2D<T>>("Conv2D", {{"T", type}});
     add<FusedConv2D<T>>("_FusedConv2D", {{"T", type}}, {"host_args"});
     add<Conv2DBackpropInput<T>>("Conv2DBackpropInput", {{"T", type}}, {"input_sizes"});
@@ -740,7 +619,6 @@ template <class T> void register_real() {
 void register_network() {
     register_real<float>();
     register_real<double>();
-    add<FusedMatMul<float>>("_FusedMatMul", {{"T", TF_FLOAT}});
     add<sparse_cross_entropy<float, int32_t>>("SparseSoftmaxCrossEntropyWithLogits",
                                               {{"T", TF_FLOAT}, {"Tlabels", TF_INT32}});
     add<sparse_cross_entropy<float, int64_t>>("SparseSoftmaxCrossEntropyWithLogits",

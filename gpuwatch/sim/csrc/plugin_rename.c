@@ -4,10 +4,11 @@
  * - In a build for CUDA, the kernels for "GPU" get the name of a device type that nobody has, so that those of
  *   the plug-in do not meet them. The plug-in pauses this while it registers its own. A few that launch nothing
  *   on a GPU (host_code: iterators, the datasets of prefetch_to_device) stay.
- * - The memory of simulated GPUs is host memory, so TensorFlow's own CPU kernels can serve where the plug-in has
- *   none, and must where it cannot have one: the C API has no access to variables (its experimental one is not in
- *   TensorFlow's packages any more). Those of plugin_cpu_kernels.h are registered for "DEFAULT", which TensorFlow
- *   takes for any device without a kernel of its own, the CPU among them. Nothing counts their time.
+ * - The memory of simulated GPUs is host memory, so TensorFlow's own CPU kernels can serve. Those of
+ *   plugin_cpu_kernels.h are registered for "DEFAULT", which TensorFlow takes for any device without a kernel of
+ *   its own, the CPU among them. The plug-in has kernels only where the CPU's would not do (plugin_move.cc,
+ *   plugin_network.cc).
+ * - A device that runs a kernel (PluggableDevice::Compute) is busy meanwhile.
  *
  * In any other program nothing calls it. Where a function has no such name (before 2.16), nothing does either:
  * gpuwatch_rename_count then tells the plug-in that CUDA kernels are in the way. */
@@ -16,6 +17,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plugin_cpu_kernels.h"
@@ -27,9 +30,12 @@
 #define TYPE_CONSTRAINT "_ZN10tensorflow16KernelDefBuilder14TypeConstraintEPKcNS_8DataTypeE"
 #define HOST_MEMORY "_ZN10tensorflow16KernelDefBuilder10HostMemoryEPKc"
 #define BUILD "_ZN10tensorflow16KernelDefBuilder5BuildEv"
+#define COMPUTE "_ZN10tensorflow15PluggableDevice7ComputeEPNS_8OpKernelEPNS_15OpKernelContextE"
+#define DESCRIBE "_ZN10tensorflow15PluggableDevice26ComputeOpKernelDebugStringB5cxx11ERKNS_8OpKernelEi"
 #define IS_CUDA_BUILD "_ZN10tensorflow19IsGoogleCudaEnabledEv"
 
-enum { MAX_ROWS = 8 }; /* of one op */
+enum { MAX_ROWS = 8 };        /* of one op */
+enum { MAX_CLASSES = 1 << 13 }; /* of kernels; a power of two, several times as many as TensorFlow has for GPUs */
 
 /* By TensorFlow's DataType, as in plugin_cpu_kernels.h; '-': of no interest. */
 static const char type_letters[] = "-fdiCsc-zlB---b--SZh--IL";
@@ -40,6 +46,9 @@ static const char host_code[] =
     " GetOptions IteratorFromStringHandleV2 IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync"
     " IteratorToStringHandle IteratorV2 MakeIterator OptionalFromValue OptionalGetValue OptionalHasValue"
     " OptionalNone OptionsDataset PrefetchDataset TensorArray TensorArrayV2 TensorArrayV3 TensorListSetItem ";
+
+/* The plug-in's own that are in no row of plugin_cpu_kernels.h. */
+static const char own_code[] = " Tile ";
 
 static _Atomic int renamed;
 static _Atomic bool paused;
@@ -176,4 +185,62 @@ API const void *gpuwatch_rename_build(void *builder) {
         add_host_memory(builder, cpu_kernels[made.rows[i]].host);
     }
     return ((const void *(*)(void *))found_once(&kept, BUILD))(builder);
+}
+
+/* --- the time of kernels ----------------------------------------------------------------------------- */
+
+/* Those of the plug-in, which has a device's time. */
+static uint64_t (*_Atomic time_begins)(void *context, int *ordinal);
+static void (*_Atomic time_ends)(int ordinal, uint64_t began_ns);
+
+API void gpuwatch_rename_time(uint64_t (*begin)(void *, int *), void (*end)(int, uint64_t)) {
+    atomic_store(&time_ends, end);
+    atomic_store(&time_begins, begin);
+}
+
+/* Whether a GPU would run a kernel, by what TensorFlow's tracing would write of it: "NAME op OP on GPU ...". */
+static bool launches(void *device, void *kernel) {
+    typedef struct {
+        char *text; /* so long that it is not inside of the object */
+        size_t length;
+        char inside[16];
+    } std_string;
+    static _Atomic(void *) kept;
+    std_string (*describe)(void *, void *, int) = (std_string(*)(void *, void *, int))found_once(&kept, DESCRIBE);
+    if (!describe) return false;
+    char *described = describe(device, kernel, 0).text, *op = strstr(described, " op "), *rest;
+    op = op ? strtok_r(op + 4, " ", &rest) : NULL;
+    bool found = lists(own_code, op);
+    for (size_t i = 0; op && !found && i < sizeof cpu_kernels / sizeof *cpu_kernels; i++)
+        found = lists(cpu_kernels[i].ops, op);
+    free(described);
+    return found;
+}
+
+/* The same, asked once for each class of kernels: an object of C++ begins with the address of its class's table. */
+static bool is_timed(void *device, void *kernel) {
+    static _Atomic uintptr_t classes[MAX_CLASSES]; /* the lowest bit: timed */
+    uintptr_t class = *(uintptr_t *)kernel;
+    for (size_t i = class / 8 * 0x9e3779b97f4a7c15u >> 32, tries = 0; tries < 64; i++, tries++) {
+        _Atomic uintptr_t *place = &classes[i % MAX_CLASSES];
+        uintptr_t known = atomic_load_explicit(place, memory_order_relaxed);
+        if ((known & ~(uintptr_t)1) == class) return known & 1;
+        if (known) continue;
+        bool timed = launches(device, kernel);
+        if (atomic_compare_exchange_strong(place, &known, class | timed)) return timed;
+        if ((known & ~(uintptr_t)1) == class) return known & 1; /* another thread was faster */
+    }
+    return launches(device, kernel);
+}
+
+API void gpuwatch_rename_compute(void *device, void *kernel, void *context) __asm__(COMPUTE);
+
+API void gpuwatch_rename_compute(void *device, void *kernel, void *context) {
+    static _Atomic(void *) kept;
+    void (*compute)(void *, void *, void *) = (void (*)(void *, void *, void *))found_once(&kept, COMPUTE);
+    uint64_t (*begin)(void *, int *) = atomic_load(&time_begins);
+    int ordinal = -1;
+    uint64_t began_ns = begin && is_timed(device, kernel) ? begin(context, &ordinal) : 0;
+    compute(device, kernel, context);
+    if (ordinal >= 0) atomic_load(&time_ends)(ordinal, began_ns);
 }

@@ -26,8 +26,8 @@
 #define HEAT_SECONDS 20.0           /* thermal inertia of a card */
 #define VARY_SECONDS 30.0           /* period of an attached process's varying load */
 #define VARY_SHARE 0.35             /* ... and its swing, relative to the given load */
-#define KERNEL_WAIT_SECONDS 2       /* a stopped process (SIGSTOP) may hold a device no longer than that */
-#define MEMORY_BYTES_PER_NS 10.0    /* what a host moves; makes bytes into "memory was busy" time */
+/* A kernel that is stopped (SIGSTOP), or that waits for memory which another is to free, may hold a device no longer. */
+#define KERNEL_WAIT_NS 250000000l
 
 #define GWS_MAPPED 64 /* machines that one process has open, each with a file */
 
@@ -407,7 +407,9 @@ uint64_t gws_kernel_begin(gws_state *state, uint32_t device) {
     if (result == EBUSY) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += KERNEL_WAIT_SECONDS;
+        until.tv_nsec += KERNEL_WAIT_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
         result = pthread_mutex_timedlock(&card->kernel_lock, &until);
     }
     if (result == EOWNERDEAD) pthread_mutex_consistent(&card->kernel_lock);
@@ -421,7 +423,7 @@ void gws_kernel_end(gws_state *state, uint32_t device, uint64_t began_ns, uint64
     gws_device *card = &state->device[device];
     uint64_t now_ns = gws_now_ns();
     double took = (double)(now_ns - began_ns);
-    double moving = (double)moved_bytes / MEMORY_BYTES_PER_NS;
+    double moving = (double)moved_bytes / GWS_MEMORY_BYTES_PER_NS;
     double scale = took > 0 ? clamp_share(moving / took) : 0;
     gws_process *slot = own(state, device);
     ring_add_span(&card->busy, began_ns, now_ns, 1.0);

@@ -320,6 +320,8 @@ void gws_give(gws_state *state, uint32_t device, uint64_t bytes);
 void gws_leave(gws_state *state, uint32_t device); /* the context is gone: so is the entry */
 void gws_memory_info(gws_state *state, uint32_t device, uint64_t *free_bytes, uint64_t *total_bytes);
 
+#define GWS_MEMORY_BYTES_PER_NS 10.0 /* what a host moves; makes bytes into "memory was busy" time */
+
 /* Called around everything that counts as a kernel; moved_bytes: bytes read and written. */
 uint64_t gws_kernel_begin(gws_state *state, uint32_t device);
 void gws_kernel_end(gws_state *state, uint32_t device, uint64_t began_ns, uint64_t moved_bytes);
