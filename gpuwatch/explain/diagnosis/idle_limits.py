@@ -5,6 +5,8 @@ from __future__ import annotations
 STARVED = 60.0
 """Mean utilization in percent up to which a device that waits for its input does so much of the time."""
 HELD_SHARE = 0.2
+HELD_LONG = 300.0
+"""Seconds that a process holds memory idle from which it is a warning."""
 HELD_LEAST = 1 << 30
 """Bytes. Less than this, or than :data:`HELD_SHARE` of the device, does not disturb others."""
 _FASTER_INPUT = {

@@ -15,13 +15,11 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.explain.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST, HELD_SHARE
+from gpuwatch.explain.diagnosis.idle_limits import HELD_LEAST, HELD_LONG, HELD_SHARE
 from gpuwatch.explain.diagnosis.rules.phrasing import command, seen_as, setting_of, who
 
 _YOUNG = 120.0
 """Age in seconds below which a process may still be loading data."""
-_LONG = 300.0
-"""Idle seconds from which it is a warning."""
 _UNEXPLAINED_SHARE = 0.05
 _WORKS = 80.0
 """Percent of one core from which a process that is idle on its GPU is working on the CPU."""
@@ -89,7 +87,7 @@ class IdleMemory(Condition):
         whose = "" if alone else ", by others: the driver has no kernel sample of this process"
         return self.report(
             occurrence,
-            "warning" if context.at - occurrence.since >= _LONG else "info",
+            "warning" if context.at - occurrence.since >= HELD_LONG else "info",
             "fact" if alone and not single else "likely",
             title=f"{who(process)} holds {memory(held)} on {where}",
             evidence=(
