@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.meanings import Meaning, named
-from gpuwatch.explain.diagnosis.rules.program_messages import meaning, way_out
+from gpuwatch.explain.diagnosis.rules.program_messages import meaning, of_a_kind, way_out
 from gpuwatch.explain.logs import interrupts, last_lines
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.topics import topics_of
@@ -77,11 +77,14 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         meanings = ((meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
         found = [(means, line) for means, line in meanings if means is not None]
         for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
-            return _of(means, next(line for same, line in reversed(found) if same == means))
+            shown, whole = next(line for same, line in reversed(found) if same == means), log.telling_last_line
+            return _of(means, whole if shown in whole else shown)
         title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
         after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_BELOW:]
         says = way_out(log.telling_last_line, *reversed(after))
-        return _of(Meaning(title, f"Do what the log says: {says}." if says else _READ_BEFORE), log.telling_last_line)
+        kind = None if says else of_a_kind(log.telling_last_line)
+        action = f"Do what the log says: {says}." if says else kind.action if kind is not None else _READ_BEFORE
+        return _of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)
     for topic, known in _TOLD.items():
         worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):

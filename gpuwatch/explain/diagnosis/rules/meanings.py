@@ -30,7 +30,7 @@ class Meaning(NamedTuple):
     """By which code names it: a topic, a signal or a word."""
 
 
-_PROGRAM, _CAUSE = "program", "program.error"
+_PROGRAM, _CAUSE = ("program", "general"), "program.error"
 _OF_A_PROGRAM = frozenset({"spooled-script", "lost-parent", "no-folder", "unset-variable", "none-read"})
 _KEY = re.compile(r"([\w.-]+) = (.*)")
 
@@ -50,7 +50,7 @@ def _tables() -> dict[str, tuple[Meaning, ...]]:
         elif line and not line.startswith("#"):
             found = _KEY.fullmatch(line)
             key, title = (found[1], found[2]) if found is not None else ("", line.removeprefix("-"))
-            cause = _CAUSE if section == _PROGRAM or key in _OF_A_PROGRAM else "unknown"
+            cause = _CAUSE if section in _PROGRAM or key in _OF_A_PROGRAM else "unknown"
             same = (
                 keyed[title[1:]]._replace(key=key, cause=cause)
                 if title.startswith("@")

@@ -51,7 +51,9 @@ _TO_OTHERS = re.compile(
     r"(?i)\b(?:open|file|submit|report|raise|create) (?:\w+ ){0,3}(?:issue|bug|report)|website|the documentation"
 )
 _QUOTED = 240
-SYSTEM, PROGRAM, MACHINE, _BY_TYPE = map(table, ("system", "program", "machine", "type"))
+SYSTEM, PROGRAM, MACHINE, _GENERAL, _KINDS, _BY_TYPE = map(
+    table, ("system", "program", "machine", "general", "kinds", "type")
+)
 
 _PLAIN = frozenset(
     (
@@ -108,7 +110,7 @@ def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
 
 def meaning(error: str) -> Meaning | None:
     """What the error that ended a program means, as ``Type: message``; None if it is not a known one."""
-    known = first(chain(SYSTEM, PROGRAM, MACHINE), error)
+    known = first(chain(SYSTEM, PROGRAM, MACHINE, _GENERAL), error)
     return None if known is not None and known.cause == CAUSE and _OF_THE_MACHINE.search(error) else known
 
 
@@ -138,17 +140,23 @@ def by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
 def what_to_do(error: RunError, log: LogFacts) -> str:
     """Where to look for what raised an exception without a meaning of its own, and for what, by its type."""
     frame = log.error_frames.get(f"{error.type}: {error.message}")
-    hint = first(_BY_TYPE, f"{line_of(error)}\n{frame.code if frame is not None else ''}")
+    hint = first(_BY_TYPE, f"{line_of(error)}\n{frame.code if frame is not None else ''}") or of_a_kind(line_of(error))
     place = _place(frame, shown=log.last_error_has_traceback)
     if told := way_out(error.message):
         return f"Do what its message says: {told}. {place} if that is done already"
-    return f"{place}: {hint.action}" if hint is not None else place
+    own = frame is not None and not frame.of_a_package
+    return f"{place}: {hint.action if hint is not None else 'the error came from that line'}" if hint or own else place
+
+
+def of_a_kind(line: str) -> Meaning | None:
+    """What to do about an error by the kind of what its text says; None if it says none that is known."""
+    return first(_KINDS, line)
 
 
 def _place(frame: Frame | None, *, shown: bool) -> str:
     """Where to look for what raised an exception, whose traceback is ``shown`` or not."""
     if frame is None:
-        return f"Look at the last frames of its traceback{'' if shown else ', which is not in this log'}"
+        return "Look at the last frames of its traceback" if shown else "Look at what stands before that line"
     if frame.of_a_package:
         within = "/".join(frame.file.replace("\\", "/").split("/")[-_OF_A_PATH:])
         return f"It was raised in a package ({within}, line {frame.line}); look at what the program asks of it"
