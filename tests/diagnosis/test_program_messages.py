@@ -534,3 +534,181 @@ def test_a_program_that_requires_a_gpu_and_finds_none() -> None:
     found = explain([*raised, error])
     assert [(one.severity, "requires a GPU and finds none" in one.title) for one in found.findings] == [("error", True)]
     assert explain([error.partition(": ")[2], "step 3"]).findings[0].severity != "error"
+
+
+OF_A_KIND = (
+    ("acme.errors.DatasetMissing: annotation file not found: data/coco/val.json", "does not exist: data/coco/val.json"),
+    ("MyError: could not open /data/7.h5: No such file or directory", "does not exist: /data/7.h5"),
+    ("ConfigError: Config file 'conf/a.yaml' does not exist", "does not exist: conf/a.yaml"),
+    ("RuntimeError: Unable to open scene file scenes/room.usd: No such file", "does not exist: scenes/room.usd"),
+    ("Exception: checkpoint /ckpt/last.pth not found", "does not exist: /ckpt/last.pth"),
+    ("hydra.errors.X: Path '/data/train' doesn't exist", "does not exist: /data/train"),
+    ("AssertionError: /data/kitti/training does not exist", "does not exist: /data/kitti/training"),
+    ("nibabel.filebasedimages.ImageFileError: Empty file: '/d/a.nii.gz'", "fetch or write it again"),
+    ("gzip.BadGzipFile: Not a gzipped file (b'<!')", "fetch or write it again"),
+    ("EOFError: Compressed file ended before the end-of-stream marker was reached", "fetch or write it again"),
+    (
+        "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file.",
+        "fetch or write it again",
+    ),
+    (
+        "OSError: Unable to synchronously open file (truncated file: eof = 96, sblock->base_addr = 0)",
+        "fetch or write it again",
+    ),
+    ("tarfile.ReadError: unexpected end of data", "fetch or write it again"),
+    ("zipfile.BadZipFile: Bad CRC-32 for file 'a.npy'", "fetch"),
+    (
+        "tensorflow.python.framework.errors_impl.InvalidArgumentError: cannot compute MatMul as input #1(zero-based) was expected to be a float tensor but is a double tensor [Op:MatMul]",
+        "tf.cast",
+    ),
+    ("ValueError: Tensor conversion requested dtype float32 for Tensor with dtype int64: <tf.Tensor>", "tf.cast"),
+    ("TypeError: Input 'y' of 'Mul' Op has type float32 that does not match type float16 of argument 'x'.", "tf.cast"),
+    (
+        "ValueError: Unknown loss function: 'crossentropi'. Please ensure you are using a `keras.utils.custom_object_scope`",
+        "ensure you are using",
+    ),
+    ("ValueError: Invalid mode 'trian', should be one of train, eval", "choose one of those"),
+    ("ValueError: num_heads (12) must be divisible by num_kv_heads (5)", "outside its limits"),
+    ("ValueError: batch_size should be a positive integer value, but got batch_size=0", "outside its limits"),
+    ("ValueError: All the layers should have unique names: names should be unique", "its own name"),
+    ("ValueError: Duplicate node name in graph: 'x'", "its own name"),
+    ("ValueError: need at least one array to stack", "nothing is in what"),
+    ("RuntimeError: No samples were found in the training set", "nothing is in what"),
+    ("ValueError: Found input variables with inconsistent numbers of samples: [100, 90]", "different lengths"),
+    ("ValueError: X has 12 features, but StandardScaler is expecting 13 features as input.", "different lengths"),
+    ("ValueError: could not convert string to float: 'n/a'", "a header"),
+    ("ValueError: invalid literal for int() with base 10: ''", "a header"),
+    ("traci.exceptions.FatalTraCIError: Connection closed by SUMO.", "closed it"),
+    ("TimeoutError: The operation timed out after 600 s", "did not come in that time"),
+    ("TypeError: 'type' object is not subscriptable", "newer than that interpreter"),
+    ("TypeError: 'ABCMeta' object is not subscriptable", "newer than that interpreter"),
+    ("TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'", "newer than that interpreter"),
+    ("TypeError: type 'collections.deque' is not subscriptable", "newer than that interpreter"),
+    ("TypeError: 'NoneType' object is not subscriptable", "None there"),
+    ("TypeError: 'method' object is not subscriptable", "print the types"),
+    ("ImportError: cannot import name 'Self' from 'typing' (/usr/lib/python3.10/typing.py)", "newer Python than"),
+    ("ModuleNotFoundError: No module named 'tomllib'", "newer Python than"),
+    ("ModuleNotFoundError: No module named 'imp'", "of an older Python"),
+    ("ModuleNotFoundError: No module named 'distutils.util'", "of an older Python"),
+    ("ModuleNotFoundError: No module named 'important'", "not installed"),
+    ("bdb.BdbQuit", "breakpoint"),
+    ("ConnectionRefusedError: [Errno 111] Connection refused", "Nothing listens"),
+    (
+        "redis.exceptions.ConnectionError: Error 111 connecting to localhost:6379. Connection refused.",
+        "Nothing listens",
+    ),
+    ("zmq.error.ZMQError: Address already in use (addr='ipc:///tmp/a_port_1')", "socket file /tmp/a_port_1"),
+    ("zmq.error.ZMQError: Address already in use (addr='tcp://*:5555')", "port is taken"),
+    ("ollama._types.ResponseError: model 'llama9:1b' not found (status code: 404)", "ollama pull llama9:1b"),
+    ("openai.NotFoundError: Error code: 404 - {'error': {'message': 'The model `q7b` does not exist.'}}", "model"),
+    ("ModuleNotFoundError: No module named 'projlib.readers'", "start from the project's root"),
+    ("ModuleNotFoundError: No module named 'transformers.models.newone'", "installed version of its package"),
+    (
+        "ValueError: Dimensions must be equal, but are 14 and 16 for '{{node loss/mean_squared_error/SquaredDifference}} = SquaredDifference[T=DT_FLOAT](a, b)' with input shapes: [8,14], [8,16].",
+        "output of a model and its targets",
+    ),
+    ("IsADirectoryError: [Errno 21] Is a directory: '/d'", "a folder, and a file is wanted"),
+    ("TypeError: expected str, bytes or os.PathLike object, not NoneType", "None there"),
+    ("KeyError: 'timeout'", "print the keys"),
+)
+
+
+@pytest.mark.parametrize(("error", "said"), OF_A_KIND, ids=[error[:50] for error, _ in OF_A_KIND])
+def test_what_to_do_is_told_by_the_kind_of_an_error(error: str, said: str) -> None:
+    found = explain(["epoch 1: loss 0.4", _HEAD, _FRAME, "    main()", error]).findings[0]
+    assert said in f"{found.title} {found.action}"
+    assert "print what it is given" not in found.action
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["step 1 loss 0.4", "error: invalid value for '--threads': abc is no number"], "lists what it takes"),
+        (
+            [
+                "step 1 loss 0.4",
+                "main.c:3:10: fatal error: cudnn.h: No such file or directory",
+                "compilation terminated.",
+            ],
+            "header cudnn.h",
+        ),
+        (["[1/3] building", "nvcc fatal   : Unsupported gpu architecture 'compute_90+PTX'"], "plain number"),
+        (["[1/3] building", "nvcc fatal   : Unknown option '-std=c++20'"], "refused its command"),
+        (["step 1 loss 0.4", "FATAL: mesh file meshes/wing.msh not found"], "does not exist: meshes/wing.msh"),
+        (["step 1 loss 0.4", "[ERROR] could not read image in/7.png: file is truncated"], "again"),
+        (["step 1 loss 0.4", "error: connect to http://localhost:8000: Connection refused"], "Nothing listens"),
+        (
+            [
+                "[ 3%] Building CUDA object a.cu.o",
+                "nvcc fatal   : Unsupported gpu architecture 'compute_30'",
+                "make[2]: *** [a.cu.o] Error 1",
+                "make[1]: *** [all] Error 2",
+                "make: *** [all] Error 2",
+            ],
+            "cannot build for compute_30",
+        ),
+        (
+            [
+                "g++ -c x.cc",
+                "x.cc:3:10: fatal error: hdf5.h: No such file or directory",
+                " #include <hdf5.h>",
+                "compilation terminated.",
+                "make: *** [Makefile:7: x.o] Error 1",
+            ],
+            "header hdf5.h",
+        ),
+        (
+            [
+                "/usr/bin/ld: a.o: in function `main':",
+                "a.cc:(.text+0x1): undefined reference to `H5Fopen'",
+                "collect2: error: ld returned 1 exit status",
+                "make: *** [a] Error 1",
+            ],
+            "H5Fopen",
+        ),
+        (
+            [
+                "nvcc a.cu",
+                'a.cu(17): error: identifier "foo" is undefined',
+                "",
+                '1 error detected in the compilation of "a.cu".',
+                "make[1]: *** [a.o] Error 2",
+            ],
+            "a.cu(17): error: identifier",
+        ),
+        (
+            [
+                "[2/9] Building CXX object",
+                "FAILED: x.o",
+                "/p/x.cpp:12:5: error: 'foo' was not declared in this scope",
+                "ninja: build stopped: subcommand failed.",
+            ],
+            "x.cpp:12:5: error:",
+        ),
+        (
+            [
+                "/usr/bin/ld: cannot find -lcublas",
+                "collect2: error: ld returned 1 exit status",
+                "make: *** [Makefile:3: run] Error 1",
+            ],
+            "library cublas",
+        ),
+        (["epoch 1", "make: *** [Makefile:3: run] Error 1"], "A command that make ran failed"),
+        (
+            [
+                "make: Entering directory",
+                "python train.py",
+                "Traceback (most recent call last):",
+                '  File "/a/train.py", line 7, in <module>',
+                "    x()",
+                "ValueError: bad",
+                "make: *** [Makefile:3: run] Error 1",
+            ],
+            "ValueError",
+        ),
+    ],
+)
+def test_what_a_tool_said_outranks_what_follows_from_it(lines: list[str], said: str) -> None:
+    """A compiler's or a parser's own line, before the lines of make, ninja or a usage."""
+    found = explain(lines).findings[0]
+    assert said in f"{found.title} {found.action}"

@@ -41,8 +41,11 @@ _ENVELOPES = (
     ),
     # trainer-1  | …
     re.compile(r"[\w.-]{1,60}\s+\|(?=\s|$)"),
-    # 0: …   17  …   train.log:17:
-    re.compile(r"\d{1,6}(?:: +(?=[A-Za-z])| {2,}(?=\S)|:?$)|[\w./-]+\.\w+:\d+:"),
+    # 0: …   17  …   train.log:17:   but no compiler's place
+    re.compile(
+        r"\d{1,6}(?:: +(?=[A-Za-z])| {2,}(?=\S)|:?$)"
+        r"|[\w./-]+\.\w+:\d+:(?! ?(?:\d+: )?(?:fatal )?(?:error|warning|note): )"
+    ),
     # [INFO] [launch.py:31] [pod/train-abc/trainer] [stderr]
     re.compile(r"(?:\[(?!WinError |Errno |\d{1,3}\] Call to )[\w ./:,-]{1,80}\] ?)+"),
 )

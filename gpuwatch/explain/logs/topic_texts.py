@@ -428,7 +428,13 @@ INFERRED: Texts = {
     ),
     "horovod.stalled": ("[missing ranks:", "are waiting for remainder of ranks for more than"),
     "checkpoint.refused": ("error(s) in loading state_dict for",),
-    "compiler.message": (("fatal error: ", "no such file or directory"), "cannot find -l",),
+    "compiler.message": (
+        ("fatal error: ", "no such file or directory"), "cannot find -l", "nvcc fatal ", "undefined reference to ",
+        ("fatal error", "cannot open include file"), ("fatal error: ", "file not found"), "cannot open source file",
+        "ptxas fatal ", "undefined symbols for architecture", "cc1plus: fatal error", "cicc: fatal",
+        ("): error: ", ".cu"), ("): error: ", ".h"), (": error: ", ".cpp:"), (": error: ", ".cc:"), (": error: ", ".c:"),
+        (": error: ", ".cu:"), (": error: ", ".h:"), "cmake error at",
+    ),
     "devices.counted": ("num gpus available",),
     "windows.error": ("winerror",),
     "server.started": (

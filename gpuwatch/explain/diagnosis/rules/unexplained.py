@@ -207,7 +207,9 @@ def _by_topic(run: Run | None, log: LogFacts | None, topic: str | None, lines: l
     if log is not None and (report := reported(log))[0]:
         own = own_error(log)
         lines = _once(own_lines(log), raised_at(log, own) if own else (), report[1:], lines)
-        known = program_messages.meaning(line_of(own) if own is not None else report[1])
+        built = [*filter(program_messages.meaning, log.lines_of(_ALSO_SAID[0]))][:1] if own is None else []
+        known = _meaning([line_of(own)] if own is not None else [*built, report[1]])
+        lines = _once(built, lines)
         lines = lines if own is not None or known is None else _once(lines, log.lines_of(*_ALSO_SAID))
         known = known or (_by_type(run, log, own, _PROCESS) if own is not None else None)
         if known is None and own is not None:
