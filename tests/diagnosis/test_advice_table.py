@@ -119,6 +119,25 @@ SAMPLES = (
     Sample('Traceback (most recent call last):\n  File "/a/stable-diffusion-webui/x.py", line 3, in f\ntorch.OutOfMemoryError: ' + _OOM.format("1.00 MiB"), "--medvram"),
     Sample("torch.OutOfMemoryError: " + _OOM.format("3.00 GiB") + _HINT, "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
            "$ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "shapes"),
+    # Programs without batches.
+    Sample("ERROR: cudaMalloc( &arg_alloc, size ) error( cudaErrorMemoryAllocation): out of memory /src/lammps/lib/kokkos/core/src/Cuda/Kokkos_CudaSpace.cpp:191",
+           "A simulation has no batch"),
+    Sample('Traceback (most recent call last):\n  File "/a/b.py", line 3, in f\n    cudf.read_csv(p)\nMemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 4000000000 bytes) at: /x/include/rmm/mr/device/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory',
+           "does not fit as a whole"),
+    Sample("Error: System is out of GPU memory: CUDA error: out of memory in cuMemAlloc(&device_pointer, size) (blender/intern/cycles/device/cuda)", "Render with less"),
+    Sample("[TensorRT] ERROR: ../rtSafe/safeRuntime.cpp (32) - Cuda Error in allocate: 2 (out of memory)", "once, outside the loop"),
+    Sample('Traceback (most recent call last):\n  File "/o/colabfold/batch.py", line 3, in f\n    predict()\nRuntimeError: Resource exhausted: Out of memory while trying to allocate 90000000000 bytes.', "fewer residues"),
+    Sample('Traceback (most recent call last):\n  File "/a/b.py", line 3, in f\n    f()\njaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library initialization failed. Look at the errors above for more details.',
+           "Read the errors before it"),
+    Sample("[omni.physx.fabric.plugin] CUDA error: an illegal memory access was encountered: plugins/omni.physx/Helper.cpp: 7", "use_gpu_pipeline"),
+    Sample("ERROR: CUDA error: an illegal memory access was encountered (code 700, ERROR_ILLEGAL_ADDRESS) @ CUDA.jl/lib/cudadrv/libcuda.jl:27", "julia -g2"),
+    Sample("2018-03-02 11:20:01.1: W tensorflow/core/common_runtime/bfc_allocator.cc:277] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB.  Current allocation summary follows.\n"
+           "2018-03-02 11:20:01.1: I tensorflow/core/common_runtime/bfc_allocator.cc:684] Chunk at 0x7f00 of size 1073741824\n"
+           "2018-03-02 11:20:01.1: I tensorflow/core/common_runtime/bfc_allocator.cc:684] Free  at 0x7f01 of size 1073741824\n"
+           "2018-03-02 11:20:01.1: I tensorflow/core/common_runtime/bfc_allocator.cc:684] Chunk at 0x7f02 of size 1073741824\n"
+           "2018-03-02 11:20:01.1: I tensorflow/core/common_runtime/bfc_allocator.cc:684] Free  at 0x7f03 of size 1610612736\n"
+           "2018-03-02 11:20:01.1: I tensorflow/core/common_runtime/bfc_allocator.cc:700] Stats: \nLimit:                  9663676416\nInUse:                  6442450944\nMaxInUse:               6442450944\nNumAllocs:                     7\nMaxAllocSize:           1073741824",
+           "older than the allocator"),
 )  # fmt: skip
 
 

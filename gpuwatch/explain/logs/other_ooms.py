@@ -2,7 +2,7 @@
 
 Sources: llama.cpp (ggml-cuda.cu), ComfyUI's and PyTorch's asynchronous allocator, PyTorch's report of an allocation
 that failed (CUDACachingAllocator.cpp, which then asks NVML who holds the memory), torch-directml,
-text-generation-inference (warm-up), HAMi-core (allocator.c).
+text-generation-inference (warm-up), RAPIDS' memory manager (RMM), HAMi-core (allocator.c).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _TABLE = (
         re.compile(r"(?:allocate tensor with (?P<asked>\d{1,18}) (?P<unit>bytes)\. )?There is not enough GPU video"),
         "DirectML",
     ),
+    _Wording("(failed to allocate ", re.compile(r"\(failed to allocate (?P<asked>\d{1,18}) (?P<unit>bytes)\)"), "RMM"),
     _Wording("DML allocator out of memory", re.compile("DML"), "DirectML"),
     _Wording(
         "prefill tokens",

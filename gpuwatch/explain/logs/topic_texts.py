@@ -380,7 +380,6 @@ INFERRED: Texts = {
         ("out of memory", "smaller batch"), ("oom", "batch size", "reduc"), ("oom", "batch size", "retry"),
         ("oom", "batch size", "decreas"),
     ),
-    "memory.other-process": ("error in memory profiling",),
     "placement.no-kernel": (
         "only supports the nhwc tensor format on the cpu", "only supports nhwc on device type cpu",
     ),
