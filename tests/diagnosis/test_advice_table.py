@@ -119,6 +119,7 @@ SAMPLES = (
     Sample('Traceback (most recent call last):\n  File "/a/stable-diffusion-webui/x.py", line 3, in f\ntorch.OutOfMemoryError: ' + _OOM.format("1.00 MiB"), "--medvram"),
     Sample("torch.OutOfMemoryError: " + _OOM.format("3.00 GiB") + _HINT, "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
            "$ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "shapes"),
+    Sample("build: 8319 (6de1bc631) with Clang 21.1.8 for Android aarch64\nllama_model_load: warning: one possible reason is that llama.cpp was compiled without GPU support", "GGML_VULKAN"),
     # Programs without batches.
     Sample("ERROR: cudaMalloc( &arg_alloc, size ) error( cudaErrorMemoryAllocation): out of memory /src/lammps/lib/kokkos/core/src/Cuda/Kokkos_CudaSpace.cpp:191",
            "A simulation has no batch"),

@@ -537,6 +537,15 @@ def test_a_program_that_requires_a_gpu_and_finds_none() -> None:
 
 
 OF_A_KIND = (
+    ("IndexError: Target 12 is out of bounds.", "outside the range of classes: Target 12"),
+    (
+        "jinja2.exceptions.TemplateError: Conversation roles must alternate user/assistant",
+        "messages: Conversation roles must",
+    ),
+    (
+        "AssertionError: Error in memory profiling. Initial free memory 10.0 GiB, current free memory 12.0 GiB.",
+        "released GPU memory",
+    ),
     ("acme.errors.DatasetMissing: annotation file not found: data/coco/val.json", "does not exist: data/coco/val.json"),
     ("MyError: could not open /data/7.h5: No such file or directory", "does not exist: /data/7.h5"),
     ("ConfigError: Config file 'conf/a.yaml' does not exist", "does not exist: conf/a.yaml"),
@@ -706,6 +715,15 @@ def test_what_to_do_is_told_by_the_kind_of_an_error(error: str, said: str) -> No
             ],
             "ValueError",
         ),
+        (
+            [
+                "[I] start",
+                "[E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no further information)",
+            ],
+            "smaller workspace",
+        ),
+        (["step 1", "Internal error (bug):", "Failed to compile NBNXN kernels for GPU #NVIDIA L4"], "GMX_GPU=CUDA"),
+        (["step 1 loss 0.4", "free(): invalid pointer"], "aborted with a damaged heap"),
     ],
 )
 def test_what_a_tool_said_outranks_what_follows_from_it(lines: list[str], said: str) -> None:

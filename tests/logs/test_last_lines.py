@@ -561,7 +561,7 @@ _PLAIN = [f"[mixer] pass {i}: gain={i}" for i in range(20)]
         (["| N/A 34C P8 | 0MiB / 3527MiB |      0%   E. Process |", "step 9: loss 0.3"], "healthy", "No failure in it"),
         ([_TRACE, '  File "a.py", line 3, in run', "    x.save(f)", "KeyboardInterrupt", "saved state"], "unknown", "interrupted"),
         (["Exception in thread Thread-7 (plot):", _TRACE, '  File "a.py", line 3, in run', "    x.show()", "KeyError: 'x'",
-          "epoch 4: loss 0.3"], "healthy", "It went on after the errors below"),
+          "epoch 4: loss 0.3"], "healthy", "No failure at its end, after the errors below"),
         (["ValueError: too few GPUs are balanced", "Received sigquit from a child process. The child failed.", "Killed"], "unknown",
          "the last error before is ValueError"),
     ],
@@ -680,7 +680,10 @@ def test_advice_on_what_is_deprecated_is_no_failure() -> None:
             + [f"Epoch 1:  26%|##6   | {at}/3861 [15:18<43:33,  1.09it/s]" for at in (1005, 1006)],
             "No failure in it",
         ),
-        (["Loaded the model.", "head.weight True", "head.bias True", "Target 1 is out of bounds."], "report a failure"),
+        (
+            ["Loaded the model.", "head.weight True", "head.bias True", "Target 1 is out of bounds."],
+            "outside the range of classes",
+        ),
     ],
 )
 def test_ends_that_a_program_tells_in_few_words(lines: list[str], title: str) -> None:
@@ -751,6 +754,12 @@ def test_the_line_that_tells_the_failure(lines: list[str], title: str) -> None:
         ([_TRACE, '  File "a.py", line 3, in f', "FileExistsError: /b exists. Please open an issue on our page"], "line 3: the error came from that"),
         (['  File "train.py", line 98', '    f"{name} twice"', "              ^", "SyntaxError: invalid syntax"], "an older Python than intended"),
         (['  File "train.py", line 98', '    a = (b', "              ^", "SyntaxError: invalid syntax"], "correct the syntax there"),
+        (["step 1 loss 0.4", "[2025-01-02 E 7] agent.cc:7: Failed to reach the exporter (Ray deduplicates logs. Set RAY_DEDUP_LOGS=0 to disable it.)"],
+         "Look for what that line names"),
+        (["step 1 loss 0.4", "ERROR: internal failure of the solver", "For tips please check the solver", "website at http://a.b/c"],
+         "Look for what that line names"),
+        (["step 1 loss 0.4", "FATAL: Unknown mode 'fst', must be one of: slow, fast"], "Choose one of those"[7:]),
+        (["step 1 loss 0.4", "srv: got exception: {\"message\":\"Error: Jinja Exception: roles must alternate\"}"], "what is sent"),
         (["predict.py: error: unrecognized arguments: --lazy", _TRACE, '  File "a.py", line 3, in f', "FileNotFoundError: y.npy"], "--help"),
     ],
 )  # fmt: skip

@@ -23,7 +23,7 @@ _WHAT_TELLS = (
     " python train.py shows both."
 )
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
-_AFTER_ERRORS = "It went on after the errors below"
+_AFTER_ERRORS = "No failure at its end, after the errors below"
 _ERRORS_BEFORE = "No problem at its end, after the errors below; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in it: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE, _READ_BEFORE = named("last-lines")[:2]
@@ -49,8 +49,8 @@ _OF_THE_END = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
 _NEAR = 10
 """Lines that may follow one that is near the end."""
-_SHOWN = 100
-"""Characters of the last line in a title."""
+_SHOWN, _SHOWN_FAILURE = 100, 160
+"""Characters of the last line in a title, and of a line that reports a failure, whose point may come late."""
 
 
 def shows_nothing(found: Finding) -> bool:
@@ -79,9 +79,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         for means, _ in sorted(found, key=lambda one: one[0].key in _OF_WRAPPERS)[:1]:
             shown, whole = next(line for same, line in reversed(found) if same == means), log.telling_last_line
             return _of(means, whole if shown in whole else shown)
-        title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN)}"
+        title = f"{_FAILURE}: {shorten(mask_text(printable(log.telling_last_line)), _SHOWN_FAILURE)}"
         after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_BELOW:]
-        says = way_out(log.telling_last_line, *reversed(after))
+        says = way_out("\n".join((log.telling_last_line, *reversed(after))))
         kind = None if says else of_a_kind(log.telling_last_line)
         action = f"Do what the log says: {says}." if says else kind.action if kind is not None else _READ_BEFORE
         return _of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)

@@ -71,6 +71,8 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d[\d.,e+-]*(?![\w.])")
 _NAN = re.compile(
     r"(?P<name>[A-Za-z][\w/.@-]{0,60})['\"]?(?: {0,20}[=:|] {0,20}| )\(?['\"]?-?(?:nan|inf)\b", re.IGNORECASE
 )
+_NAN_COLUMNS = re.compile(r"\s*\d{1,6}/\d{1,6}\s+[\d.]+G(?:\s+nan){2,}\s")
+"""Ultralytics' row of a step: epoch, memory, then each loss."""
 _OF_A_LOSS = re.compile(
     r"loss|entropy|(?:^|[/_.])(?:ce|nll|elbo|kl)$|smoothl1|cost|perplexity|grad.?norm", re.IGNORECASE
 )
@@ -104,6 +106,8 @@ def _of_a_table(line: str) -> bool:
 
 def not_a_number(line: str) -> str:
     """The name of the loss that a line says to be NaN or infinite; empty without one."""
+    if _NAN_COLUMNS.match(line) is not None:
+        return "loss"
     for found in _NAN.finditer(line):
         name = found["name"]
         if _OF_A_LOSS.search(name) is not None and _NO_LOSS.search(name) is None:

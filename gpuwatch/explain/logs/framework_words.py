@@ -38,6 +38,8 @@ def leave_out_unused(facts: LogFacts, *, placed: bool, worked: bool) -> None:
     facts.frameworks[:] = [name for name in facts.frameworks if name not in not_beside]
     others = [name for name in facts.frameworks if name != "tensorflow"]
     unused = others or (worked and not facts.errors)
+    if worked and others == ["bitsandbytes"]:
+        facts.frameworks[:] = others = ["pytorch"]  # its wish for another library, without which it worked
     if unused and not _used_tensorflow(facts, placed=placed, xla="jax" in others):
         facts.frameworks[:] = others
 

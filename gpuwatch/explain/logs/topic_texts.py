@@ -461,6 +461,7 @@ ENVIRONMENTS: Texts = {
     ),
     "environment.wsl": ("microsoft-standard", "/usr/lib/wsl", "wsl --update",),
     "environment.windows": ("windowspath(", "\\site-packages\\bitsandbytes"),
+    "environment.android": (" for android", "com.termux"),
     "environment.macos": ("/var/folders/", "/opt/homebrew/",),
     "environment.kubernetes": (
         "kubelet", "kubectl", "kubepods", "nvidia-device-plugin", "k8s-device-plugin",

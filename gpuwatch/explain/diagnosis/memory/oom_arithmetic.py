@@ -99,7 +99,7 @@ _WHO_WOULD_TELL = (
     "Run it again with gpuwatch run, which sees who holds the GPU. Or add more of the log: the rest of the message, or"
     " the allocator's report (Limit, InUse), has the numbers."
 )
-OTHERS_UNKNOWN = "not known here: whether other processes held memory on the device (nvidia-smi shows them)"
+OTHERS_UNKNOWN = "not known here: whether other processes held memory on the device"
 _SPARE = 1 << 30
 """Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
 

@@ -42,13 +42,14 @@ _BY_CODE = (
 _WAY_OUT = re.compile(
     r"(?:^|[.!?;:,(] ?)(?P<told>(?:[Pp]lease(?= [a-z])|[Tt]ry|[Cc]onsider|[Yy]ou (?:should|must|need to)|[Mm]ake sure"
     r"|[Ee]nsure|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Pp]ass|[Aa]dd|[Ii]ncrease|[Rr]educe|[Dd]ecrease|[Uu]pgrade|[Uu]pdate"
-    r"|[Cc]heck|[Ss]pecify|[Dd]ownload|[Rr]emove|[Rr]ename|[Rr]e-?run) (?:\([^()\n]*\)|[^()\n]){6,300}?)"
+    r"|[Cc]heck|[Ss]pecify|[Dd]ownload|[Rr]emove|[Rr]ename|[Rr]e-?run) (?:\([^()\n]*\)|[^()\n]|\n(?=[a-z])){6,300}?)"
     r"(?=[.!?]+(?:\s|$)|\)|\s*$)",
     re.MULTILINE,
 )
 """What to do, in the imperative."""
 _TO_OTHERS = re.compile(
-    r"(?i)\b(?:open|file|submit|report|raise|create) (?:\w+ ){0,3}(?:issue|bug|report)|website|the documentation"
+    r"(?i)\b(?:open|file|submit|report|raise|create) (?:\w+ ){0,3}(?:issue|bug|report)|website|documentation|manual"
+    r"|to (?:disable|silence|suppress|hide|turn off|see (?:more|all))\b|dedup|for (?:more )?(?:tips|information)"
 )
 _QUOTED = 240
 SYSTEM, PROGRAM, MACHINE, _GENERAL, _KINDS, _BY_TYPE = map(
@@ -90,11 +91,10 @@ _OF_THE_MACHINE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|d
 """A name or file of the driver or of CUDA, which should be there."""
 
 
-def way_out(*lines: str) -> str:
+def way_out(said: str) -> str:
     """What a message itself says to do, shortened; empty if it says nothing of the kind."""
-    found = (match for line in lines for match in _WAY_OUT.finditer(line))
-    told = next((match["told"] for match in found if _TO_OTHERS.search(match["told"]) is None), "")
-    return shorten(mask_text(printable(told)), _QUOTED) if told else ""
+    told = next((match["told"] for match in _WAY_OUT.finditer(said) if _TO_OTHERS.search(match["told"]) is None), "")
+    return shorten(mask_text(printable(told.replace("\n", " "))), _QUOTED) if told else ""
 
 
 def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:

@@ -65,10 +65,10 @@ _ALSO_SAID = ("compiler.message", "ray.worker-exit")
 """Topics whose lines tell more of an error that is known: what the compiler or Ray's raylet said of it."""
 _PROCESS = "A process of the job failed in"
 _TYPES, _ASSERT = "ended.two-types", "ended.assert"
-_WITH_A_ROW = (reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT, "ended.nccl")
-"""Topics of whose lines the table of messages may know more."""
 _TOLD_BELOW = ("ended.nccl", NCCL_INTERNAL, reported_ends.CRASH)
 """Topics of whose lines the next ones say more: NCCL's last error, the text of a C++ exception, the signal's name."""
+_WITH_A_ROW = (*_TOLD_BELOW, reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT)
+"""Topics of whose lines the table of messages may know more."""
 _READ_THE_END = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
 _NEAR = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
