@@ -17,6 +17,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
 from gpuwatch.explain.diagnosis.rules.build import complains, ended_the_work
+from gpuwatch.explain.diagnosis.rules.meanings import table
 from gpuwatch.explain.diagnosis.rules.simulated_driver import says_limit
 from gpuwatch.explain.logs import cuda_errors, last_lines
 from gpuwatch.explain.logs.facts import LogFacts
@@ -58,15 +59,7 @@ _TWO_PLACES = (
 RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """Advice if only one of the driver's two libraries is present."""
-STATE_ADVICE = {
-    34: "The loaded libcuda.so.1 is the stub of the CUDA toolkit: remove its folder from LD_LIBRARY_PATH.",
-    802: "Start the fabric manager (nvidia-fabricmanager); its version must match the driver's.",
-    805: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
-    304: "Check that /dev/nvidia* is there and accessible for this user, and that the kernel module is loaded.",
-    806: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
-    807: "Wait for the MPS server, or restart the MPS control daemon.",
-    999: "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm); it breaks after suspend.",
-}
+STATE_ADVICE = {int(row.key): row.action for row in table("state")}
 
 
 def _log_lines(evidence: Evidence) -> tuple[str, ...]:

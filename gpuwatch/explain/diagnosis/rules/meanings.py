@@ -28,6 +28,8 @@ class Meaning(NamedTuple):
     cause: str = "unknown"
     key: str = ""
     """By which code names it: a topic, a signal or a word."""
+    code: str = ""
+    """A pattern of the line that raised the error, which alone tells what it means."""
 
 
 _PROGRAM, _CAUSE = ("program", "general"), "program.error"
@@ -45,7 +47,11 @@ def _tables() -> dict[str, tuple[Meaning, ...]]:
             rows = tables.setdefault(section := line[1 : line.index("]")], [])
         elif line.startswith("    "):
             kind, _, text = line.strip().partition(" ")
-            row = rows[-1]._replace(action=text) if kind == "do" else rows[-1]._replace(says=(*rows[-1].says, text))
+            row = rows[-1]
+            if kind == "says":
+                row = row._replace(says=(*row.says, text))
+            else:
+                row = row._replace(action=text) if kind == "do" else row._replace(code=text)
             rows[-1] = keyed[row.key] = row
         elif line and not line.startswith("#"):
             found = _KEY.fullmatch(line)

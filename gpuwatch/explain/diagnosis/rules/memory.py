@@ -25,23 +25,14 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, 
 from gpuwatch.explain.diagnosis.memory.others_memory import beside, entry_of, trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
+from gpuwatch.explain.diagnosis.rules.meanings import named, table
 from gpuwatch.explain.diagnosis.rules.phrasing import at
 from gpuwatch.explain.logs.clean import device as device_name
 from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.tensorflow_oom import same_request
 from gpuwatch.explain.traces.held_most import held_most
 
-ACTIONS = {
-    "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision.",
-    "memory.growing": "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of"
-    " results. If nothing is kept on purpose, make the batch or the model smaller.",
-    "memory.request-too-large": "Split this tensor: a smaller batch, or the dataset kept on the CPU.",
-    "memory.fragmented": "Set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant.",
-    "memory.other-process": ANYWHERE,
-    "memory.context-failed": "Free the device: not even a CUDA context (some hundred MB) fits into what is left.",
-    "memory.limit-too-small": "Raise the memory limit or fraction: the device has room for more.",
-    "memory.masked": "Leave room for cuDNN and cuBLAS: set memory growth or a smaller limit, or free the device.",
-}
+ACTIONS = {row.key: row.action for row in table("memory")} | {"memory.other-process": ANYWHERE}
 
 _CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
 """Topics after which every call of a CUDA library fails."""
@@ -51,15 +42,8 @@ _NOT_OF_MEMORY = re.compile(
     r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|MAPPING_ERROR|BAD_PARAM|LICENSE_ERROR)\w*"
 )
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
-_LOOK_FIRST = (
-    "Look at nvidia-smi first: if another program holds the memory, end it or use another GPU (CUDA_VISIBLE_DEVICES)."
-    " If none does,"
-)
+_LOOK_FIRST, _IF_GROWING = named("look-first").action, named("if-growing").action
 _GROWS = "GPU memory in use grew until none was left"
-_IF_GROWING = (
-    "If memory grows with every step, stop keeping tensors: keep numbers (float(x), x.numpy()) and empty lists of"
-    " results. If it does not, make the batch or the model smaller, or use mixed precision."
-)
 ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
 """Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
 _COPY = "Dst tensor is not initialized"
@@ -67,14 +51,7 @@ _COPY = "Dst tensor is not initialized"
 _NOTABLE = 0.1
 """Share of the allocator's limit from which one tensor is worth keeping on the CPU."""
 _COPIED_OP = re.compile(r"in order to run (\w{1,80})")
-_KEEP_ON_CPU = (
-    "Keep the data on the CPU and hand over batches: make the dataset within tf.device('/CPU:0'), or read it by a"
-    " generator (tf.data.Dataset.from_generator)."
-)
-_SHARE = (
-    "Give each process its share: a memory_limit that grows as needed (TF_FORCE_GPU_ALLOW_GROWTH=true beside it), or in"
-    " a TF1 session per_process_gpu_memory_fraction with allow_growth; or let each have a GPU of its own."
-)
+_KEEP_ON_CPU, _SHARE = named("keep-on-cpu").action, named("share-gpu").action
 _UNUSED = 1 << 20
 """A device with less than this in use was only initialised."""
 

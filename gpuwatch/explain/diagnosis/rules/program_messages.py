@@ -24,21 +24,7 @@ _ANY = re.compile(
 )
 """Exceptions that native code or another process may be the reason of: whose error it is, is not claimed."""
 CAUSE = "program.error"
-FROM_PARENT = "from_parent"
-"""The variable of multiprocessing's spawn from which a new process reads what its parent sends."""
 _SPOOLED = re.compile(r"/slurm_script$|/spool/(?:slurm|pbs|lsf)")
-_BY_CODE = (
-    (re.compile(r"os\.environ\["), "unset-variable"),
-    (re.compile(r"\bimread\("), "none-read"),
-    (
-        re.compile(
-            r"open\(.*['\"][wax]b?\+?['\"]|\.(?:save\w*|to_csv|to_json|imsave|imwrite|mkdir|dump)\(|\bsavefig\("
-        ),
-        "no-folder",
-    ),
-    (re.compile(FROM_PARENT), "lost-parent"),
-)
-"""What the line that raised an exception says of it, by the key of the meaning."""
 _WAY_OUT = re.compile(
     r"(?:^|[.!?;:,(] ?)(?P<told>(?:[Pp]lease(?= [a-z])|[Tt]ry|[Cc]onsider|[Yy]ou (?:should|must|need to)|[Mm]ake sure"
     r"|[Ee]nsure|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Pp]ass|[Aa]dd|[Ii]ncrease|[Rr]educe|[Dd]ecrease|[Uu]pgrade|[Uu]pdate"
@@ -104,8 +90,8 @@ def of_the_frame(error: RunError, log: LogFacts) -> Meaning | None:
         return None
     if _SPOOLED.search(frame.file) is not None:
         return first((named("spooled-script"),), line_of(error))
-    key = next((key for code, key in _BY_CODE if code.search(frame.code) is not None), None)
-    return first((named(key),), line_of(error)) if key is not None else None
+    rows = (row for row in table("named") if row.code and re.search(row.code, frame.code) is not None)
+    return first([*rows][:1], line_of(error))
 
 
 def meaning(error: str) -> Meaning | None:
