@@ -234,8 +234,8 @@ class Scopes:
         return ""
 
     def made_at(self, frames):
-        """The same of a node's traceback, as TensorFlow keeps it."""
-        own = [one for one in frames if self._is_the_programs(one.filename)]
+        """The same of a node's traceback, as TensorFlow keeps it; it has none of an imported node."""
+        own = [one for one in frames or () if self._is_the_programs(one.filename)]
         return "%s:%d" % (os.path.basename(own[-1].filename), own[-1].lineno) if own else ""
 
     def _is_the_programs(self, name):

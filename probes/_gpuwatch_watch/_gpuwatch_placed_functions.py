@@ -17,8 +17,8 @@ _TRACES = "tensorflow.python.ops.summary_ops_v2"
 _POOL = 48
 """Collected graphs that wait for the end of their function's first call."""
 _ENDS = frozenset(["_Arg", "_Retval"])
-_FEED = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
-_IDLE = frozenset(
+FEED = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
+IDLE = frozenset(
     {
         *("Const", "NoOp", "Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_EagerConst"),
         *("_Send", "_Recv", "_HostSend", "_HostRecv", "_HostCast"),
@@ -43,7 +43,7 @@ _COMPILED = "_XlaMustCompile"
 _ONLY_CPU = "/device:CPU:0"
 """Where every node is if TensorFlow has no other device."""
 _DEEPEST = 12
-NOT_PLACED = _FEED | _IDLE | frozenset(_CALLS)
+NOT_PLACED = FEED | IDLE | frozenset(_CALLS)
 """Ops that say nothing of where the program's own ops ran."""
 
 
@@ -89,13 +89,13 @@ class Collected:
 
     def is_eager_op(self):
         """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""
-        nodes = [node for node in self.nodes.values() if node.op not in _FEED]
+        nodes = [node for node in self.nodes.values() if node.op not in FEED]
         return len(nodes) <= 1 and all(node.name == node.op for node in nodes)
 
     def requested(self):
         """How many nodes name a GPU."""
         nodes = [*self.nodes.values(), *(node for body in self.library.values() for node in body.node_def)]
-        return sum(":GPU:" in node.device and node.op not in _IDLE for node in nodes)
+        return sum(":GPU:" in node.device and node.op not in IDLE for node in nodes)
 
 
 class Made:
@@ -120,7 +120,8 @@ class PlacedFunctions:
         self.requests = weakref.WeakKeyDictionary()
         """By graph, the requests by name of its nodes; those without one are left out."""
         self.count, self.missing = ops.count, ops.missing
-        self.has_kernel = ops.has_kernel
+        self.has_kernel, self.kernels = ops.has_kernel, ops.kernels_for
+        self.of_its_group = load("_gpuwatch_colocation").request_of_its_group
         self.listen = ops.listen
         self.hops = load("_gpuwatch_cpu_hops").Hops(ops, self)
         self.constants = load("_gpuwatch_graph_constants").Constants(scopes)
@@ -187,8 +188,9 @@ class PlacedFunctions:
         def _apply_device_functions(this, op):
             apply(this, op)
             try:
-                if this._device_function_stack.peek_objs():
-                    request = self.scopes.of_node(this, op)
+                request = self.of_its_group(self.requests, this, self.nothing)
+                if request is not None or this._device_function_stack.peek_objs():
+                    request = request or self.scopes.of_node(this, op)
                     if request.line == self.copy:
                         request = self._original(this, op, request)
                     elif request.line is None and request.type is not None and op.type not in _READS:
@@ -283,7 +285,8 @@ class PlacedFunctions:
             graph = made.graph() if made is not None else None
             if graph is None:
                 return  # a function of TensorFlow's own, without a Python graph
-            identity = _identity(op.node_def for op in graph.get_operations())
+            given = {one.op for one in graph.inputs}  # a small tensor from outside is a constant until it is called
+            identity = _identity(op.node_def for op in graph.get_operations() if op not in given)
             self.told.add(hash(identity))
             if device and not device.startswith(self._own_devices()):
                 elsewhere = sum(op.type not in NOT_PLACED for op in graph.get_operations())
@@ -337,7 +340,7 @@ class PlacedFunctions:
         self.pool.remove(collected)
         nodes, requests = collected.nodes, self.requests.get(graph)
         for node in collected.placed:
-            if node.op in _FEED or node.op in _IDLE:
+            if node.op in FEED or node.op in IDLE:
                 continue
             found = self._request(node.name, node.op, nodes, requests, collected, ask, 0)
             if node.op in _CALLS:
@@ -407,7 +410,7 @@ class PlacedFunctions:
             wanted = own if own is not None else ask
             if op.type in _CALLS:
                 self._judge_called(op.node_def, wanted, device, depth, why)
-            elif op.type not in _FEED and (op.type not in _IDLE or (op.type == "Const" and device == _ONLY_CPU)):
+            elif op.type not in FEED and (op.type not in IDLE or (op.type == "Const" and device == _ONLY_CPU)):
                 self._judge_node(op, wanted, device, why)
 
     def _judge_called(self, call, ask, device, depth, why=""):
@@ -445,14 +448,14 @@ _ON_RESOURCES = frozenset(
         *("QueueEnqueueV2", "QueueDequeueV2", "QueueSizeV2"),
     }
 )
-_MAKES_RESOURCE = frozenset(["VarHandleOp", "HashTableV2", "MutableHashTableV2", "FIFOQueueV2"])
+MAKES_RESOURCE = frozenset(["VarHandleOp", "HashTableV2", "MutableHashTableV2", "FIFOQueueV2"])
 _DT_RESOURCE = 20
 """Of tensorflow/core/framework/types.proto."""
 
 
 def _is_resource(node):
     return node is not None and (
-        (node.op == "_Arg" and node.attr["T"].type == _DT_RESOURCE) or node.op in _MAKES_RESOURCE
+        (node.op == "_Arg" and node.attr["T"].type == _DT_RESOURCE) or node.op in MAKES_RESOURCE
     )
 
 
@@ -471,7 +474,7 @@ def _identity(nodes):
     return frozenset(
         ("", node.op, node.device, tuple(_called(node))) if node.op in _CALLS else (node.name, node.op, node.device, ())
         for node in nodes
-        if node.op not in _FEED and (node.op != "Const" or node.device)
+        if node.op not in FEED and (node.op != "Const" or node.device)
     )
 
 

@@ -18,9 +18,10 @@ _NOT_PLACED = re.compile(
 class Sessions:
     """Placed graphs of TF1 sessions, from the first run of each set of fetches."""
 
-    def __init__(self, functions, placed, refuse):
+    def __init__(self, functions, placed, refuse, groups):
         """``functions``: the PlacedFunctions that count; ``placed``: their module; ``refuse`` counts what did not run:
-        an op, the request and the line."""
+        an op, the request and the line; ``groups``: makes the Groups of a graph's nodes."""
+        self.groups = groups
         self.refuse = refuse
         self.functions = functions
         self.placed = placed
@@ -30,6 +31,8 @@ class Sessions:
         run that cannot hand over its graphs."""
         self.placed_nodes = weakref.WeakKeyDictionary()
         """By graph, the names of those that some placed graph has, or whose requested GPU does not exist."""
+        self.counted = weakref.WeakKeyDictionary()
+        """By graph, names and places of the nodes that are counted."""
 
     def left(self):
         """How many nodes that requested a GPU were in no placed graph."""
@@ -101,10 +104,11 @@ class Sessions:
             nodes = {op.name: op.node_def for op in graph.get_operations()}
             of = self.functions
             placed = {node.name for part in metadata.partition_graphs for node in part.node}
+            groups = self.groups(nodes, self.placed.MAKES_RESOURCE)
             with of.lock:
                 for part in metadata.partition_graphs:
                     for node in part.node:
-                        self._node(of, graph, nodes, node)
+                        self._node(of, graph, nodes, node, groups, placed)
                 placed |= self.placed_nodes.get(graph, set())
                 left = self._asked(graph) - placed
                 devices = session.list_devices() if left else ()
@@ -138,15 +142,36 @@ class Sessions:
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 
-    def _node(self, of, graph, nodes, node):
-        if node.op in self.placed.NOT_PLACED:
+    def _node(self, of, graph, nodes, node, groups, placed):
+        """Counts a placed node, once; and what had to be with it and is not in ``placed``, to which it is added."""
+        counted = self.counted.setdefault(graph, set())
+        if (node.name, node.device) in counted:
             return
-        of.nodes += 1
-        if node.name not in nodes:
-            of.unclear += 1
-            return
-        ask = of.of_node(graph, node.name) or of.nothing
-        if ask == of.unknown:
-            of.unclear += 1
-            return
-        of.count(node.op, node.attr, ask, node.device, "resource" if self.placed.uses_resource(node, nodes) else "")
+        counted.add((node.name, node.device))
+        known, ask = nodes.get(node.name), of.of_node(graph, node.name) or of.nothing
+        why = self._why(of, nodes, node, ask, groups) if known is not None else ""
+        if groups.told(why):
+            self._count(of, graph, known, ask, node.device, why)
+            for name in groups.left(node.name, placed):
+                placed.add(name)
+                asked = of.of_node(graph, name) or of.nothing
+                if asked.line is not None and nodes[name].op not in self.placed.FEED:
+                    why = self._why(of, nodes, nodes[name], asked, groups, node.device)
+                    self._count(of, graph, nodes[name], asked, node.device, why)
+        elif node.op not in self.placed.NOT_PLACED:
+            of.nodes += 1
+            if known is None or ask == of.unknown:
+                of.unclear += 1
+            else:
+                self._count(of, graph, node, ask, node.device, why)
+
+    def _why(self, of, nodes, node, ask, groups, device=None):
+        why = "resource" if self.placed.uses_resource(node, nodes) else ""
+        if ask.line is not None and not of.scopes.same(ask, device or node.device):
+            why = groups.why(node.name, of.kernels) or why
+        return why
+
+    @staticmethod
+    def _count(of, graph, node, ask, device, why):
+        made = graph.get_operation_by_name(node.name)
+        of.count(node.op, node.attr, ask, device, why, lambda: of.scopes.made_at(made.traceback))

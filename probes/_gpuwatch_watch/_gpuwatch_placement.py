@@ -40,7 +40,9 @@ class Ops:
         self.last_error = None
         placed = load("_gpuwatch_placed_functions")
         self.functions = placed.PlacedFunctions(self.scopes, self, scopes, load)
-        self.sessions = load("_gpuwatch_placed_sessions").Sessions(self.functions, placed, self._refuse)
+        self.sessions = load("_gpuwatch_placed_sessions").Sessions(
+            self.functions, placed, self._refuse, load("_gpuwatch_colocation").Groups
+        )
         self.problems = []
         self.emit = None
         """Sends an event (see _gpuwatch_watcher.py)."""
@@ -53,6 +55,7 @@ class Ops:
         self.beyond = 0
         self.functions.reset()
         self.sessions.unseen.clear()
+        self.sessions.counted.clear()
         self.eager_ops = 0
         """Eager ops so far, in all threads."""
 
@@ -210,14 +213,16 @@ class Ops:
 
     # Nodes of graphs
 
-    def count(self, op, attributes, request, device, why):
-        """A placed node; ``attributes`` as in its NodeDef, ``why``: what else than the request decides its place."""
+    def count(self, op, attributes, request, device, why, line=None):
+        """A placed node; ``attributes`` as in its NodeDef, ``why``: what else than the request decides its place.
+
+        ``line`` tells the program's line that made it."""
         if _plumbing(op) or not device:
             return
         asked = self.text(request)
         why = why if asked and not self.scopes.same(request, device) else ""
         key = (op, self.kernels_of.node_type(op, attributes), asked, request.line or "" if asked else "", device, why)
-        self._add(key, lambda: attributes)
+        self._add(key, lambda: attributes, line)
 
     def missing(self, op, attributes, request, devices=None):
         """Whether a node requested a GPU that TensorFlow does not have: that is known wherever it ran, and counted."""
@@ -230,6 +235,10 @@ class Ops:
     def has_kernel(self, op, attributes):
         """Whether an op has a kernel for some GPU; None if unknown."""
         return self._kernels(op, lambda: attributes)[0]
+
+    def kernels_for(self, op, attributes):
+        """Whether an op has a kernel for the GPUs here, and a CUDA kernel; None if unknown."""
+        return self._kernels(op, lambda: attributes)[:2]
 
     def has_some_cuda_kernel(self, op):
         """Whether TensorFlow has a CUDA kernel of an op for any type; None if unknown."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gpuwatch.core.model.run import Fallback
+import msgspec
+
+from gpuwatch.core.model.run import DeviceMapping, Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.placement import _to_blame
 from gpuwatch.explain.diagnosis.runs.fallbacks import TOGETHER, _with_their_makers
+from gpuwatch.explain.diagnosis.runs.finish_run import complete
+from gpuwatch.explain.logs.facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
+from tests.diagnosis.cases import machine, on_gpus
 from tests.probing.test_watcher import load
 
 _REPORT = """x.cc:1] Could not satisfy explicit device specification '/device:GPU:0' because no supported kernel for GPU
@@ -73,3 +78,51 @@ def test_a_kernel_fits_if_all_its_types_do() -> None:
     # Both types rule it out: none alone is to blame.
     assert kernels._blamed(found, {"T": 3, "output_type": 3}, ("GPU",)) is None
     assert kernels._blamed(found, {"T": 1, "output_type": 9}, ("GPU",)) is None
+
+
+def _told(*placements: Placement, simulation: str | None = None) -> Run:
+    mapped = (DeviceMapping(framework_device="/device:GPU:0"),)
+    run = on_gpus("run", placements=placements, device_map=mapped, simulation=simulation)
+    return complete(msgspec.structs.replace(run, group="run"), LogFacts(), machine())
+
+
+def _moved(op: str, why: str = "", *, lacks: bool = False, some_type: bool = True) -> Placement:
+    return Placement(
+        op=op,
+        dtype="float32",
+        requested="/device:GPU:0",
+        scope="ads.py:3",
+        why=why,
+        actual="/device:CPU:0",
+        gpu_kernel=not lacks,
+        cuda_kernel=not lacks,
+        some_type=some_type,
+    )
+
+
+def test_what_is_colocated_has_the_reason_of_the_op_without_a_kernel_and_its_advice() -> None:
+    with_it = [_moved(op, "colocated:SparseApplyFtrl") for op in ("Assign", "VariableV2", "Identity")]
+    run = _told(*with_it, _moved("SparseApplyFtrl", lacks=True, some_type=False))
+    assert [one.op for one in run.fallbacks] == ["SparseApplyFtrl", "VariableV2", "Assign", "Identity"]
+    assert {one.detail for one in run.fallbacks[1:]} == {"it has to be with SparseApplyFtrl, which has no GPU kernel"}
+    (finding,) = [one for one in run.findings if one.id == "placement.no-kernel"]
+    assert finding.title.startswith("SparseApplyFtrl and 3 more asked for GPU:0")
+    assert "another optimizer" in (finding.action or "")
+
+
+def test_another_type_is_advised_where_that_helps_what_the_others_are_with() -> None:
+    run = _told(_moved("Identity", "colocated:VariableV2"), _moved("VariableV2", lacks=True))
+    (finding,) = [one for one in run.findings if one.id == "placement.no-kernel"]
+    assert finding.title.startswith("VariableV2 float32 and 1 more")
+    assert "use a type with a GPU kernel" in (finding.action or "")
+
+
+def test_a_sparse_update_without_a_kernel_does_not_blame_its_variable() -> None:
+    run = _told(_moved("ResourceSparseApplyFtrl", "resource", lacks=True, some_type=False))
+    assert run.fallbacks[0].detail == "TensorFlow has no GPU kernel for ResourceSparseApplyFtrl, of any type"
+
+
+def test_a_group_that_only_a_simulated_gpu_splits_lacks_no_kernel() -> None:
+    run = _told(_moved("VariableV2", "colocated:"), simulation="plugin")
+    assert [one.reason for one in run.fallbacks] == ["simulation.limit"]
+    assert run.verdict == "ok"

@@ -332,7 +332,10 @@ def test_advice_for_what_lies_elsewhere_says_what_helps(why: str, advice: str) -
 def test_what_helps_a_group_is_what_its_op_without_a_kernel_needs(dtype: str, advice: str) -> None:
     """Another type helps no variable of floats: the update that has no kernel is to blame."""
     log = next(small.text for small in small_logs.ALL if "(ResourceApplyX)" in small.text)
-    run = program(log, devices=GPU_0, placements=(placed("VarHandleOp", dtype, gpu=False, cuda=False),))
+    whole = dtype == "float32"
+    variable = placed("VarHandleOp", dtype, gpu=whole, cuda=whole)
+    variable = replace(variable, why="colocated:ResourceApplyX" if whole else "")
+    run = program(log, devices=GPU_0, placements=(variable,))
     (found,) = [one for one in run.findings if one.id == "placement.no-kernel"]
     assert advice in found.action
 

@@ -692,6 +692,19 @@ def dataset_under_gpu():
     allow("GPU:0", "PrefetchDataset")
 
 
+@program
+def small_tensors_from_outside():
+    a, rows = ones(), tf.constant([1, 2], tf.int64)
+
+    @tf.function
+    def f():
+        with tf.device("/GPU:0"):
+            return text(tf.gather(a, rows)), tf.gather(a, rows) @ a
+
+    f()
+    want_strings("GPU:0")
+
+
 def session(build, variables=False):
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
     with tf.Graph().as_default():
@@ -754,6 +767,79 @@ def session_device_function_that_makes_a_counter():
     session(build, variables=True)
     want("VarHandleOp", "GPU:0")
     want("AssignVariableOp", "GPU:0")
+
+
+def sparse_update(optimizer, resource, requested, updated, *lacking, **minimize):
+    """An optimizer without a GPU kernel for sparse updates: the variable, its slots and their gradient fall with it."""
+
+    def build(_):
+        with tf.device(requested):
+            zero = tf.compat.v1.zeros_initializer()
+            table = tf.compat.v1.get_variable("table", [9, 4], initializer=zero, use_resource=resource)
+        with tf.device(updated):
+            return optimizer.minimize(tf.reduce_sum(tf.gather(table, [1, 2])), **minimize)
+
+    session(build, variables=True)
+    for op in lacking:
+        want(op, (requested or updated)[1:])
+    if lacking:
+        allow((requested or updated)[1:], "Shape", "Unique", "StridedSlice", "UnsortedSegmentSum", "Const")
+
+
+MADE = "VarHandleOp", "AssignVariableOp"
+MADE_REF = "VariableV2", "Assign"
+
+
+@program
+def session_sparse_momentum():
+    optimizer = tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)
+    sparse_update(optimizer, False, "/GPU:0", "/GPU:0", "SparseApplyMomentum", *MADE_REF)
+
+
+@program
+def session_sparse_momentum_of_a_resource():
+    optimizer = tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)
+    sparse_update(optimizer, True, "/GPU:1", "/GPU:1", "ResourceSparseApplyMomentum", *MADE)
+
+
+@program
+def session_sparse_rmsprop_with_colocated_gradients():
+    optimizer = tf.compat.v1.train.RMSPropOptimizer(0.1)
+    made = ("SparseApplyRMSProp", *MADE_REF)
+    sparse_update(optimizer, False, "/GPU:0", None, *made, colocate_gradients_with_ops=True)
+
+
+@program
+def session_sparse_momentum_of_a_variable_left_to_tensorflow():
+    """Its slot is made where the update is asked for."""
+    made = ("SparseApplyMomentum", *MADE_REF)
+    sparse_update(tf.compat.v1.train.MomentumOptimizer(0.1, 0.9), False, None, "/GPU:0", *made)
+
+
+@program
+def session_sparse_momentum_of_a_variable_on_the_cpu():
+    sparse_update(tf.compat.v1.train.MomentumOptimizer(0.1, 0.9), False, "/CPU:0", "/GPU:0")
+
+
+@program
+def session_sparse_adam():
+    """It has GPU kernels for sparse updates too."""
+    sparse_update(tf.compat.v1.train.AdamOptimizer(0.1), False, "/GPU:0", "/GPU:0")
+
+
+@program
+def session_colocated_by_the_program():
+    def build(a):
+        with tf.device("/GPU:0"):
+            ones = tf.compat.v1.ones_initializer()
+            counter = tf.compat.v1.get_variable("counter", [4], tf.int32, ones, use_resource=False)
+        with tf.compat.v1.colocate_with(counter), tf.device("/GPU:1"):  # overridden
+            return tf.cast(counter, tf.float32) * 2.0
+
+    session(build, variables=True)
+    for op in ("VariableV2", "Assign", "Cast", "Mul"):
+        want(op, "GPU:0")
+    allow("GPU:0", "Identity", "Const")
 
 
 @program

@@ -90,7 +90,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     scope: str | None = None
     """``train.py:12``: the program's ``with tf.device`` that requested it, if known."""
     why: str = ""
-    """``resource``: it runs where its variable or table is; ``framework``: TensorFlow itself chose this device;
+    """``resource``: it runs where its variable or table is; ``colocated:SparseApplyMomentum``: with this op, which
+    has no kernel for the requested device; ``framework``: TensorFlow itself chose this device;
     ``data``: a dataset's function has it, which runs on the CPU;
     ``refused``: it did not run, as it has no kernel there and soft placement is off; ``missing``: the requested GPU
     does not exist, and where it ran is not known; ``absent``: it does not exist, and it did not run."""
@@ -151,6 +152,8 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True):
     """``train.py:14``: the program's line of the first one, if known."""
     in_data: bool = False
     """Whether it is in a function of a dataset, which runs on the CPU."""
+    colocated: str | None = None
+    """The op without a GPU kernel that had to be on one device with it."""
     count: int = 1
 
     @property

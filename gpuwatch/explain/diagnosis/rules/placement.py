@@ -40,7 +40,6 @@ _LACKING_ACTION = (
     "{} has no GPU kernel, and what it works on is on the CPU with it: use another op (for an update another optimizer,"
     " or a dense gradient), or leave both to the CPU."
 )
-_FLOATS = ("float", "bfloat", "half", "double", "complex")
 _WITHIN_DATA_ACTION = (
     "Leave tf.device out of the dataset's functions: tf.data runs them on the CPU, ahead of the steps."
 )
@@ -154,12 +153,10 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     fell = _fallen(evidence, cause)
     if lines and not asks_gpu_without_any:
         by_design = evidence.run is not None and moved
+        lines += _by_scope(fell) if by_design else ()
         severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
         title = _refused_op(evidence, cause) or _of_fallbacks(fell)
         action = next(iter(_by_advice(fell)), _KERNEL_ACTION)
-        lacking = sorted({op for report in reports for op in report.lacking})
-        if lacking and fell and all((item.dtype or "").startswith(_FLOATS) for item in fell):
-            action = _LACKING_ACTION.format(", ".join(lacking[:3]))  # no other type helps
         if not moved and evidence.run is not None:
             action = _REFUSED_ACTION + (_OTHER_TYPE if _other_type_helps(evidence.run, cause) else "")
         yield finding(cause, severity, "fact", title=title, evidence=lines, action=action)
@@ -171,8 +168,13 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
 def _by_advice(entries: list[Fallback]) -> dict[str, list[Fallback]]:
     """The fallbacks by what helps with them, most of them first."""
     kinds: dict[str, list[Fallback]] = {}
+    lacking = {entry.op: entry for entry in entries if not entry.colocated}
+    led = {entry.colocated for entry in entries}
     for entry in entries:
-        kinds.setdefault(_advice(entry), []).append(entry)
+        blamed = lacking.get(entry.colocated or "", entry)
+        together = blamed.op in led and blamed.some_type is False
+        action = _LACKING_ACTION.format(blamed.op) if together else _advice(blamed)
+        kinds.setdefault(action, []).append(entry)
     return dict(sorted(kinds.items(), key=lambda kind: -len(kind[1])))
 
 
@@ -185,6 +187,8 @@ def _other_type_helps(run: Run, cause: str) -> bool:
 
 def _advice(fallback: Fallback) -> str:
     """What helps with an op that has no kernel for a GPU, by what it works on."""
+    if fallback.colocated:
+        return _LACKING_ACTION.format(fallback.colocated)
     if fallback.in_data:
         return _WITHIN_DATA_ACTION
     if fallback.dtype != "string" and fallback.some_type is not False:

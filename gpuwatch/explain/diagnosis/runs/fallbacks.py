@@ -35,6 +35,9 @@ _TYPES = ("CPU", "GPU", "TPU", "XLA_", "COMPOSITE")
 _READ = "ReadVariableOp"
 _OF_THEIRS = "TensorFlow has no GPU kernel for its {}"
 _NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
+_COLOCATED = "colocated:"
+"""Why an op is where it is, with the op that has no kernel: the watcher's word (_gpuwatch_colocation.py)."""
+_LIMITED_GROUP = f"an op of its colocation group has no kernel for this simulated GPU; {_NOT_KNOWN}"
 _FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
 # Ops that nobody wants on the CPU of a machine with a GPU.
 _HEAVY = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
@@ -64,7 +67,12 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
         known = merged.get(key)
         merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
     told = _with_their_makers(list(merged.values()))
-    return tuple(sorted(told, key=lambda entry: (entry.reason == LIMIT, MAKES_RESOURCE.search(entry.op) is None)))
+    return tuple(sorted(told, key=_first_told))
+
+
+def _first_told(entry: Fallback) -> tuple[bool, bool, bool]:
+    """What has no kernel itself before what is with it, and what makes a variable or table before what uses it."""
+    return entry.reason == LIMIT, entry.colocated is not None, MAKES_RESOURCE.search(entry.op) is None
 
 
 def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
@@ -105,8 +113,7 @@ def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding
                 counts[key] = counts.get(key, 0) + 1
     plugin = evidence.run is not None and evidence.run.simulation == "plugin"
     if evidence.gpu_usable and plugin:
-        reason = LIMIT
-        detail = f"an op of its colocation group has no kernel for this simulated GPU; {_NOT_KNOWN}"
+        reason, detail = LIMIT, _LIMITED_GROUP
     elif evidence.gpu_usable:
         reason, detail = "placement.no-kernel", "an op of its colocation group has no GPU kernel"
     else:
@@ -155,9 +162,8 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
             reads = placement.op == _READ
             if placement.why == "resource" and placement.cuda_kernel is False and is_watched(run) and not reads:
                 found = _without_kernel(placement, asked, actual, run, evidence)
-                variable = placement.dtype is not None and (
-                    "Variable" in placement.op or placement.op.startswith("Resource")
-                )
+                theirs = "Variable" in placement.op or placement.op.startswith("Resource")
+                variable = theirs and placement.dtype is not None and placement.some_type is not False
                 detail = _OF_THEIRS.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
                 return msgspec.structs.replace(found, detail=detail)
             return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
@@ -209,6 +215,10 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
         detail = f"TensorFlow has no GPU kernel for {placement.op}, of any type"
     elif placement.cuda_kernel is False:
         detail = f"TensorFlow has no GPU kernel for {kind}"
+    elif placement.why.startswith(_COLOCATED):
+        op = placement.why.removeprefix(_COLOCATED)
+        reason = reason if op else LIMIT
+        detail = f"it has to be with {op}, which has no GPU kernel" if op else _LIMITED_GROUP
     elif placement.gpu_kernel and _moved_with_group(placement, evidence):
         detail = "an op of its colocation group has no GPU kernel"
     elif placement.gpu_kernel:
@@ -246,5 +256,6 @@ def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: s
         some_type=placement.some_type if reason == "placement.no-kernel" else None,
         line=placement.line,
         in_data=placement.why == "data",
+        colocated=placement.why.partition(_COLOCATED)[2] or None,
         count=placement.count,
     )
