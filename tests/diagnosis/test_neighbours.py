@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.core.model.program_threads import KilledChild
 from gpuwatch.core.model.run import (
     DeviceMapping,
@@ -61,6 +62,38 @@ def test_only_a_large_copy_is_why_memory_ran_out(asked_bytes: int, *, copied: bo
     found = only(run, "memory.model-too-large")
     assert ("copied from the host" in found.title) == copied
     assert ("generator" in found.action) == copied
+
+
+@pytest.mark.parametrize(
+    ("gradient", "activations", "of_batch"), [("[500,9]", 1, False), ("[64,9]", 1, True), ("[500,9]", 4, True)]
+)
+def test_a_smaller_batch_is_advised_unless_variables_fill_the_memory(
+    gradient: str, activations: int, *, of_batch: bool
+) -> None:
+    held = [("weights", "[500,9]", 2), ("optimizer state", "[500,9]", 2), ("gradients", gradient, 2)]
+    held += [("activations", "[64,9]", activations)]
+    holders = tuple(
+        MemoryHolderOp(op="x", group=name, shape=shape, allocated_bytes=many * GIB, requested_bytes=many * GIB)  # type: ignore[arg-type]
+        for name, shape, many in held
+    )
+    whole = (6 + activations) * GIB
+    known = MemoryProfile(
+        tool="tensorflow", device="GPU:0", allocator="GPU_0_bfc", peak_bytes=whole, peak_seconds=1.0, live_bytes=whole,
+        requested_bytes=whole, named_bytes=whole, holders=holders,
+    )  # fmt: skip
+    failed = oom(requested_bytes=2 * GIB, limit_bytes=whole + GIB, in_use_bytes=whole, largest_free_bytes=GIB)
+    found = only(program(ooms=(failed,), memory_profiles=(known,), **FAILED), "memory.model-too-large")
+    assert ("batch or the model smaller" in found.action) == of_batch
+    assert ("less state" in found.action) != of_batch
+
+
+@pytest.mark.parametrize(
+    ("shape", "helps"), [("64,4,4096,4096", "a smaller batch"), ("1,256,4096,4096", "its largest dimension (4096)")]
+)
+def test_no_smaller_batch_is_advised_where_the_first_dimension_is_1(shape: str, helps: str) -> None:
+    line = f"OOM when allocating tensor with shape[{shape}] and type float on /device:GPU:0 by allocator GPU_0_bfc"
+    failed = oom(requested_bytes=16 * GIB, in_use_bytes=MIB, largest_free_bytes=8 * GIB)
+    assert helps in only(program(line, ooms=(failed,), **FAILED), "memory.request-too-large").action
 
 
 @pytest.mark.parametrize(

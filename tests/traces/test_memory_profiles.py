@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -174,6 +175,24 @@ def test_the_sentence_names_who_held_the_most() -> None:
     )
     text = held_most(one((1000, 3 * KIB, "MatMul", "[768]")))
     assert text == "At the recorded peak of 3.0 KiB on GPU:0, the largest holder was MatMul [768]: 3.0 KiB (100 %)"
+
+
+def test_a_sum_of_gradients_is_no_state_of_the_optimizer_of_the_same_shape() -> None:
+    """A step that fails before its update: the slots share one buffer, and a gradient has their size."""
+    lines = {f"gradient_tape/dense/MatMul_{n}": "a.py:9 in step" for n in range(2)} | {"AddN_1": "a.py:9 in step"}
+    begun = [(1000, KIB, "Fill", "[16,16]"), (2000, KIB, "adam/dense_kernel_momentum/Initializer/zeros")]
+    for op, group in (("AddN_1", "gradients"), ("AddN_4/inputs_0", "unattributed"), ("dense/Mul", "activations")):
+        found = one(*begun, (3000, KIB, CALL + op, "[16,16]"), names=Names(variables=VARIABLES, lines=lines))
+        held = {holder.op: (holder.group, holder.variable) for holder in found.holders}
+        assert held[CALL + op] == (group, ""), op
+        assert held["Fill"][0] == "weights"
+
+
+def test_a_peak_that_was_not_recorded_is_told() -> None:
+    found = one((1000, 3 * KIB, "MatMul", "[768]"))
+    known = msgspec.structs.replace(found, program_peak_bytes=30 * KIB)
+    assert "of 3.0 KiB on GPU:0 (the program's own of 30.0 KiB was not recorded), the" in held_most(known)
+    assert "recorded)" not in held_most(msgspec.structs.replace(found, program_peak_bytes=3 * KIB))
 
 
 def test_a_profile_is_known_by_its_content() -> None:

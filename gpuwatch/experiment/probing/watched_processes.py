@@ -26,6 +26,7 @@ from gpuwatch.experiment.probing.run_builder import own_ordinal
 from gpuwatch.experiment.probing.runner import kept_environment
 from gpuwatch.experiment.probing.streams import Lines, Streams
 from gpuwatch.explain.logs import devices
+from gpuwatch.explain.logs.clean import device
 from gpuwatch.explain.logs.other_ooms import exhausted
 from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, started
 
@@ -249,7 +250,10 @@ class WatchedProcesses:
         problems: list[str] = []
         for pid, member in self._members.items():
             records = member.state.memory_records
-            found += records.profiles(pid)
+            peaks = {device(name): peak for name, peak in member.state.allocators.items()}
+            for one in records.profiles(pid):
+                whole = max(one.program_peak_bytes or 0, peaks.get(one.device, 0)) or None
+                found.append(msgspec.structs.replace(one, program_peak_bytes=whole))
             problems += [f"memory of process {pid}: {text}" for text in records.problems()]
         found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
         return tuple(found[:_MOST_PROFILES]), tuple(problems)

@@ -9,6 +9,8 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.tensorflow_names import inside
 
+_WHOLE = 1.1
+"""Where the program's peak is larger by this factor, another moment was recorded."""
 _WHOSE = {
     "weights": "the weights",
     "weights and caches": "weights and caches",
@@ -32,6 +34,8 @@ def held_most(profile: MemoryProfile) -> str:
     """
     where = "in host memory" if profile.device == "host" else f"on {profile.device}"
     peak = f"At the recorded peak of {size(profile.peak_bytes)} {where}"
+    if (profile.program_peak_bytes or 0) > _WHOLE * profile.peak_bytes:
+        peak += f" (the program's own of {size(profile.program_peak_bytes or 0)} was not recorded)"
     if not profile.has_history:
         peak = f"Alive {where} when the snapshot was taken: {size(profile.peak_bytes)} (it has no history)"
     known = {name: held for name, held in profile.groups.items() if name in _WHOSE}

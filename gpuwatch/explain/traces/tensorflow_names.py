@@ -13,6 +13,8 @@ from gpuwatch.explain.traces.allocations import Allocation
 
 _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 _BACKWARD = re.compile(r"^(?:gradient_tape|gradients(?:_\d+)?)/|/(?:gradient_tape|gradients(?:_\d+)?)/")
+_SUMMED = re.compile(r"^AddN(?:_\d+)?(?:/|$)")
+"""Of gradients of one variable that come from several uses, and of the program's own tf.add_n."""
 _COPIED_IN = re.compile(r"^(?:_EagerConst|SameWorkerRecvDone|_HostRecv|_Recv|IteratorGetNext)(?:$|/)|^_Send input")
 _ASSIGNS = re.compile(r"(?:^|/)(?:Assign|ResourceApply|ResourceScatter|ResourceSparseApply)\w*$")
 _ASSIGNS_ALONE = re.compile(r"(?:^|/)Assign(?:Add|Sub)?(?:VariableOp)?(?:_\d+)?$")
@@ -84,6 +86,8 @@ class Names:
     end: int = 0
     """When the recording ended, in picoseconds."""
     _scopes: frozenset[str] = field(default=frozenset(), init=False)
+    _backward: frozenset[str] = field(default=frozenset(), init=False)
+    """The program's lines that ask for gradients."""
 
     def __post_init__(self) -> None:
         parts = {
@@ -92,6 +96,7 @@ class Names:
             if variable.kind == "optimizer" and "/" in variable.name
         }
         self._scopes = frozenset(parts | _OPTIMIZERS)
+        self._backward = frozenset(line for op, line in self.lines.items() if line and _BACKWARD.search(op))
 
     def meanings(self, live: Iterable[Allocation]) -> dict[int, Meaning]:
         """What each allocation that is alive was for, by ``id()``."""
@@ -118,6 +123,8 @@ class Names:
             return Meaning("workspace")
         if _BACKWARD.search(inner):
             return Meaning("gradients")
+        if _SUMMED.search(inner):
+            return Meaning("gradients" if self.lines.get(inner) in self._backward else "unattributed")
         if self._updates(inner):
             return Meaning("optimizer state" if _INITIALIZES.search(inner) else "workspace")
         if "/" in inner and region == "output" and not _ASSIGNS.search(inner):
@@ -193,7 +200,7 @@ class Names:
         fitting = [
             allocation
             for allocation in left
-            if self._may_hold(allocation) and any(_fits(allocation, variable) for variable in free)
+            if self._may_hold(allocation) and any(self._fits(allocation, variable) for variable in free)
         ]
         fitting.sort(
             key=lambda allocation: allocation.began - (never if allocation.freed is None else allocation.freed)
@@ -206,7 +213,7 @@ class Names:
         ]
         for allocation in updated:
             # An update of the optimizer's gives a new buffer to its own variables, in any order.
-            fits = [variable for variable in free if _fits(allocation, variable)]
+            fits = [variable for variable in free if self._fits(allocation, variable)]
             own = [variable for variable in fits if variable.kind == "optimizer"] or fits
             if own:
                 free.remove(own[0])
@@ -215,10 +222,18 @@ class Names:
         # As many as there are variables: both are in the order in which they were made.
         certain = len(others) == len(free)
         for allocation in others:
-            variable = next((variable for variable in free if _fits(allocation, variable)), None)
+            variable = next((variable for variable in free if self._fits(allocation, variable)), None)
             if variable is not None:
                 free.remove(variable)
                 found[id(allocation)] = _as_variable(variable, certain=certain)
+
+    def _fits(self, allocation: Allocation, variable: Variable) -> bool:
+        """By type and shape; an optimizer's own ops or initializers give its state a buffer, of those in a graph."""
+        event, inner = allocation.event, inside(allocation.event.op)
+        if event.shape not in ("", _text(variable.shape)) or event.dtype not in ("", variable.dtype):
+            return False
+        made = self._updates(inner) or _ASSIGNS.search(inner) or _INITIALIZES.search(inner) or _INITIAL.search(inner)
+        return variable.kind != "optimizer" or bool(made) or not ("/" in inner or _SUMMED.search(inner))
 
     def _may_hold(self, allocation: Allocation) -> bool:
         """Whether an allocation may be a variable's buffer: long-lived, and by its name nothing else."""
@@ -246,13 +261,6 @@ def layer(op: str) -> str:
 def in_cluster(op: str) -> bool:
     """Whether it belongs to a cluster that XLA compiled, which allocates one buffer for all of its ops."""
     return _CLUSTER.search(op) is not None
-
-
-def _fits(allocation: Allocation, variable: Variable) -> bool:
-    event = allocation.event
-    return (not event.shape or event.shape == _text(variable.shape)) and (
-        not event.dtype or event.dtype == variable.dtype
-    )
 
 
 def _as_variable(variable: Variable, *, certain: bool = True) -> Meaning:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gpuwatch.core.formatting.text import printable, shorten
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -34,6 +37,19 @@ from gpuwatch.explain.traces.held_most import held_most
 
 ACTIONS = {row.key: row.action for row in table("memory")} | {"memory.other-process": ANYWHERE}
 
+_STATE = frozenset({"weights", "optimizer state", "other variables"})
+_MOSTLY = 0.8
+"""Share of the peak from which what is as large as the variables is what has to become smaller."""
+_FEWER = (
+    "Make the largest variables smaller, or use an optimizer with less state (SGD, Adafactor) and sparse gradients"
+    " (tf.gather of the variable itself): variables, their gradients and the optimizer's state fill it, whatever"
+    " the batch."
+)
+_SHAPE = re.compile(r"shape\s?\[(\d+(?:,\d+)*)\]")
+_SPLIT = (
+    "Compute this tensor in parts, or make its largest dimension ({}) smaller: its first is 1, so no smaller batch"
+    " helps."
+)
 _CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
 """Topics after which every call of a CUDA library fails."""
 _ENOUGH_TO_START = 1 << 30
@@ -98,6 +114,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             less = memory_action("memory.model-too-large", framework_of(evidence, lines), evidence)
             action = f"{less} {action}".strip()
         action = action or memory_action(cause, framework_of(evidence), evidence) or ACTIONS[cause]
+        if action == ACTIONS.get(cause):
+            action = _whatever_the_batch(evidence, failures[0][0], cause) or action
         untold = evidence.run is None and OTHERS_UNKNOWN in lines and failures[0][0].requested_bytes is None
         if untold and action == ACTIONS[cause]:
             action = f"{_LOOK_FIRST} {action[:1].lower()}{action[1:]}"
@@ -149,16 +167,42 @@ def _handled(log: LogFacts) -> Finding:
     return finding("healthy", "info", "likely", title=title, evidence=lines)
 
 
-def _recorded(evidence: Evidence, oom: Oom) -> str:
-    """Who held the most of the device's memory, if it was recorded (``run --memory``)."""
+def _whatever_the_batch(evidence: Evidence, oom: Oom, cause: str) -> str:
+    """What helps where the numbers show that no smaller batch does; else empty."""
+    if cause == "memory.request-too-large":
+        lines = evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
+        shapes = (_SHAPE.search(line) for line in lines if same_request(line, oom.requested_bytes))
+        shape = next((found[1].split(",") for found in shapes if found), [])
+        return _SPLIT.format(max(map(int, shape))) if shape[:1] == ["1"] and len(shape) > 1 else ""
+    own, _ = _profile_of(evidence, oom)
+    if cause != "memory.model-too-large" or own is None or (oom.in_use_bytes or 0) > 1.1 * own.peak_bytes:
+        return ""
+    shapes_of_state = {holder.shape for holder in own.holders if holder.group in _STATE}
+    fixed = sum(
+        holder.allocated_bytes
+        for holder in own.holders
+        if holder.group in _STATE or (holder.group == "gradients" and holder.shape in shapes_of_state)
+    )
+    return _FEWER if fixed >= _MOSTLY * own.peak_bytes else ""
+
+
+def _profile_of(evidence: Evidence, oom: Oom) -> tuple[MemoryProfile | None, bool]:
+    """The recording of the failure's device (``run --memory``), and whether several processes have one."""
     profiles = evidence.run.memory_profiles if evidence.run is not None else ()
     number = (oom.device or ":0").rpartition(":")[2]
     there = [profile for profile in profiles if profile.device.rpartition(":")[2] == number]
     used = oom.in_use_bytes or 0
     own = min(there, key=lambda profile: abs(profile.peak_bytes - used) if used else 0, default=None)
+    return own, len({profile.pid for profile in there}) > 1
+
+
+def _recorded(evidence: Evidence, oom: Oom) -> str:
+    """Who held the most of the device's memory, if it was recorded (``run --memory``)."""
+    own, several = _profile_of(evidence, oom)
     if own is None:
         return ""
-    return held_most(own) + (f" (process {own.pid})" if len({profile.pid for profile in there}) > 1 else "")
+    own = replace(own, program_peak_bytes=max(own.program_peak_bytes or 0, oom.in_use_bytes or 0))
+    return held_most(own) + (f" (process {own.pid})" if several else "")
 
 
 def _address_space(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
