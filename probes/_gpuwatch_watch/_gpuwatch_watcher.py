@@ -331,8 +331,9 @@ def begin(address, load, simulation=None):
     traces = load("_gpuwatch_traces").Traces(watcher)
     watcher.counted = traces.counted
     pipelines = load("_gpuwatch_pipelines").Pipelines(watcher)
-    observers += [traces, pipelines]
-    watcher.seen += [load("_gpuwatch_threads").Threads(watcher), traces, pipelines]
+    keras_calls = load("_gpuwatch_keras_calls").KerasCalls(watcher)
+    observers += [traces, pipelines, keras_calls]
+    watcher.seen += [load("_gpuwatch_threads").Threads(watcher), traces, pipelines, keras_calls]
     if "GPUWATCH_TRIAL" in os.environ:
         watcher.trial = load("_gpuwatch_trial").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
         watcher.every = watcher.trial.interval

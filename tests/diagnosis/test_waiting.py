@@ -164,3 +164,39 @@ def test_a_standstill_is_told_with_the_lines_of_each_thread() -> None:
 )
 def test_what_stands_still_for_a_reason(run: Run) -> None:
     assert not told(run, "program.stalled")
+
+
+def called(
+    kind: str = "predict", *, count: int = 40, batches: int = 40, inside: float = 0.01, span: float = 9.0
+) -> Run:
+    """Calls of 0.1 s each."""
+    calls = {kind: [count, batches, "agent.py:9", 0.1, inside]}
+    return stepping(busy=1.0, results={"keras_calls": {"calls": calls, "seconds": span}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "helps"),
+    [("predict", "call the model itself"), ("fit", "train_on_batch()"), ("evaluate", "test_on_batch()")],
+)
+def test_many_calls_for_one_batch_each_are_told(kind: str, helps: str) -> None:
+    (found,) = told(called(kind), "input.bound")
+    assert found.title.startswith(f"The GPU waits for 40 calls of {kind}(), most of each")
+    assert found.evidence[0] == (
+        f"agent.py:9: {kind}() ×40 for 40 batches, 100 ms a call, 10 ms of it in batches (medians)"
+    )
+    assert "3.6 s outside of batches, of 9.0 s" in found.evidence[1]
+    assert helps in (found.action or "")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        called(count=5, batches=5),  # a few
+        called(batches=400),  # of many batches each
+        called(inside=0.09),  # the model's own time
+        called(span=60.0),  # beside much else
+        called(count=25, batches=25, inside=0.07, span=1.0),  # nothing that anybody notices
+    ],
+)
+def test_calls_that_cost_little_are_not_told(run: Run) -> None:
+    assert not told(run, "input.bound")

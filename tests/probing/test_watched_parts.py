@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -444,6 +445,59 @@ def test_a_policy_of_mixed_precision_that_no_layer_computes_in(
     settings.policy(lambda kind, **data: said.append(data["note"]))
     assert said == ["not in effect: no layer computes in it, all 2 with weights in another type"] * told
     assert len(layers) == 1 + len(types)
+
+
+class _Callbacks:
+    """Keras's list of callbacks, as its models call it."""
+
+    failing = False
+
+
+def _does_nothing(self: _Callbacks, *given: object) -> None:
+    assert not self.failing
+
+
+for _kind in ("train", "predict", "test"):
+    for _event in ("begin", "batch_begin", "batch_end", "end"):
+        setattr(_Callbacks, f"on_{_kind}_{_event}", _does_nothing)
+
+
+def _keras_call(kind: str, batches: int, inner: str = "", *, fails: bool = False) -> None:
+    callbacks: Any = _Callbacks()
+    for part in (kind, inner) if inner else (kind,):
+        getattr(callbacks, f"on_{part}_begin")()
+        for batch in range(batches):
+            getattr(callbacks, f"on_{part}_batch_begin")(batch)
+            if fails:
+                raise ValueError("as a model may")
+            getattr(callbacks, f"on_{part}_batch_end")(batch)
+    for part in (inner, kind) if inner else (kind,):
+        getattr(callbacks, f"on_{part}_end")()
+
+
+def test_calls_of_keras_are_counted_with_their_batches_and_no_reference_is_kept() -> None:
+    said: list[dict[str, Any]] = []
+    watcher = SimpleNamespace(changed=lambda key, kind, **data: said.append(data))
+    calls = load("_gpuwatch_keras_calls").KerasCalls(watcher)
+    calls._watch(SimpleNamespace(CallbackList=_Callbacks))
+    calls.tell(None)
+    assert not said, "nothing was called"
+    for _ in range(3):
+        _keras_call("predict", 1)
+    _keras_call("train", 4, inner="test")  # a fit() with its validation
+    with pytest.raises(ValueError, match="as a model may") as raised:
+        _keras_call("train", 4, fails=True)
+    assert all("_gpuwatch" not in str(entry.path) for entry in raised.traceback)
+    _keras_call("train", 2)
+    calls.tell(None)
+    told = said[-1]["value"]
+    assert {kind: entry[:2] for kind, entry in told["calls"].items()} == {"predict": [3, 3], "fit": [3, 6]}
+    assert told["calls"]["predict"][2].startswith("test_watched_parts.py:")
+    assert told["seconds"] > 0
+    kept = weakref.ref(one := _Callbacks())
+    one.on_predict_begin()  # type: ignore[attr-defined]
+    del one
+    assert kept() is None
 
 
 class _Detector:

@@ -23,6 +23,15 @@ _EVEN = 0.7
 """Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
 _FED = 0.8
 """Share in which a dataset runs the program's Python code, beside a GPU that has time."""
+_FEW_BATCHES = 2
+_OF_CALLS = 0.25
+"""Share of the time between them that calls of fit() or predict() spend outside of their batches."""
+_CALL = {
+    "predict": "For a few rows call the model itself (model(x, training=False), best in a tf.function), or collect rows"
+    " and predict them at once.",
+    "fit": "Call fit() once for many batches, or train_on_batch() for single ones.",
+    "evaluate": "Evaluate many batches at once, or call test_on_batch() for single ones.",
+}
 _BUSY_STAGE = 0.9
 """Share in which a stage of a dataset works: it then makes every batch later than it is asked for."""
 
@@ -75,6 +84,39 @@ def waits_for_input(evidence: Evidence) -> Iterator[Finding]:
             f"median step {run.throughput.median_step_seconds * 1000:.0f} ms, input included" if run.throughput else "",
         ),
         action=action,
+    )
+
+
+@rule("input.bound")
+def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
+    """A host loop of predict(), fit() or evaluate() on a batch or two each: every call makes a data set and callbacks.
+
+    By the median call and the time in its batches, against the time from the first call to the end of the last.
+    """
+    run = evidence.run
+    result = run.results.get("keras_calls") if run is not None else None
+    if not isinstance(result, dict) or not evidence.gpu_usable:
+        return
+    few = {
+        name: (count, batches, line, each, inside)
+        for name, (count, batches, line, each, inside) in result["calls"].items()
+        if count >= _LEAST_STEPS and batches <= _FEW_BATCHES * count and inside <= _WAITS * each
+    }
+    outside = sum(count * (each - inside) for count, _, _, each, inside in few.values())
+    if outside < max(_FEW_SECONDS, _OF_CALLS * result["seconds"]):
+        return
+    calls = " and ".join(f"{count} calls of {name}()" for name, (count, *_) in few.items())
+    yield warning_of(
+        "input.bound",
+        certainty="likely",
+        title=printable(f"The GPU waits for {calls}, most of each outside of its batch"),
+        evidence=[
+            printable(f"{f'{line}: ' if line else ''}{name}() ×{count} for {batches} batches,")
+            + f" {each * 1000:.0f} ms a call, {inside * 1000:.0f} ms of it in batches (medians)"
+            for name, (count, batches, line, each, inside) in few.items()
+        ]
+        + [f"about {outside:.1f} s outside of batches, of {result['seconds']:.1f} s from the first call to the last"],
+        action=" ".join(_CALL[name] for name in few if name in _CALL),
     )
 
 
