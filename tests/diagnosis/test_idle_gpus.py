@@ -12,11 +12,13 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import (
     DeviceMapping,
     DeviceMemory,
+    Devices,
     Framework,
     Holding,
     Memory,
     MemoryPoint,
     Run,
+    RunProcess,
     Setting,
     Throughput,
     TimedStep,
@@ -204,3 +206,64 @@ def test_whether_a_process_computes_by_its_own_samples(
     timeline = Timeline(0.0)
     timeline.take(machine(gpus=1, busy=busy, processes=tuple(rows)), {"GPU-0": GIB}, 0, 1.0, {7})
     assert [point.computes for point in timeline.points()] == [computes]
+
+
+def mirrored(peak: int, *, other: int = 40 << 20) -> Run:
+    """A strategy on two GPUs, without counted steps."""
+    replicas = {"replicas": {"devices": ["/device:GPU:0", "/device:GPU:1"]}}
+    return session(4.0, 0.0, seconds=5.0, allocators={"/device:GPU:0": other, "/device:GPU:1": peak}, results=replicas)
+
+
+def test_a_replica_without_any_variable_is_told() -> None:
+    (found,) = [one for one in diagnose(Evidence(run=mirrored(256))) if one.id == "idle.memory-held"]
+    assert found.title == "The strategy has replicas on 2 GPUs, and GPU:1 had no part of the model"
+    assert "strategy.scope()" in (found.action or "")
+
+
+@pytest.mark.parametrize("run", [mirrored(20 << 10), mirrored(256, other=4 << 10), mirrored(40 << 20)])
+def test_a_replica_of_a_small_model_is_at_work(run: Run) -> None:
+    assert not [one for one in diagnose(Evidence(run=run)) if one.id == "idle.memory-held"]
+
+
+def ensemble(*chosen: int, sees: int = 2, apart: float = 0.0, **fields: Any) -> Run:
+    """Processes that each chose a GPU, and see so many."""
+    processes, holders = [], {index: list[Holding]() for index in chosen}
+    for number, index in enumerate(chosen):
+        mapping = DeviceMapping(framework_device="/device:GPU:0", physical_index=index, uuid=f"GPU-{index}")
+        physical = tuple(f"/physical_device:GPU:{seen}" for seen in range(sees))
+        processes.append(RunProcess(pid=number, device_map=(mapping,), devices=Devices(physical=physical)))
+        began = 1.0 + number * apart
+        holders[index].append(Holding(pid=number, own=True, first_seconds=began, last_seconds=began + 5.0))
+    memory = Memory(
+        devices=tuple(
+            DeviceMemory(uuid=f"GPU-{index}", index=index, holders=tuple(of)) for index, of in holders.items()
+        )
+    )
+    return draft(group="run", processes=tuple(processes), memory=memory, placements=(), **fields)
+
+
+def sharing(run: Run, *, used: int = 0) -> list[str]:
+    found = diagnose(Evidence(run=run, snapshot=machine(used=used)))
+    return [one.title for one in found if "share GPU" in one.title]
+
+
+def test_workers_that_share_a_gpu_beside_one_that_none_uses_are_told() -> None:
+    told = "2 processes of the program share GPU 0, and 1 of the 2 GPUs that each of them sees had no work"
+    assert sharing(ensemble(0, 0)) == [told]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ensemble(0, 1),
+        ensemble(0, 0, 1),  # more processes than GPUs
+        ensemble(0, 0, sees=1),  # nobody gave them another
+        ensemble(0, 0, apart=9.0),  # one after the other
+    ],
+)
+def test_workers_that_have_no_free_gpu_are_not_told(run: Run) -> None:
+    assert not sharing(run)
+
+
+def test_a_gpu_that_others_use_is_not_free() -> None:
+    assert not sharing(ensemble(0, 0), used=9 * GIB)

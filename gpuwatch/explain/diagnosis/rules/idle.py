@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run
+from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run, RunProcess
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.others_memory import trifling
+from gpuwatch.explain.diagnosis.memory.others_memory import at_once, trifling
 from gpuwatch.explain.diagnosis.reference.advice import framework_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
@@ -21,6 +21,8 @@ _TINY = 1000
 """A device with a replica of a small model has about as much in use as the others, not a fraction of it."""
 _UNTOUCHED = 64 << 10
 """Bytes that an allocator uses itself before its device is used."""
+_ONE_SCALAR, _MODEL = 1 << 10, 1 << 20
+"""Bytes that no replica of a model gets by with, beside one with so many."""
 _SAMPLES = 5
 """Samples of a GPU from which on its utilization tells that nothing ran there."""
 _HELD_SECONDS = 20.0
@@ -90,7 +92,9 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms:
         return
-    least = 1.0 if run.throughput is not None and run.throughput.steps >= _STEPS else _HELD_SECONDS
+    replicas = _replicas(run)
+    stepped = run.throughput is not None and run.throughput.steps >= _STEPS
+    least = 1.0 if stepped or replicas else _HELD_SECONDS
     held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= least}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
     taken = [mapping for mapping in run.device_map if mapping.uuid in held and (not peaks or _device(mapping) in peaks)]
@@ -98,7 +102,7 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
     if len({mapping.uuid for mapping in taken}) != len(taken):
         return
     most = max(peaks.values(), default=0)
-    at_work = _replicas(run) | {device_name(placement.actual) for placement in run.placements}
+    at_work = replicas | {device_name(placement.actual) for placement in run.placements}
     idle, used = [], {}
     for mapping in taken:
         of_gpu = held[mapping.uuid or ""]
@@ -108,12 +112,70 @@ def leaves_gpus_idle(evidence: Evidence) -> Iterator[Finding]:
         how = f"utilization at most {percent(busy)} in {of_gpu.own_samples} samples"
         how = how if peak is None else f"its allocator's peak {size(peak)}"
         little = peak <= min(_UNTOUCHED, most // _TINY) if peak is not None else busy == 0
-        if little and _device(mapping) not in at_work:
+        # A replica holds a copy of each variable, a batch and gradients: more than one scalar.
+        alone = peak is not None and peak <= _ONE_SCALAR and most >= _MODEL and _device(mapping) in replicas
+        if little and (alone or _device(mapping) not in at_work):
             idle.append((mapping, f"{_shown(mapping)}: {how}, by NVML the process held {memory(of_gpu.process_bytes)}"))
         else:
             used[mapping] = f"{_shown(mapping)}: {how}"
     if idle and used and (most or not peaks):
         yield _unused(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _HELD_LONG)
+
+
+@rule("idle.memory-held")
+def shares_beside_an_idle_gpu(evidence: Evidence) -> Iterator[Finding]:
+    """Processes of one program on the same GPU at once, each of which saw another one that no process of it used."""
+    run = evidence.run
+    if run is None or run.group != "run":
+        return
+    used = {mapping.uuid for process in run.processes for mapping in process.device_map}
+    for entry in run.memory.devices:
+        there = [
+            (process, holder)
+            for process in run.processes
+            for holder in entry.holders
+            if holder.pid == process.pid and {mapping.uuid for mapping in process.device_map} == {entry.uuid}
+        ]
+        together = [one for one in there if any(one is not other and at_once(one[1], other[1]) for other in there)]
+        seen = min((_physical(process) for process, _ in together), default=0)
+        if len(together) < 2 or seen <= len(used) or not _others_free(evidence, used):
+            continue
+        pids = ", ".join(str(process.pid) for process, _ in together[:6])
+        yield note_of(
+            "idle.memory-held",
+            certainty="likely",
+            title=f"{len(together)} processes of the program share GPU {entry.index}, and {seen - len(used)} of"
+            f" the {seen} GPUs that each of them sees had no work",
+            evidence=[
+                f"GPU {entry.index}: processes {pids}, at the same time",
+                *(
+                    f"process {process.pid} sees {_physical(process)} GPUs and chose {_choice(process)}"
+                    for process, _ in together[:6]
+                ),
+            ],
+            action="Let each process take a GPU of its own: look at what it chooses by (its rank on this machine,"
+            " LOCAL_RANK, or CUDA_VISIBLE_DEVICES set for each). Nothing to do if they share it on purpose.",
+            device_uuid=entry.uuid,
+        )
+
+
+def _physical(process: RunProcess) -> int:
+    """GPUs that the framework sees in a process."""
+    return sum("GPU" in name for name in process.devices.physical)
+
+
+def _choice(process: RunProcess) -> str:
+    return ", ".join(f"GPU {mapping.physical_index}" for mapping in process.device_map)
+
+
+def _others_free(evidence: Evidence, used: Collection[str | None]) -> bool:
+    """Whether nobody held a notable part of the GPUs that the run did not use, as far as was seen."""
+    found = evidence.snapshot.devices if evidence.snapshot is not None else ()
+    return all(
+        trifling(int(device.number("memory.used_bytes") or 0), int(device.number("memory.total_bytes") or 0) or None)
+        for device in found
+        if device.uuid not in used
+    )
 
 
 @rule("idle.memory-held")
@@ -182,6 +244,16 @@ def _unused(
     asked = any(name in evidence.run.settings for name in _CHOICES) if evidence.run is not None else False
     known = evidence.visible_devices is None and not asked and "None" not in only
     hide = f" (CUDA_VISIBLE_DEVICES={only})" if known else ""
+    if _replicas(evidence.run).issuperset(_device(mapping) for mapping, _ in idle):
+        return note_of(
+            "idle.memory-held",
+            certainty="likely",
+            title=f"The strategy has replicas on {len(idle) + len(used)} GPUs, and {names} had no part of the model",
+            evidence=[*(line for _, line in idle), *used.values()][:8],
+            action="Make the model and its optimizer within strategy.scope(), and run each step with strategy.run() (or"
+            " model.fit): a strategy alone distributes nothing.",
+            device_uuid=idle[0][0].uuid,
+        )
     strategy = (
         ", or let it use all of them: a distribution strategy (tf.distribute.MirroredStrategy; in PyTorch"
         " DistributedDataParallel)"
@@ -206,8 +278,8 @@ def _name(evidence: Evidence) -> str:
     return "TensorFlow" if framework_of(evidence) == TENSORFLOW else "The program"
 
 
-def _replicas(run: Run) -> set[str]:
+def _replicas(run: Run | None) -> set[str]:
     """The devices of a MirroredStrategy: each does its share, however small the model is."""
-    found = run.results.get(REPLICAS)
+    found = run.results.get(REPLICAS) if run is not None else None
     names = found.get("devices") if isinstance(found, dict) else None
     return {device_name(str(name)) for name in names or ()}
