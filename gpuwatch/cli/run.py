@@ -88,7 +88,8 @@ def run(
     fallbacks to the CPU and failures follows on stderr. Every Python process that it starts is watched for
     TensorFlow, Keras, PyTorch and JAX. The run is saved while it goes on. If gpuwatch is killed, the program and all
     its processes end. The exit code is 127 if the program is not found and 126 if it cannot be executed, as in a shell.
-    gpuwatch adds only GPUWATCH_WATCH and a folder in PYTHONPATH to its environment.
+    gpuwatch adds only GPUWATCH_WATCH and a folder in PYTHONPATH to its environment, and to each Python process a thread
+    of its own, which a dump of all threads (faulthandler, py-spy) shows as _gpuwatch_watcher.py.
     """
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch run -- python train.py")
