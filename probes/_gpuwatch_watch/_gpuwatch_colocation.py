@@ -25,8 +25,12 @@ class Groups:
     def __init__(self, nodes, makers):
         """``nodes``: by name; ``makers``: the ops that make a variable, table or queue."""
         self.nodes, self.makers = nodes, makers
-        self.parents = {}
-        self.sizes = {}
+        self.parents, self.sizes = {}, {}
+        self.members, self.blamed = {}, {}
+
+    def _find(self):
+        """Only where a node is elsewhere than it was requested: most graphs have none."""
+        nodes = self.nodes
         for name, node in nodes.items():
             for near in node.attr["_class"].list.s if "_class" in node.attr else ():
                 near = near.decode()
@@ -34,12 +38,10 @@ class Groups:
                     self._join(name, near[len(_CLASS) :])
             for given in node.input:
                 source = given.split(":")[0]
-                if source in nodes and nodes[source].op in makers:
+                if source in nodes and nodes[source].op in self.makers:
                     self._join(name, source)
-        self.members = {}
         for name in nodes:
             self.members.setdefault(self._first(name), []).append(name)
-        self.blamed = {}
 
     def _first(self, name):
         while name in self.parents:
@@ -63,6 +65,8 @@ class Groups:
         """
         if False in kernels(self.nodes[name].op, self.nodes[name].attr):
             return ""
+        if not self.members:
+            self._find()
         group = self._first(name)
         if group not in self.blamed:
             lacking, here_alone = {}, False

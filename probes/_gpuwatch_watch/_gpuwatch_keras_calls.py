@@ -28,10 +28,13 @@ class KerasCalls:
     def __init__(self, watcher):
         self.watcher = watcher
         self.actions = {"keras.src.callbacks.callback_list": self._watch, "tf_keras.src.callbacks": self._watch}
+        self.actions["keras.src.trainers.epoch_iterator"] = self._prepares
         self.reset()
 
     def reset(self):
         self.known = {}
+        self.prepared = None
+        """When Keras 3 began to make the data set of the next call: the first thing that it does."""
         self.first = self.last = None
         """When the first call began and the last one ended."""
         self.open = None
@@ -47,6 +50,14 @@ class KerasCalls:
                 name = "on_%s_%s" % (kind, event)
                 setattr(made, name, _Seen(vars(made)[name], getattr(self, "_" + event), kind))
 
+    def _prepares(self, module):
+        made = module.EpochIterator
+        made.__init__ = _Seen(vars(made)["__init__"], self._prepare, "")
+
+    def _prepare(self, data, kind):
+        if self.open is None:
+            self.prepared = time.perf_counter()
+
     def _begin(self, calls, kind):
         if self.open is not None and self.open[0] == id(calls):
             return  # the validation of a fit()
@@ -54,7 +65,8 @@ class KerasCalls:
         known.count += 1
         if known.count == 1:
             known.line = _line(sys._getframe(2))
-        self.open = [id(calls), kind, time.perf_counter(), 0.0, None]
+        self.open = [id(calls), kind, self.prepared or time.perf_counter(), 0.0, None]
+        self.prepared = None
         self.first = self.first or self.open[2]
 
     def _batch_begin(self, calls, kind):

@@ -10,6 +10,7 @@ import collections
 import re
 import sys
 import threading
+import time
 
 _MOST_OPS = 2000
 _PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
@@ -58,6 +59,8 @@ class Ops:
         self.sessions.counted.clear()
         self.eager_ops = 0
         """Eager ops so far, in all threads."""
+        self.eager_at = []
+        """When the first and the latest of them began."""
 
     def begin(self):
         """Called in the thread that imports TensorFlow, usually the main thread."""
@@ -115,6 +118,7 @@ class Ops:
             key = self._key(name, inputs, attrs, outputs)
             frame = sys._getframe(1)
             self.eager_ops += 1
+            self.eager_at = [*self.eager_at[:1], time.perf_counter()]
             self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ())), lambda: self.scopes.caller(frame))
             self._copied(name, inputs, dict(self.kernels_of.pairs(attrs or ())), key[4])
         except Exception:  # no output, or not a tensor: reported at the end

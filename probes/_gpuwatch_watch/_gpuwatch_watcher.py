@@ -262,6 +262,10 @@ class Watcher:
         steps, ops = self.counters.tapes.count, self.counters.at_tapes
         if len(ops) > 1:
             self.emit("result", name="eager_loop", value={"ops": ops[1] - ops[0], "steps": steps - 1})
+        elif self.ops is not None and len(self.ops.eager_at) > 1:
+            began, last = self.ops.eager_at
+            found = {"ops": self.ops.eager_ops, "steps": 0, "seconds": round(last - began, 6)}
+            self.emit("result", name="eager_loop", value=found)
         for text in self.ops.left_out() if self.ops is not None else ():
             self.once(text, "note", text=text)
 

@@ -6,10 +6,10 @@ import pytest
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Retraced, TraceChange
-from gpuwatch.core.model.run import Devices, Throughput
+from gpuwatch.core.model.run import Devices, Placement, Throughput
 from gpuwatch.explain.diagnosis.engine import diagnose
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from tests.diagnosis.cases import draft
+from tests.diagnosis.cases import CPU, GPU, draft
 
 
 def retraced(traces: int, calls: int, *changes: TraceChange, made: int = 1, caller: str = "") -> Retraced:
@@ -111,6 +111,25 @@ def test_a_loop_of_small_eager_ops(ops: int, steps: int, step_seconds: float, co
     found = [one for one in diagnose(Evidence(run=run)) if one.id == "function.eager"]
     assert bool(found) == expected
     assert not found or "about 67 small ops a step" in found[0].title
+
+
+@pytest.mark.parametrize(
+    ("ops", "seconds", "device", "expected"),
+    [
+        (9900, 3.0, GPU, True),
+        (900, 0.3, GPU, False),  # a few
+        (9900, 0.4, GPU, False),  # nobody notices
+        (9900, 300.0, GPU, False),  # pauses, or ops that take long
+        (9900, 3.0, CPU, False),  # another matter
+    ],
+)
+def test_a_loop_of_small_ops_without_gradients(ops: int, seconds: float, device: str, *, expected: bool) -> None:
+    placements = (Placement(op="Mul", dtype="float32", actual=device, count=ops),)
+    results = {"eager_loop": {"ops": ops, "steps": 0, "seconds": seconds}}
+    run = draft(group="run", devices=GPU_0, placements=placements, results=results)
+    found = [one for one in diagnose(Evidence(run=run)) if one.id == "function.eager"]
+    assert bool(found) == expected
+    assert not found or found[0].title.startswith("The program runs 9900 small ops eagerly")
 
 
 def test_an_array_within_a_graph() -> None:

@@ -493,7 +493,15 @@ def test_calls_of_keras_are_counted_with_their_batches_and_no_reference_is_kept(
     told = said[-1]["value"]
     assert {kind: entry[:2] for kind, entry in told["calls"].items()} == {"predict": [3, 3], "fit": [3, 6]}
     assert told["calls"]["predict"][2].startswith("test_watched_parts.py:")
-    assert told["seconds"] > 0
+    data = SimpleNamespace(
+        EpochIterator=type("EpochIterator", (), {"__init__": lambda self, of: setattr(self, "of", of)})
+    )
+    calls._prepares(data)
+    assert data.EpochIterator(of=7).of == 7
+    assert (began := calls.prepared) is not None
+    _keras_call("predict", 1)
+    assert calls.prepared is None
+    assert calls.known["predict"].times[-1][0] >= calls.last - began - 1e-9
     kept = weakref.ref(one := _Callbacks())
     one.on_predict_begin()  # type: ignore[attr-defined]
     del one

@@ -8,6 +8,7 @@ from gpuwatch.core.formatting.text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_threads import Retraced, TraceChange
+from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 
@@ -24,6 +25,8 @@ _TAPES = "gradients of a GradientTape"
 """What the watcher counts as steps of a training loop without a tf.function (_gpuwatch_steps.py)."""
 _LOOP_STEPS, _LOOP_OPS = 20, 20
 """Steps, and ops a step, from which a loop's overhead is worth a word."""
+_MANY_OPS, _NOTICED = 4000, 1.0
+"""Eager ops, and seconds of them, from which a program without counted steps is worth a word."""
 _SMALL_OP = 0.001
 """Seconds an op, with its Python, above which the ops themselves may be what takes the time."""
 _NUMBERS = ("Python int", "Python float", "Python bool")
@@ -83,10 +86,13 @@ def loops_eagerly(evidence: Evidence) -> Iterator[Finding]:
     """A training loop whose steps are many small eager ops, in no tf.function: their overhead is the step."""
     run = evidence.run
     result = run.results.get("eager_loop") if run is not None else None
-    if run is None or not isinstance(result, dict) or run.throughput is None or run.results.get(_EAGER):
+    if run is None or not isinstance(result, dict) or run.results.get(_EAGER) or not evidence.gpu_usable:
+        return
+    if run.throughput is None:
+        yield from _eager_ops(run, int(result["ops"]), float(result.get("seconds", 0)))
         return
     steps, ops, seconds = int(result["steps"]), int(result["ops"]), run.throughput.median_step_seconds
-    if not evidence.gpu_usable or run.throughput.counted != _TAPES or steps < _LOOP_STEPS or ops < _LOOP_OPS * steps:
+    if run.throughput.counted != _TAPES or steps < _LOOP_STEPS or ops < _LOOP_OPS * steps:
         return
     if seconds * steps > _SMALL_OP * ops:
         return
@@ -96,6 +102,21 @@ def loops_eagerly(evidence: Evidence) -> Iterator[Finding]:
         title=f"The training loop runs eagerly: about {ops // steps} small ops a step, one after another",
         evidence=[f"{ops} eager ops in {steps} steps, {seconds * steps / ops * 1e6:.0f} µs an op in the median step"],
         action="Put the step into a tf.function: it runs as one graph, without Python between its ops.",
+    )
+
+
+def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
+    """A loop without gradients, of which no steps can be counted."""
+    on_gpu = sum(placement.count for placement in run.placements if "GPU" in placement.actual)
+    if ops < _MANY_OPS or seconds < _NOTICED or seconds > _SMALL_OP * ops or on_gpu < ops / 2:
+        return
+    yield note_of(
+        "function.eager",
+        certainty="likely",
+        title=f"The program runs {ops} small ops eagerly, one after another, and none of it in a repeated tf.function",
+        evidence=[f"{ops} eager ops in {seconds:.1f} s: {seconds / ops * 1e6:.0f} µs an op, with the Python around it"],
+        action="Put what is repeated into a tf.function, and keep its tensors on the GPU from one call to the next"
+        " instead of NumPy arrays (no .numpy() and tf.constant() in each step).",
     )
 
 
