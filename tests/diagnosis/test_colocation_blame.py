@@ -104,7 +104,7 @@ def test_what_is_colocated_has_the_reason_of_the_op_without_a_kernel_and_its_adv
     with_it = [_moved(op, "colocated:SparseApplyFtrl") for op in ("Assign", "VariableV2", "Identity")]
     run = _told(*with_it, _moved("SparseApplyFtrl", lacks=True, some_type=False))
     assert [one.op for one in run.fallbacks] == ["SparseApplyFtrl", "VariableV2", "Assign", "Identity"]
-    assert {one.detail for one in run.fallbacks[1:]} == {"it has to be with SparseApplyFtrl, which has no GPU kernel"}
+    assert {one.detail for one in run.fallbacks[1:]} == {"colocated with SparseApplyFtrl, which has no GPU kernel"}
     (finding,) = [one for one in run.findings if one.id == "placement.no-kernel"]
     assert finding.title.startswith("SparseApplyFtrl and 3 more asked for GPU:0")
     assert "another optimizer" in (finding.action or "")

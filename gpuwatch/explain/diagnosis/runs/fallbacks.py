@@ -218,7 +218,7 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
     elif placement.why.startswith(_COLOCATED):
         op = placement.why.removeprefix(_COLOCATED)
         reason = reason if op else LIMIT
-        detail = f"it has to be with {op}, which has no GPU kernel" if op else _LIMITED_GROUP
+        detail = f"colocated with {op}, which has no GPU kernel" if op else _LIMITED_GROUP
     elif placement.gpu_kernel and _moved_with_group(placement, evidence):
         detail = "an op of its colocation group has no GPU kernel"
     elif placement.gpu_kernel:
