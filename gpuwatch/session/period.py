@@ -220,7 +220,7 @@ def _step(seconds: float, interval: float) -> float:
 
 def _findings(recording: Recording, begin: float, end: float, last: tuple[Finding, ...]) -> Iterator[PeriodFinding]:
     """The earliest onset first. ``last``: those of the last sample."""
-    active = {(finding.id, finding.device_uuid, finding.pid) for finding in last if finding.until is None}
+    active = {(finding.id, finding.device_uuid, finding.pid) for finding in last if not (finding.until or finding.last)}
     kept = [finding for finding in recording.findings(begin, end) if finding.finding.id not in _QUIET]
     latest = {(finding.finding.id, finding.finding.device_uuid, finding.finding.pid): finding for finding in kept}
     for finding in kept:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,18 @@ def test_each_gpu_with_a_fault_of_its_own_is_told_and_first_what_is_still_so(tmp
     assert active == {("hardware.fault", True), ("throttle.thermal", False)}
     assert document.trouble is not None, "changes are those before the first problem"
     assert document.trouble.timestamp() < RECORDED + 180
+
+
+def test_what_had_stopped_shortly_before_the_end_is_not_still_so(tmp_path: Path) -> None:
+    """A condition is over only when it has been gone for a while; its times are those in which it was seen."""
+    with Recording(recorded(tmp_path / "hot.gpuwatch", islice(_ill(), 200))) as recording:
+        document = period(recording, *recording.extent(), runs=RunStore(tmp_path))
+    (hot,) = document.findings
+    assert hot.finding.until is None, "not over yet"
+    assert (hot.end - hot.begin).total_seconds() == pytest.approx(79, abs=1)
+    assert not hot.active
+    assert "still so" not in content_of(document).reason
+    assert re.match(r"from \S+ to \S+, for 79 s$", hot.finding.evidence[0]), hot.finding.evidence
 
 
 def test_axes_of_a_lost_gpu_end_where_those_of_the_gpu_did(tmp_path: Path) -> None:

@@ -316,7 +316,8 @@ class Conditions:
         severity = entry.finding.severity
         if before is not None and SEVERITY_ORDER[before.severity] < SEVERITY_ORDER[severity]:
             severity = before.severity  # never lowered while it holds
-        entry.finding = replace(entry.finding, severity=severity, since=utc(entry.occurrence.since))
+        last = utc(entry.occurrence.last) if entry.occurrence.leaving else None
+        entry.finding = replace(entry.finding, severity=severity, since=utc(entry.occurrence.since), last=last)
         phase = "changed" if entry.announced else "began"
         if not entry.announced or (before is not None and before.severity != severity):
             news = news or [entry.finding.title]
@@ -352,7 +353,7 @@ class Conditions:
         if not entry.announced or ended is None:
             return
         if entry.listed:
-            self.past.append(replace(ended, until=utc(entry.occurrence.last)))
+            self.past.append(replace(ended, last=None, until=utc(entry.occurrence.last)))
         if entry.condition is None:
             name, text = "finding", f"no longer: {ended.title} ({duration(entry.occurrence)})"
         else:

@@ -55,7 +55,8 @@ class RecordedFinding(NamedTuple):
 def held(
     samples: Iterable[tuple[float, tuple[Finding, ...]]], query: Callable[[str, tuple[Any, ...]], Sequence[Any]]
 ) -> Iterator[RecordedFinding]:
-    """The findings of some samples, given with their times: each held until the last sample that has it.
+    """The findings of some samples, given with their times: each held until the last sample that has it, or
+    until it says that it was last seen.
 
     One without its onset, as a single sample is judged, began with the first of these samples that has it, or is one
     with a row that ended just before. ``query`` asks the recording for rows.
@@ -68,7 +69,8 @@ def held(
                 continue
             begun = first.setdefault((finding.id, finding.device_uuid, finding.pid), at)
             since = finding.since.timestamp() if finding.since is not None else begun
-            row = RecordedFinding(since, finding.until.timestamp() if finding.until is not None else at, finding)
+            seen = finding.until or finding.last
+            row = RecordedFinding(since, at if seen is None else seen.timestamp(), finding)
             found[row.key] = row
     for row in found.values():
         known = None

@@ -17,8 +17,10 @@ def lasted(occurrence: Occurrence, at: float) -> str:
     """``since 10:02:31, for 4 min: in 80 % of the samples, 3 min in all``, and how much was not observed."""
     if occurrence.samples < 2:
         return "seen in one sample so far"
-    whole = at - occurrence.since
+    whole = (occurrence.last if occurrence.leaving else at) - occurrence.since
     text = f"since {clock(occurrence.since)}, for {steady_span(whole)}"
+    if occurrence.leaving:
+        text = f"from {clock(occurrence.since)} to {clock(occurrence.last)}, for {span(whole)}"
     if occurrence.share < 0.95:
         text += f": in {occurrence.share * 100:.0f} % of the samples, {steady_span(occurrence.held)} in all"
     elif occurrence.observed < 0.8 * (whole - occurrence.unobserved):

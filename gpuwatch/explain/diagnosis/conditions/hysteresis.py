@@ -78,7 +78,7 @@ class Occurrence:
     level: float = 0.0
     reported: bool = False
     observed: float = 0.0
-    """Observed seconds since it began."""
+    """Observed seconds from its begin to the last sample in which it held, as :attr:`samples`."""
     held: float = 0.0
     """Observed seconds in which it held."""
     unknown: float = 0.0
@@ -88,6 +88,8 @@ class Occurrence:
     samples: int = 0
     holding: int = 0
     figures: dict[str, Figure] = field(default_factory=dict)
+    _after: tuple[int, float] = (0, 0.0)
+    """Samples since it last held, and seconds: they belong to it if it holds again."""
     _held_before: bool | None = None
 
     @property
@@ -104,7 +106,12 @@ class Occurrence:
 
     @property
     def over(self) -> bool:
-        return self.level <= _ROUNDING and self._held_before is False
+        return self.level <= _ROUNDING and self.leaving
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it did not hold in the latest sample that says so."""
+        return self._held_before is False
 
     @property
     def share(self) -> float:
@@ -125,10 +132,12 @@ class Occurrence:
             self.unknown += seconds
             return
         self.unknown = 0.0
-        self.samples += samples
-        self.observed += seconds
+        self._after = (self._after[0] + samples, self._after[1] + seconds)
         if holds and sign is not None:
             self.sign, self.last = sign, at
+            self.samples += self._after[0]
+            self.observed += self._after[1]
+            self._after = (0, 0.0)
             self.holding += samples
             self.held += seconds
             for name, value in sign.numbers.items():
