@@ -287,6 +287,7 @@ def test_a_device_that_appears() -> None:
 
 def test_memory_nearly_full_is_said_once_until_it_is_free_again() -> None:
     found = watched(*(((device(used=used),), ()) for used in (100, 135, 136, 132, 135, 90, 137)))
+    assert {event.cause for one in found for event in one} == {""}, "nothing is wrong"
     assert [[kind for kind in kinds(one) if kind != "memory.freed"] for one in found] == [
         [],
         ["memory-full.began"],

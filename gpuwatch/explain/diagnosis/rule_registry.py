@@ -21,7 +21,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     name: str
     causes: tuple[str, ...]
-    """Those that it may report."""
+    """Those that it may report; none if it only has events."""
     find: Any
     """A pure function from the input to findings; over samples, a :class:`.conditions.condition_registry.Condition`."""
     takes: Input = "evidence"
@@ -38,7 +38,7 @@ RULES: dict[Input, list[Rule]] = {"evidence": [], "machine": [], "samples": []}
 def register(entry: Rule) -> None:
     """Adds a rule; its causes must be known."""
     unknown = [cause for cause in entry.causes if cause not in CAUSES]
-    if unknown or not entry.causes:
+    if unknown:
         raise ValueError(f"unknown cause ids: {unknown}")
     RULES[entry.takes].append(entry)
 

@@ -147,10 +147,10 @@ class Filling(Condition):
 
 @condition
 class NearlyFull(Condition):
-    """Only an event, because it is normal: TensorFlow allocates nearly all free memory at its start."""
+    """Only an event, without a cause: it is normal, as TensorFlow allocates nearly all free memory at its start."""
 
     name = "memory-full"
-    causes = ("memory.model-too-large",)
+    causes = ()
     appears = 0.0
     leaves = 0.0
     forgets = float("inf")
@@ -164,7 +164,7 @@ class NearlyFull(Condition):
             share = used / total if used is not None and total else None
             if share is None or share >= _FREE_AGAIN:
                 full = share is not None and share >= _NEARLY_FULL
-                yield Sign(cause=self.causes[0], device=device, about="full", holds=True if full else None)
+                yield Sign(cause="", device=device, about="full", holds=True if full else None)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Only its title is used, for the event."""
