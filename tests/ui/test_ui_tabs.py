@@ -166,7 +166,7 @@ async def test_enter_on_a_card_opens_its_gpu_and_arrows_go_on(stage: Stage) -> N
         await settle(pilot)
         await pilot.press("shift+tab")
         assert stage.app.overview.focused_pane == "gpus"
-        assert "↵ details" in stage.app.overview.keys.plain
+        assert "↵ open" in stage.app.overview.keys.plain
         await pilot.press("right", "enter")
         await settle(pilot)
         screen = stage.app.screen

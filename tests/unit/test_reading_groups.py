@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.tables.gpu_fields import FIELDS
 from gpuwatch.ui.tables.reading_groups import GROUPS, Row, energy_rows, group_of, grouped, row_lines, table_of
 from gpuwatch.ui.tables.word_filter import parse
 from tests.ui import machines
@@ -33,6 +35,14 @@ def test_what_a_gpu_does_not_have_is_counted_and_what_failed_is_not_hidden() -> 
     power = next(row for group, rows in table.groups for row in rows if row.title == "Power draw")
     assert (power.known, power.text) == (False, "– permission denied")
     assert not any(row.text == "– not supported" for _, rows in table.groups for row in rows)
+
+
+def test_a_rate_that_is_not_read_all_the_time_says_when_it_is() -> None:
+    unread = {f"pcie.{way}_bytes_per_second": Missing("no_sample") for way in ("rx", "tx")}
+    device = machines.device(0, missing=unread)
+    rows = {row.title: row.text for _, found in table_of(device).groups for row in found}
+    assert rows["PCIe receive (host to GPU)"] == "– only in snapshots"
+    assert FIELDS["pcie"].text(device) == "5×16 ↓– ↑–", "its heading promises rates"
 
 
 @given(

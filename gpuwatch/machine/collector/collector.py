@@ -373,7 +373,9 @@ def _device(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Device:
 
 
 _ON_DEMAND_IDS = tuple(spec.id for spec in METRICS if spec.lane is Lane.ON_DEMAND)
-_ON_DEMAND = Missing("no_sample", detail="read on demand only: the call takes 20 ms")
+_ON_DEMAND = Missing(
+    "no_sample", detail="only gpuwatch snapshot makes this call, which takes 20 ms; --gpm reads the mean"
+)
 
 
 def _not_asked(readings: dict[str, Value], missing: dict[str, Missing]) -> None:

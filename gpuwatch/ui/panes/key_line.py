@@ -11,6 +11,12 @@ from gpuwatch.ui.settings.actions import Action, for_pane
 
 KEYS_BESIDE = 17
 """Cells that a message leaves for help and quit."""
+_FIRST = {
+    **dict.fromkeys(("processes", "gpus", "answer"), ("↵", "/", "s", "K", "I", "p", "r", "u")),
+    "readings": ("Esc", "← →", "K", "/", "r"),
+    "probes": ("x", "↵", "space", "p", "c", "o"),
+}
+"""Keys of a pane that a narrow line names, too: what most people come for."""
 
 
 def key_line(
@@ -34,6 +40,8 @@ def key_line(
     if message[0]:
         pen.add(cut(message[0], pen.limit - KEYS_BESIDE), message[1]).add("  ")
     actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer]
+    first = _FIRST.get(pane, ())
+    actions.sort(key=lambda action: [*first, action.shown].index(action.shown))
     last = [a for a in actions if a.id in ("help", "quit")]
     reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
     text, hiding = note

@@ -118,14 +118,16 @@ def finding_mark(device: Device, finding: Finding | None, findings: Sequence[Fin
     return f"{glyph} {printable(words[1:]) if words.startswith(' ') else CAUSES[finding.id]}", finding.severity
 
 
-def link(device: Device, cells: int = 5) -> str:
-    """The PCIe link, with its throughput in GB/s if known: ``5×16 ↓  1.2 ↑  0.3``; ``cells`` of each number."""
+def link(device: Device, cells: int = 0) -> str:
+    """The PCIe link with its throughput in GB/s, ``5×16 ↓1.2 ↑–``, in ``cells`` each; 0: five cells, if it is known."""
     generation, width = device.number("pcie.generation"), device.number("pcie.width")
     if generation is None and width is None:
         return ""
     text = f"{whole_number(generation, 1)}×{whole_number(width, 1)}"
     rx, tx = _pcie_rate(device, "rx"), _pcie_rate(device, "tx")
-    return text if rx is None and tx is None else f"{text} ↓{gigabytes(rx, cells)} ↑{gigabytes(tx, cells)}"
+    if rx is None and tx is None and not cells:
+        return text
+    return f"{text} ↓{gigabytes(rx, cells or 5)} ↑{gigabytes(tx, cells or 5)}"
 
 
 def _pcie_rate(device: Device, way: str) -> float | None:

@@ -123,6 +123,7 @@ class Table:
 
 _NOT_SUPPORTED = "not supported"
 _NEEDS_GPM = "only with --gpm"
+_NOT_ASKED = "only in snapshots"
 
 
 def _fold(spec: MetricSpec, why: Missing) -> str:
@@ -153,7 +154,8 @@ def table_of(
             total += 1 + len(extra)
             if isinstance(value, Missing):
                 why = _fold(spec, value)
-                text = f"{UNKNOWN} {why or value.reason.replace('_', ' ')}"
+                unread = _NOT_ASKED if (spec.lane, value.reason) == (Lane.ON_DEMAND, "no_sample") else value.reason
+                text = f"{UNKNOWN} {why or unread.replace('_', ' ')}"
                 row = Row(spec.title, text, known=False, short=SHORT_TITLES.get(spec.id, ""))
                 if why and not unfolded and wanted is None:
                     folded[why] = folded.get(why, 0) + 1
