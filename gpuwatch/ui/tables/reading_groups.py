@@ -192,7 +192,7 @@ def _energy_rows(of: str, used: Energy | None, since: str) -> tuple[Row, Row]:
     how = " estimated" if used.estimated else ""
     less = f" without {used.unknown} GPU{'s' * (used.unknown > 1)}" if used.unknown else ""
     return (
-        Row(energy, f"{units.energy(used.joules)}{how}{less}", short=short),
+        Row(energy, f"{units.energy(used.joules, 3600)}{how}{less}", short=short),
         Row(power, f"{used.mean_watts:.0f} W over {lasted(used.seconds)}{how}{less}"),
     )
 
