@@ -116,27 +116,27 @@ class EventTrack:
 
 
 def of_events(events: Iterable[MachineEvent]) -> Track:
-    """The track of a dashboard: an incident is as long as the events of one occurrence are apart."""
+    """The track of a dashboard: an incident lasts from when it was first seen to the last time."""
     marks: list[Incident] = []
     incidents: list[Incident] = []
     lasting: dict[object, int] = {}
     for event in events:
         uuids = event.device_uuids or ((event.device_uuid,) if event.device_uuid else ())
-        bad = event.severity in TROUBLE
+        seen, bad = event.at if event.seen is None else event.seen, event.severity in TROUBLE
         if bad:
             marks.append(Incident(event.at, event.at, event.severity, event.text, uuids))
         name, _, phase = event.kind.rpartition(".")
         which = (name, event.occurrence)
         if phase == "began" and bad:
             lasting[which] = len(incidents)
-            incidents.append(Incident(event.at, math.inf, event.severity, event.text, uuids))
+            incidents.append(Incident(seen, math.inf, event.severity, event.text, uuids))
         elif phase == "changed" and bad and which in lasting:
             known = incidents[lasting[which]]
             worst = max(event.severity, known.severity, key=TROUBLE.index)
             incidents[lasting[which]] = replace(known, severity=worst)
         elif phase == "ended" and which in lasting:
             place = lasting.pop(which)
-            incidents[place] = replace(incidents[place], end=event.at)
+            incidents[place] = replace(incidents[place], end=seen)
         elif event.kind == "recording.began":  # what lasted when the recorder ended is judged, and told, again
             for place in lasting.values():
                 incidents[place] = replace(incidents[place], end=event.at)

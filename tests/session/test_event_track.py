@@ -10,6 +10,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent, Severity
 from gpuwatch.session.event_track import Track, from_round, of_events, round_times
 from gpuwatch.session.view import PlayheadPosition
 from gpuwatch.ui.widgets.timeline import labels, track
+from tests.diagnosis.watching import gpu, sample, seconds, watched
 
 HOT, LOST = "GPU 0 throttled (thermal)", "GPU 1 has fallen off the bus"
 
@@ -52,6 +53,15 @@ def test_an_incident_lasts_from_its_onset_to_its_end() -> None:
     assert [one.begin for one in found.on("b").marks] == [20, 40]
     assert found.on(None) is found
     assert [found.around(at) and found.around(at).begin for at in (5, 15, 50)] == [None, 10, 40]  # type: ignore[union-attr]
+
+
+def test_an_incident_is_as_long_as_it_was_seen() -> None:
+    """Its end is told half a minute after it was last seen, its onset some seconds after it was first seen."""
+    brake = {"clocks.event_reasons": "hw-power-brake"}
+    watched_ = watched(seconds(120, lambda at: sample(at, [gpu(readings=brake if 20 <= at < 60 else {})])))
+    (one,) = of_events(watched_.events).incidents
+    (mark,) = of_events(watched_.events).marks
+    assert (one.end - one.begin, mark.begin - one.begin) == (39, 5)
 
 
 def test_another_recorder_counts_anew() -> None:

@@ -478,6 +478,7 @@ def _event(at: float, kind: str, text: str, of: Finding, entry: _Entry, *, good:
         certainty=of.certainty,
         cause=of.id,
         occurrence=entry.number,
+        seen={"began": entry.occurrence.since, "ended": entry.occurrence.last}.get(kind.rpartition(".")[2]),
         device_uuid=of.device_uuid,
         pid=of.pid,
     )

@@ -43,6 +43,8 @@ class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Cause id (:data:`gpuwatch.core.model.findings.CAUSES`) of its condition; empty without one."""
     occurrence: int = 0
     """Shared by onset, course and end of one occurrence of a condition; 0 for an event without a duration."""
+    seen: float | None = None
+    """Of an onset or end: when the condition was first or last seen, which is told later; None: at :attr:`at`."""
 
     def concerns(self, uuid: str) -> bool:
         """Whether it is about this device."""
