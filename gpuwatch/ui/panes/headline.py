@@ -160,7 +160,7 @@ _SPEED = {0.25: "1/4x", 0.5: "1/2x"}
 _LONGEST_REPLAY = " ▶ REPLAY 1/4x 99 % "
 _BADGE = 15
 """Cells reserved for the verdict, so that the tab names do not fold when it changes."""
-_LEAST_NAME = 3
+_LEAST_NAME = 6
 """A name cut to fewer cells is dropped."""
 _HOST = 8
 """Cells for the host name, possibly cut."""

@@ -40,7 +40,7 @@ def key_line(
     if message[0]:
         pen.add(cut(message[0], pen.limit - KEYS_BESIDE), message[1]).add("  ")
     actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer]
-    first = _FIRST.get(pane, ())
+    first = () if replay else _FIRST.get(pane, ())  # a replay's own keys come first
     actions.sort(key=lambda action: [*first, action.shown].index(action.shown))
     last = [a for a in actions if a.id in ("help", "quit")]
     reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
