@@ -28,6 +28,7 @@ def draw(page: Path, picture: Path, width: int, height: int) -> None:
             chromium(),
             *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"),
             *("--disable-background-networking", "--force-device-scale-factor=1", "--timeout=20000"),
+            "--run-all-compositor-stages-before-draw",  # on a busy machine a tile may come late
             f"--window-size={width},{height}",
             f"--screenshot={picture}",
             page.as_uri(),
