@@ -173,6 +173,9 @@ def test_html_has_graphs_bands_and_values(file: Path, tmp_path: Path) -> None:
     warm = [part.partition("</svg>")[0] for part in drawn.split('<figure class="chart">')][2]
     (found,) = [one.finding for one in document.findings if one.finding.id == "throttle.thermal"]
     assert f">{found.title}</text>" in warm, "named on paper too"
+    assert re.search(rf"<title>{re.escape(found.title)}, \d\d:\d\d:\d\d to \d\d:\d\d:\d\d</title>", warm), (
+        "within a day"
+    )
     assert re.search(rf'class="at"[^>]*><title>[^<]*; {re.escape(found.title)}</title>', warm), "and where it is shaded"
     assert "http" not in drawn.replace("http-equiv", ""), "no request"
 

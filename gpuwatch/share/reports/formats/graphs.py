@@ -68,9 +68,9 @@ def period_graphs(chart: Graphs) -> Markup:
     for number, metric in enumerate(metrics):
         y = graphs + number * (_GRAPH + _BETWEEN)
         parts += [f'<g class="of-{INKS[metric]}">', *_graph(device, metric, device.series[metric], y), "</g>"]
-    parts += _marks(track, x, graphs - 4, bottom)
+    parts += _marks(period, track, x, graphs - 4, bottom)
     parts += _columns(period, device, track, graphs, bottom)
-    times = f"{_clock(begin)} to {_clock(end)}"
+    times = f"{_clock(period, begin)} to {_clock(period, end)}"
     label = f"GPU {device.index} from {times}: {', '.join(NAMES[metric] for metric in metrics)}"
     return Markup(  # noqa: S704  # escaped above
         f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">'
@@ -125,7 +125,7 @@ def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list
     """A row for each run and process; incidents share rows where they are not at the same time."""
 
     def bar(begin: float, end: float, name: str, title: str, look: str) -> _Bar:
-        times = f"{_clock(begin)} to {_clock(end)}"
+        times = f"{_clock(period, begin)} to {_clock(period, end)}"
         return _Bar(x(begin), max(x(end), x(begin) + 2), shorten(name, _NAME), f"{title}, {times}", look)
 
     rows: list[list[_Bar]] = []
@@ -156,8 +156,9 @@ def _name(process: PeriodProcess) -> str:
     return f"{whose}{clean(process.program) if process.program else 'process'} ({process.pid})"
 
 
-def _clock(at: float) -> str:
-    return clock(datetime.datetime.fromtimestamp(at, datetime.UTC), day=True)
+def _clock(period: Period, at: float) -> str:
+    day = (period.end - period.begin).total_seconds() > 86_400
+    return clock(datetime.datetime.fromtimestamp(at, datetime.UTC), day=day)
 
 
 def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iterator[str]:
@@ -176,7 +177,7 @@ def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iter
         )
 
 
-def _marks(track: Track, x: X, y: float, end: float) -> Iterator[str]:
+def _marks(period: Period, track: Track, x: X, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
     for mark in track.marks[:_EVENTS]:
         at = x(mark.begin)
@@ -184,7 +185,7 @@ def _marks(track: Track, x: X, y: float, end: float) -> Iterator[str]:
         yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
         yield (
             f'<text class="event-mark {look}" x="{at:.1f}" y="{y:.1f}" text-anchor="middle">'
-            f"<title>{escape(f'{_clock(mark.begin)} {clean(mark.text)}')}</title>"
+            f"<title>{escape(f'{_clock(period, mark.begin)} {clean(mark.text)}')}</title>"
             f"{SIGNS.get(mark.severity, '•')}</text>"
         )
 
@@ -239,7 +240,6 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
         return
     step = max(1, -(-count // _COLUMNS))
     width = (_WIDTH - _LEFT - _RIGHT) / count
-    day = (period.end - period.begin).total_seconds() > 86_400
     for first in range(0, count, step):
         last = min(first + step, count)
         at = period.begin.timestamp() + first * period.step_seconds
@@ -251,8 +251,7 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
         until = at + step * period.step_seconds
         wrong = [clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at]
         also = f"; {'; '.join(dict.fromkeys(wrong))}" if wrong else ""
-        when = clock(datetime.datetime.fromtimestamp(at, datetime.UTC), day=day)
-        title = f"{when}: {', '.join(values) or 'not recorded'}{also}"
+        title = f"{_clock(period, at)}: {', '.join(values) or 'not recorded'}{also}"
         yield (
             f'<rect class="at" x="{_LEFT + first * width:.1f}" y="{begin}" width="{(last - first) * width:.1f}"'
             f' height="{end - begin}"><title>{escape(title)}</title></rect>'
