@@ -108,8 +108,8 @@ class FleetApp(GpuwatchApp):
 
     @property
     def cannot(self) -> tuple[str, ...]:
-        """Signals and probes are for the user's own machine."""
-        return () if self.session is self._idle else ("signal", "probe_gpu")
+        """Signals, probes and reports are for the user's own machine."""
+        return () if self.session is self._idle else ("signal", "probe_gpu", "diagnostic")
 
     def _owners(self, name: str) -> dict[str, str]:
         """Who has the GPUs of a host, as the list has it; of MIG instances the list of hosts tells more."""
