@@ -267,6 +267,56 @@ def test_a_program_that_went_on_did_not_end_there() -> None:
     assert explain([*_HEALTHY, "make: *** [ops] Error 2", *steps]).primary == "healthy"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Killed", "SIGKILL"),
+        ("Terminated", "SIGTERM"),
+        ("Bus error (core dumped)", "SIGBUS"),
+        ("KeyboardInterrupt", "interrupted"),
+        ("^C", "interrupted"),
+        ("srun: Force Terminated job 7", "cancelled"),
+        ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-17T19:22:36 DUE TO TIME LIMIT ***", "time limit"),
+        ("Connection to 10.0.0.1 closed by remote host.", "connection"),
+        ("run.sh: line 3:  4711 Segmentation fault      (core dumped) python train.py", "SIGSEGV"),
+    ],
+)
+@pytest.mark.parametrize(
+    "unfinished", ["9%|8      | 3/34 [00:27<05:56, 1.41s/it, loss=2.59]", "step 3: loss 0.25", "Loading the data... "]
+)
+@pytest.mark.parametrize("after", [(), ("real\t0m3.1s", "user\t0m2.0s", "sys\t0m0.1s")])
+def test_who_ended_a_program_is_read_behind_a_line_that_it_left_unfinished(
+    unfinished: str, said: str, told: str, after: tuple[str, ...]
+) -> None:
+    if after and said[0] in "^C":
+        return  # a shell prints no times after these
+    found = explain([*_HEALTHY, "\r".join([unfinished, unfinished + said]), *after])
+    assert found.primary != "healthy"
+    assert told in found.findings[0].title
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Termination signal", "SIGTERM"),
+        ("Segmentation fault", "SIGSEGV"),
+        ("Erroneous arithmetic operation", "SIGFPE"),
+        ("Access to an undefined portion of a memory object", "SIGBUS"),
+    ],
+)
+def test_paddle_names_signals_in_words_of_its_own(name: str, told: str) -> None:
+    text = [
+        f"FatalError: `{name}` is detected by the operating system.",
+        "  [SignalInfo: *** received by PID 7866 ***]",
+    ]
+    assert told in explain([*_HEALTHY, *text]).findings[0].title
+
+
+def test_a_word_that_the_program_says_itself_is_no_end() -> None:
+    for line in ("jobs: 3 ok, 1 Killed", "names: ['Killed']Terminated by rule 7", "state=Killed", "step 3: 0.1Killedx"):
+        assert explain([*_HEALTHY, line, "101/101 - 20s - loss: 0.4"]).primary == "healthy"
+
+
 _LSF = ("Sender: LSF System <a@b>", "Exited with exit code 3.")
 
 

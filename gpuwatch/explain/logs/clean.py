@@ -93,6 +93,22 @@ def unwrapped(line: str) -> str:
     return line
 
 
+_UNFINISHED = re.compile(
+    r"(?:(?<=[\]\d%)}\u2026])|(?<=\.\.\.)|(?<=[\]%] )|(?<=\.\.\. ))(?="
+    r"(?:(?:Killed|Terminated)(?:: \d{1,2})?|Segmentation fault|Aborted|Bus error|Illegal instruction"
+    r"|KeyboardInterrupt)(?: \(core dumped\))?[\r\n]*$|\^C|slurmstepd: error: |srun: |terminate called "
+    r"|Fatal Python error: |Connection to \S+ closed|Killed by signal \d|\w{4,14}\(\): invalid |double free "
+    r"|[\w./-]{1,80}: line \d{1,9}: )"
+)
+"""What a shell, a scheduler or the C library says behind a line that the program had not ended yet."""
+
+
+def apart(line: str) -> tuple[str, str] | None:
+    """A line, as it is, in two: what a program left unfinished, such as a progress bar, and who ended it; else None."""
+    found = _UNFINISHED.search(line)
+    return (line[: found.end()], line[found.end() :]) if found is not None and found.end() else None
+
+
 def rank_of(line: str) -> str:
     """The prefix of one of several processes, of a line as it is; empty without one."""
     found = _RANK.match(line.lstrip())

@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections import deque
+from collections.abc import Iterable
 
 from gpuwatch.core.formatting.text import bounded
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs import dcgm_metrics, last_lines, nvidia_smi, pytorch, tensorflow_oom, topics
-from gpuwatch.explain.logs.clean import in_words, json_text, rank_of, source_message, undecorated, unwrapped
+from gpuwatch.explain.logs.clean import apart, in_words, json_text, rank_of, source_message, undecorated, unwrapped
 from gpuwatch.explain.logs.ended_program import EndedProgram
 from gpuwatch.explain.logs.exceptions import TRACEBACK, ExceptionFinder, is_error
 from gpuwatch.explain.logs.facts import LogFacts
@@ -266,6 +267,7 @@ class LogParser:
     def close(self) -> None:
         """Ends the log, and all units of several lines."""
         self._units.end()
+        self._in_two(self._last[-1].rstrip("\r\n").rpartition("\r")[2] if self._last else "")
         for raw in self._last:
             if any(words in raw for words in _NAMES_PYTORCH):
                 self._frames.named(raw)
@@ -321,7 +323,7 @@ class LogParser:
 
     def _source_line(self, line: str, tail: str) -> None:
         if "\r" in line.rstrip("\r\n"):
-            self._pieces(line)
+            self._pieces(filter(str.strip, line.split("\r")[-50:]))
             return
         line = undecorated(line[:_MAX_LINE])
         found = source_message(line)
@@ -372,8 +374,7 @@ class LogParser:
         self._ooms.dump_line(message, writer(line))
 
     def _refused(self, line: str, amount: int) -> None:
-        refusals = self._facts.refusals
-        refusals.add(amount)
+        self._facts.refusals.add(amount)
         self._facts.note("memory.refused", line)
 
     # Everything else
@@ -381,7 +382,9 @@ class LogParser:
     def _plain_line(self, raw: str) -> bool:
         """Takes a line that is not from C++; False if it is irrelevant, whatever numbers are in it."""
         if "\r" in raw.rstrip("\r\n"):
-            self._pieces(raw)
+            self._pieces(filter(str.strip, raw.split("\r")[-50:]))
+            return True
+        if self._in_two(raw):
             return True
         facts, whole = self._facts, undecorated(raw[:_MAX_LINE])
         line = unwrapped(whole)
@@ -426,22 +429,25 @@ class LogParser:
         within = self._units.open or self._ooms.in_dump() or self._frames.open or ", line " in line
         if not within and "\\" not in line and ".cc:" not in line and not _hinted(line.encode("utf-8", "replace")):
             return False
-        text = json_text(line)
-        if text is None:
+        if (text := json_text(line)) is None:
             return False
-        counted = self._facts.lines
-        for piece in text.removesuffix("\n").split("\n"):
-            self.feed(piece)
-        self._facts.lines = counted
+        self._pieces(text.removesuffix("\n").split("\n"))
         return True
 
-    def _pieces(self, raw: str) -> None:
-        """Takes each state of a progress bar, which overwrites itself, as a line."""
+    def _pieces(self, pieces: Iterable[str]) -> None:
+        """Takes as a line each piece of one, such as the states of a progress bar, which overwrites itself."""
         counted = self._facts.lines
-        for piece in raw.split("\r")[-50:]:
-            if piece.strip():
-                self.feed(piece)
+        for piece in pieces:
+            self.feed(piece)
         self._facts.lines = counted
+
+    def _in_two(self, raw: str) -> bool:
+        """Takes a line in which somebody else's words stand behind what the program left unfinished; False if not."""
+        if (parts := apart(raw)) is None:
+            return False
+        self._last.pop()
+        self._pieces(parts)
+        return True
 
     def _python_error(self, line: str) -> bool:
         if self._exceptions.line(line):

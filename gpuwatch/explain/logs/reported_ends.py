@@ -145,8 +145,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     ),
     CANCELLED: (
         "TERM_OWNER: ", "TERM_ADMIN: ", "TERM_FORCE_OWNER: ", "TERM_FORCE_ADMIN: ", "Job was aborted by the user",
-        "Job was aborted.",
-        "Job deleted at request of ",
+        "Job was aborted.", "Job deleted at request of ", "srun: Force Terminated job",
     ),
     PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: ", "Job was evicted"),
     INTERRUPTED: ("Received Signals.SIGINT death signal", "] Main process received SIGINT, exiting"),
@@ -161,8 +160,9 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     KILLED: ("was sent SIGKILL! Perhaps out of memory?", "timeout: sending signal KILL to command"),
     TERMINATED: (
         "timeout: sending signal TERM to command", "Received Signals.SIGTERM death signal",
-        "] Main process received SIGTERM, exiting",
+        "] Main process received SIGTERM, exiting", "`Termination signal` is detected by the operating system",
     ),
+    CRASH: ("` is detected by the operating system.",),  # PaddlePaddle's names of signals
 }  # fmt: skip
 _OF_A_POD = re.compile(r"\bReason: +OOMKilled\b")
 _RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
